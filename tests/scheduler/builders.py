@@ -12,6 +12,16 @@ import msgspec
 from muster.api.core import Node, Pod, PodDisruptionBudget
 from muster.api.kinds import COSCHEDULING_POD_GROUPS, NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS, Kind
 from muster.api.pod_groups import CoschedulingPodGroup, NativePodGroup, VolcanoPodGroup
+from muster.api.storage import (
+    CSI_NODES,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    CsiNode,
+    PersistentVolume,
+    StorageClass,
+    VolumeClaim,
+)
 
 GPU = "nvidia.com/gpu"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -181,6 +191,12 @@ KIND_OF: dict[type, Kind[Any]] = {
     VolcanoPodGroup: VOLCANO_POD_GROUPS,
     CoschedulingPodGroup: COSCHEDULING_POD_GROUPS,
     NativePodGroup: NATIVE_POD_GROUPS,
+}
+STORAGE_KIND_OF: dict[type, Kind[Any]] = {
+    VolumeClaim: VOLUME_CLAIMS,
+    PersistentVolume: VOLUMES,
+    StorageClass: STORAGE_CLASSES,
+    CsiNode: CSI_NODES,
 }
 
 

@@ -24,7 +24,7 @@ from muster.scheduler.effects.binder import Binder
 from muster.scheduler.loop import Loop
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
-from tests.scheduler.builders import GPU, KIND_OF, START
+from tests.scheduler.builders import GPU, KIND_OF, START, STORAGE_KIND_OF
 
 replace = msgspec.structs.replace
 Fault = Callable[[Pod, str], Exception | None]
@@ -80,7 +80,9 @@ class FakeCluster:
         elif isinstance(item, PodDisruptionBudget):
             self.state.budget_changed(item.metadata.key, item)
         elif isinstance(item, PriorityClass):
-            self.state.priority_class_changed(item.metadata.name, item)
+            self.state.priority_class_changed(item.metadata.key, item)
+        elif type(item) in STORAGE_KIND_OF:
+            self.state.storage_changed(STORAGE_KIND_OF[type(item)], item.metadata.key, item)
         else:
             kind = KIND_OF[type(item)]
             self.groups[kind, item.metadata.key] = item

@@ -18,7 +18,14 @@ from muster.api.gang_dialects import PLAN_ANNOTATION, GangKey
 from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Condition, Key
 from muster.api.pod_groups import VolcanoPodGroup
-from muster.api.storage import PersistentVolume, StorageClass, VolumeClaim
+from muster.api.storage import (
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    PersistentVolume,
+    StorageClass,
+    VolumeClaim,
+)
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.decisions.decide import check_rest, consider
 from muster.scheduler.decisions.decision import Bind, Delete
@@ -42,11 +49,6 @@ def bound(pod: Pod, where: str, bind: Bind, now: float) -> Pod:
         spec=replace(pod.spec, node_name=where),
         status=replace(pod.status, phase="Running", conditions=(scheduled,)),
     )
-
-
-def _volume(claim: str) -> PersistentVolume:
-    raw = {"metadata": {"name": f"volume-{claim}"}, "status": {"phase": "Bound"}}
-    return msgspec.convert(raw, PersistentVolume)
 
 
 class RandomHistory:
@@ -180,7 +182,7 @@ class RandomHistory:
         """A claim is bound to a volume that every node reaches."""
         name = self._pick(sorted(self.claims), number)
         if name is not None:
-            self.state.volume_changed(f"volume-{name}", _volume(name))
+            self._put_volume(name)
             self._claim(name, "late", f"volume-{name}")
 
     def lose_group(self, number: int) -> None:
@@ -323,11 +325,11 @@ class RandomHistory:
     def _sync_storage(self) -> None:
         late = {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
         storage = msgspec.convert(late | {"provisioner": "disks"}, StorageClass)
-        self.state.storage_class_changed("late", storage)
+        self.state.storage_changed(STORAGE_CLASSES, Key("", "late"), storage)
         for name, claim in self.claims.items():
             if claim is not None and claim.spec.volume_name:
-                self.state.volume_changed(claim.spec.volume_name, _volume(name))
-            self.state.claim_changed(Key("default", name), claim)
+                self._put_volume(name)
+            self.state.storage_changed(VOLUME_CLAIMS, Key("default", name), claim)
 
     def _claim(self, name: str, storage: str, volume: str = "") -> None:
         raw = {
@@ -337,7 +339,12 @@ class RandomHistory:
         }
         claim = None if storage == "missing" else msgspec.convert(raw, VolumeClaim)
         self.claims[name] = claim
-        self.state.claim_changed(Key("default", name), claim)
+        self.state.storage_changed(VOLUME_CLAIMS, Key("default", name), claim)
+
+    def _put_volume(self, claim: str) -> None:
+        raw = {"metadata": {"name": f"volume-{claim}"}, "status": {"phase": "Bound"}}
+        volume = msgspec.convert(raw, PersistentVolume)
+        self.state.storage_changed(VOLUMES, volume.metadata.key, volume)
 
     def _pod(self, new: Pod) -> None:
         old = self.pods.get(new.metadata.name)

@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.api.gang_dialects import DIALECTS
 from muster.api.kinds import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, Kind
 from muster.api.meta import HasMetadata
-from muster.api.storage import (
-    CSI_NODES,
-    STORAGE_CLASSES,
-    VOLUME_CLAIMS,
-    VOLUMES,
-)
+from muster.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from muster.control.manager import Manager
 from muster.kube.watch.informer import Informer
 from muster.scheduler import waiting_line_config_map
@@ -182,22 +177,17 @@ class Service:
         state = self.state
         by_key: dict[Kind[Any], Callable[..., None]] = {
             POD_DISRUPTION_BUDGETS: state.budget_changed,
-            VOLUME_CLAIMS: state.claim_changed,
+            PRIORITY_CLASSES: state.priority_class_changed,
         }
         for kind in (kind for dialect in DIALECTS for kind in dialect.kinds):
             by_key[kind] = partial(state.group_changed, kind)
-        by_name: dict[Kind[Any], Callable[..., None]] = {
-            PRIORITY_CLASSES: state.priority_class_changed,
-            VOLUMES: state.volume_changed,
-            STORAGE_CLASSES: state.storage_class_changed,
-            CSI_NODES: state.csi_node_changed,
-        }
+        for kind in (VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES):
+            by_key[kind] = partial(state.storage_changed, kind)
         return [
             self._watch(PODS, state.pod_changed),
             self._watch(NODES, state.node_changed),
             self._watch(NAMESPACES, lambda _, new: state.namespace_changed(new)),
             *(self._watch(kind, _by_key(change)) for kind, change in by_key.items()),
-            *(self._watch(kind, _by_name(change)) for kind, change in by_name.items()),
         ]
 
     def _watch(self, kind: Kind[T], tell: Callable[[Any, Any], None]) -> Informer[T]:
@@ -214,7 +204,3 @@ class Service:
 
 def _by_key(change: Callable[..., None]) -> Callable[[Any, Any], None]:
     return lambda old, new: change((new or old).metadata.key, new)
-
-
-def _by_name(change: Callable[..., None]) -> Callable[[Any, Any], None]:
-    return lambda old, new: change((new or old).metadata.name, new)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key
-    from muster.api.storage import CsiNode, PersistentVolume, StorageClass, VolumeClaim
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.settings import Settings
 
@@ -98,9 +97,9 @@ class State:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went; holds on a node that is lost or cordoned end."""
         if new is not None:
-            self.snapshot.put_node(new)
+            self.snapshot.nodes.put(new)
         elif old is not None:
-            self.snapshot.drop_node(old.metadata.name)
+            self.snapshot.nodes.drop(old.metadata.name)
             self._happened(Wake.LOST | Wake.PODS)  # with a domain gone, spread may be even
         if old is not None and (new is None or not is_schedulable(new)):
             holds.drop_holds_on(self, old.metadata.name)
@@ -121,9 +120,9 @@ class State:
         if before is not None and (after is None or not after.is_no_milder(before)):
             self._happened(Wake.BUDGETS)
 
-    def priority_class_changed(self, name: str, new: PriorityClass | None) -> None:
-        """A priority class came, changed or went."""
-        self.index.put_priority_class(name, new)
+    def priority_class_changed(self, key: Key, new: PriorityClass | None) -> None:
+        """A priority class was created, changed or deleted."""
+        self.index.put_priority_class(key.name, new)
         self._due.all_due()
 
     def namespace_changed(self, new: Namespace | None) -> None:
@@ -132,24 +131,9 @@ class State:
             self.snapshot.put_namespace(new)
             self._happened(Wake.PODS)
 
-    def claim_changed(self, key: Key, new: VolumeClaim | None) -> None:
-        """A claim came, changed or went."""
-        self.snapshot.volumes.put_claim(key, new)
-        self._happened(Wake.STORAGE)
-
-    def volume_changed(self, name: str, new: PersistentVolume | None) -> None:
-        """A volume came, changed or went."""
-        self.snapshot.volumes.put_volume(name, new)
-        self._happened(Wake.STORAGE)
-
-    def storage_class_changed(self, name: str, new: StorageClass | None) -> None:
-        """A storage class came, changed or went."""
-        self.snapshot.volumes.put_class(name, new)
-        self._happened(Wake.STORAGE)
-
-    def csi_node_changed(self, name: str, new: CsiNode | None) -> None:
-        """What a node can attach became known or changed."""
-        self.snapshot.volumes.put_csi_node(name, new)
+    def storage_changed(self, kind: Kind[Any], key: Key, new: HasMetadata | None) -> None:
+        """A claim, a volume, a storage class or a CSINode was created, changed or deleted."""
+        self.snapshot.volumes.put(kind, key, new)
         self._happened(Wake.STORAGE)
 
     def not_provisioned(self, gang: GangKey, claim: Key, when: float) -> None:

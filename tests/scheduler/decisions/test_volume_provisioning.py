@@ -56,8 +56,7 @@ def claim(
         },
         "status": {"phase": "Bound" if volume else "Pending"},
     }
-    cluster.state.claim_changed(Key("default", name), convert(raw, VolumeClaim))
-    cluster.loop.wake()
+    cluster.add(convert(raw, VolumeClaim))
 
 
 def volume(
@@ -87,14 +86,13 @@ def volume(
         },
         "status": {"phase": "Bound" if kept_for else "Available"},
     }
-    cluster.state.volume_changed(name, convert(raw, PersistentVolume))
-    cluster.loop.wake()
+    cluster.add(convert(raw, PersistentVolume))
 
 
 def storage_class(cluster: FakeCluster, name: str, provisioner: str, **more: Any) -> None:
     mode = {"volumeBindingMode": "WaitForFirstConsumer"}
     raw = {"metadata": {"name": name}, "provisioner": provisioner, **mode, **more}
-    cluster.state.storage_class_changed(name, convert(raw, StorageClass))
+    cluster.add(convert(raw, StorageClass))
 
 
 def cluster_of(*nodes: str, settings: Settings | None = None) -> FakeCluster:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from muster.api.meta import Key
 from muster.api.storage import CsiNode, PersistentVolume, StorageClass, VolumeClaim
 from tests.scheduler.builders import node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
@@ -25,22 +24,21 @@ def add_claim(cluster: FakeCluster, name: str, volume: str = "", storage: str = 
         "spec": {"volumeName": volume, "storageClassName": storage},
         "status": {"phase": "Bound" if volume else "Pending"},
     }
-    cluster.state.claim_changed(Key("default", name), convert(raw, VolumeClaim))
-    cluster.loop.wake()
+    cluster.add(convert(raw, VolumeClaim))
 
 
 def add_volume(cluster: FakeCluster, name: str, zone: str) -> None:
     row = {"key": "zone", "operator": "In", "values": [zone]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [row]}]}
     raw = {"metadata": {"name": name}, "spec": {"nodeAffinity": {"required": required}}}
-    cluster.state.volume_changed(name, convert(raw, PersistentVolume))
+    cluster.add(convert(raw, PersistentVolume))
 
 
 def zoned() -> FakeCluster:
     cluster = FakeCluster()
     cluster.add(node("a", gpus=2, labels={"zone": "a"}), node("b", gpus=2, labels={"zone": "b"}))
     late = {"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}
-    cluster.state.storage_class_changed("late", convert(late, StorageClass))
+    cluster.add(convert(late, StorageClass))
     return cluster
 
 
@@ -96,14 +94,13 @@ async def test_a_gang_is_bound_whole_once_volumes_are_made_where_it_was_placed()
 
 
 def one_pod_claim(cluster: FakeCluster, name: str) -> None:
-    cluster.state.volume_changed("pv", convert({"metadata": {"name": "pv"}}, PersistentVolume))
+    cluster.add(convert({"metadata": {"name": "pv"}}, PersistentVolume))
     raw = {
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"volumeName": "pv", "accessModes": ["ReadWriteOncePod"]},
         "status": {"phase": "Bound"},
     }
-    cluster.state.claim_changed(Key("default", name), convert(raw, VolumeClaim))
-    cluster.loop.wake()
+    cluster.add(convert(raw, VolumeClaim))
 
 
 async def test_a_claim_for_one_pod_is_used_by_one_pod_at_a_time() -> None:
@@ -136,14 +133,14 @@ def csi(cluster: FakeCluster, *names: str, handle: str = "") -> None:
     for name in names:
         source = {"driver": "disk.csi", "volumeHandle": handle or name}
         raw = {"metadata": {"name": f"pv-{name}"}, "spec": {"csi": source}}
-        cluster.state.volume_changed(f"pv-{name}", convert(raw, PersistentVolume))
+        cluster.add(convert(raw, PersistentVolume))
         add_claim(cluster, name, f"pv-{name}")
 
 
 def attachable(cluster: FakeCluster, node: str, most: int) -> None:
     drivers = [{"name": "disk.csi", "allocatable": {"count": most}}]
     raw = {"metadata": {"name": node}, "spec": {"drivers": drivers}}
-    cluster.state.csi_node_changed(node, convert(raw, CsiNode))
+    cluster.add(convert(raw, CsiNode))
 
 
 async def test_no_node_gets_more_volumes_than_its_driver_can_attach() -> None:
@@ -184,7 +181,7 @@ async def test_a_volume_is_made_only_where_its_storage_class_allows_it() -> None
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowedTopologies": [{"matchLabelExpressions": [row]}],
     }
-    cluster.state.storage_class_changed("late", convert(late, StorageClass))
+    cluster.add(convert(late, StorageClass))
     add_claim(cluster, "data", storage="late")
     cluster.add(pod("p", spec=using("data")))
     async with cluster.running():

@@ -1,14 +1,15 @@
 """The nodes as columns: free room, readiness, taints and labels, one row number per node.
 
-Rows are in name order, so the first of equals is the first by name and every tie is broken the same
-way. Nodes that come or go are collected and merged in one `settle`, which permutes the arrays
-instead of rebuilding them.
+Filters and scores work on whole columns with numpy, so the cost of a decision hardly depends on the
+number of nodes. Rows are in name order: the first of equal nodes is the first by name, and every
+tie is broken the same way. Nodes that were added or deleted are collected and merged in one
+`settle`, which permutes the arrays instead of rebuilding them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,14 @@ from muster.scheduler.cluster.pod_class import PodClasses, Vector, parse_resourc
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+T = TypeVar("T", bound=np.generic)
 Codes = NDArray[np.int32]
 Mask = NDArray[np.bool_]
 
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 NODE_LOST_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+NEW_ROW = -1
+"""Stands for the old row of a node that is new."""
 
 
 @dataclass
@@ -44,17 +48,15 @@ class LabelColumn:
         return self._distinct
 
     def put(self, row: int, value: str | None) -> None:
-        """Write one row."""
         self.codes[row] = self.code(value)
         self._distinct = None
 
     def code(self, value: str | None) -> int:
-        """The code of a value, a new one if it was never seen."""
-        found = self.index.get(value)
-        if found is None:
-            found = self.index[value] = len(self.values)
+        """The code of a value; a value seen for the first time gets the next code."""
+        if value not in self.index:
+            self.index[value] = len(self.values)
             self.values.append(value)
-        return found
+        return self.index[value]
 
 
 class NodeTable:
@@ -70,8 +72,8 @@ class NodeTable:
         self.ready: Mask = np.zeros(0, np.bool_)
         self.taints: Codes = np.zeros(0, np.int32)
         self.taint_sets: list[tuple[Taint, ...]] = [()]
-        self.version = 0
-        self.layout = 0
+        self.version = 0  # grows when labels, taints, readiness or size of a node change
+        self.layout = 0  # grows when rows move
         self._labels: dict[str, LabelColumn] = {}
         self._waiting: dict[str, Node] = {}
         self._leaving: set[str] = set()
@@ -79,8 +81,13 @@ class NodeTable:
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Differs once rows or fields of nodes have changed: values cached per node are stale."""
+        return (self.version, self.layout)
+
     def put(self, node: Node) -> None:
-        """A node that came or changed."""
+        """Add a node, or take over its new fields."""
         name = node.metadata.name
         row = self.rows.get(name)
         if row is None or name in self._leaving:
@@ -89,7 +96,7 @@ class NodeTable:
             self._write(row, node)
 
     def drop(self, name: str) -> None:
-        """A node that is gone."""
+        """Close a deleted node now; its row goes with the next `settle`."""
         self._waiting.pop(name, None)
         if name in self.rows:
             self._leaving.add(name)
@@ -97,49 +104,47 @@ class NodeTable:
             self.version += 1
 
     def get(self, name: str) -> Node | None:
-        """The node of that name, if it is known."""
-        if name in self._waiting:
-            return self._waiting[name]
-        return (
-            None if name in self._leaving or name not in self.rows else self.nodes[self.rows[name]]
-        )
+        """The node of that name, if it exists."""
+        if name in self._waiting or name in self._leaving or name not in self.rows:
+            return self._waiting.get(name)
+        return self.nodes[self.rows[name]]
 
     def settle(self) -> list[str]:
-        """Merge what came and went; gives the names whose rows are new and so still empty."""
+        """Merge added and deleted nodes; returns the names of the new rows, which are empty yet."""
         self.widen()
         if not self._waiting and not self._leaving:
             return []
+        # A node that was deleted and created again is in both: its old row goes, a new one comes.
         stay = [row for row, name in enumerate(self.names) if name not in self._leaving]
-        came = sorted(self._waiting)
-        merged = [*(self.names[row] for row in stay), *came]
-        nodes = [*(self.nodes[row] for row in stay), *(self._waiting[name] for name in came)]
-        order = sorted(range(len(merged)), key=merged.__getitem__)
-        source = np.array([*stay, *[-1] * len(came)], np.int64)[order]
-        self._permute(source)
-        self.names = [merged[i] for i in order]
+        added = sorted(self._waiting)
+        nodes = [*(self.nodes[row] for row in stay), *(self._waiting[name] for name in added)]
+        order = sorted(range(len(nodes)), key=lambda i: nodes[i].metadata.name)
+        self._permute(np.array([*stay, *[NEW_ROW] * len(added)], np.int64)[order])
         self.nodes = [nodes[i] for i in order]
+        self.names = [node.metadata.name for node in self.nodes]
         self.rows = {name: row for row, name in enumerate(self.names)}
         self._waiting, self._leaving = {}, set()
         self.layout += 1
-        for name in came:
-            self._write(self.rows[name], self.nodes[self.rows[name]], fresh=True)
-        return came
+        for name in added:
+            self._write(self.rows[name], self.nodes[self.rows[name]], new=True)
+        return added
 
     def column(self, key: str) -> LabelColumn:
-        """The label column of a key, made the first time it is asked for."""
-        found = self._labels.get(key)
-        if found is None:
-            found = LabelColumn(key, [None], {None: 0}, np.zeros(len(self), np.int32))
+        """The label column of a key, built when it is first needed."""
+        column = self._labels.get(key)
+        if column is None:
+            column = LabelColumn(key, [None], {None: 0}, np.zeros(len(self), np.int32))
             for row, node in enumerate(self.nodes):
-                found.put(row, node.metadata.labels.get(key))
-            self._labels[key] = found
-        return found
+                column.put(row, node.metadata.labels.get(key))
+            self._labels[key] = column
+        return column
 
     def rows_of(self, names: Iterable[str]) -> list[int]:
-        """The rows of those nodes that are known."""
+        """The rows of these nodes, without names that are not known."""
         return [self.rows[name] for name in names if name in self.rows]
 
     def widen(self) -> None:
+        """Add columns for resources that were named since: pods may request what no node has."""
         more = len(self.classes.resources) - len(self.free)
         if more > 0:
             extra = np.zeros((more, len(self)), np.int64)
@@ -147,40 +152,39 @@ class NodeTable:
             self.free = np.concatenate([self.free, extra])
 
     def _permute(self, source: NDArray[np.int64]) -> None:
-        fresh = source < 0
-        self.allocatable = np.where(fresh, 0, _take(self.allocatable, source))
-        self.free = np.where(fresh, 0, _take(self.free, source))
-        self.ready = np.where(fresh, False, _take(self.ready, source))
-        self.taints = np.where(fresh, 0, _take(self.taints, source)).astype(np.int32)
+        """Move the rows; `source` has the old row of each new one, or NEW_ROW."""
+        self.allocatable = _permuted(self.allocatable, source)
+        self.free = _permuted(self.free, source)
+        self.ready = _permuted(self.ready, source)
+        self.taints = _permuted(self.taints, source)
         for column in self._labels.values():
-            column.codes = np.where(fresh, 0, _take(column.codes, source)).astype(np.int32)
+            column.codes = _permuted(column.codes, source)
 
-    def _write(self, row: int, node: Node, *, fresh: bool = False) -> None:
+    def _write(self, row: int, node: Node, *, new: bool = False) -> None:
+        # Kubelets write their node every few seconds. A heartbeat must not raise `version`, because
+        # that would drop all cached masks.
         old = self.nodes[row]
         self.nodes[row] = node
-        if fresh or old.status.allocatable != node.status.allocatable:
+        if new or old.status.allocatable != node.status.allocatable:
             self._write_room(row, node)
         ready, taints = is_ready(node), taints_of(node)
         same_taints = self.taint_sets[self.taints[row]] == taints
-        if fresh or not same_taints or self.ready[row] != ready:
+        if new or not same_taints or self.ready[row] != ready:
             self.ready[row] = ready
             self.taints[row] = self._taint_code(taints)
             self.version += 1
-        if fresh or old.metadata.labels != node.metadata.labels:
+        if new or old.metadata.labels != node.metadata.labels:
             for column in self._labels.values():
                 column.put(row, node.metadata.labels.get(column.key))
             self.version += 1
 
     def _write_room(self, row: int, node: Node) -> None:
-        room = {
-            self.classes.column(name): n
-            for name, n in parse_resources(node.status.allocatable).items()
-        }
+        resources = parse_resources(node.status.allocatable)
+        columns = [self.classes.column(name) for name in resources]
         self.widen()
         old = self.allocatable[:, row].copy()
         self.allocatable[:, row] = 0
-        for column, n in room.items():
-            self.allocatable[column, row] = n
+        self.allocatable[columns, row] = [*resources.values()]
         self.free[:, row] += self.allocatable[:, row] - old
         self.version += 1
 
@@ -190,17 +194,18 @@ class NodeTable:
         return self.taint_sets.index(taints)
 
 
-def _take(array: NDArray[np.generic], source: NDArray[np.int64]) -> NDArray[np.generic]:
-    if array.shape[-1] == 0:
-        return np.zeros((*array.shape[:-1], len(source)), array.dtype)
-    return array[..., source]
+def _permuted(array: NDArray[T], source: NDArray[np.int64]) -> NDArray[T]:
+    """The array's columns in the order of `source`; zeros for a new row."""
+    # numpy counts -1 from the end, so a column of zeros at the end is what NEW_ROW picks.
+    zeros = np.zeros((*array.shape[:-1], 1), array.dtype)
+    return np.concatenate([array, zeros], axis=-1)[..., source]
 
 
 def is_ready(node: Node) -> bool:
-    """Whether a pod may be sent there at all, whatever it tolerates.
+    """Whether the node may get pods at all, whatever they tolerate.
 
-    Every pod tolerates a lost node for some minutes, because the API server adds that toleration
-    so that pods survive a short outage: it is no leave to put new pods there.
+    Tolerations for a lost node do not count: the API server adds them to every pod, so that a
+    running pod survives a short outage, and not so that new pods are bound there.
     """
     ready = find_condition(node.status.conditions, "Ready")
     lost = any(taint.key in NODE_LOST_TAINTS for taint in node.spec.taints)
@@ -209,22 +214,22 @@ def is_ready(node: Node) -> bool:
 
 
 def taints_of(node: Node) -> tuple[Taint, ...]:
-    """Its taints, a cordon among them."""
+    """The taints of a node; a cordon counts as the taint that Kubernetes gives it."""
     taints = tuple(node.spec.taints)
     cordoned = node.spec.unschedulable and UNSCHEDULABLE not in taints
     return (*taints, UNSCHEDULABLE) if cordoned else taints
 
 
 def forbids_scheduling(taint: Taint) -> bool:
-    """Whether pods that do not tolerate it may not come; the others only had better not."""
+    """Whether the taint forbids pods that do not tolerate it; PreferNoSchedule only advises."""
     return taint.effect in ("NoSchedule", "NoExecute")
 
 
 def is_schedulable(node: Node) -> bool:
-    """Whether new pods may be sent there, but for what they must tolerate."""
+    """Whether the node is up and not cordoned; taints are another question."""
     return is_ready(node) and not node.spec.unschedulable
 
 
 def scheduling_fields(node: Node) -> tuple[object, ...]:
-    """What of a node decides where pods may go: its heartbeats do not."""
+    """The fields of a node that decide where pods may go; heartbeats change none of them."""
     return (node.metadata.labels, node.spec, node.status.allocatable, is_ready(node))

@@ -1,25 +1,29 @@
-"""What decides where a pod may run, as one object per kind of pod.
+"""Class batching: pods that may run on the same nodes share one `PodClass`.
 
-The members of a gang fall into a few classes, usually one per role, and everything expensive is
-done once per class: requests, masks over nodes, copies per node. `PodClasses.of(pod)` returns the
-same object for every pod that agrees, so classes are compared and hashed by identity.
+A gang of 1000 workers has 1000 pods and usually one class per role, because the workers' specs
+agree in every field that decides where a pod may run. Everything expensive is therefore done once
+per class: parsing requests, masks over nodes, the number of copies that fit on each node.
+`PodClasses.of(pod)` returns the same object for every pod that agrees, so classes are compared and
+hashed by identity.
 
 Labels belong to a class only if some affinity or spread selector names their key: every replica has
-an index label of its own, and keeping all labels would make every pod a class of its own.
+its own index label, and with all labels in it every pod would be a class of its own.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.api.affinity import (
+    Affinity,
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
@@ -32,10 +36,11 @@ from muster.errors import InvalidQuantity, InvalidSelector
 from muster.scheduler.cluster.volumes import claims_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from muster.api.core import Container, Pod, PodSpec, Quantity, Resources
 
+T = TypeVar("T")
 Vector = NDArray[np.int64]
 
 CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
@@ -43,10 +48,11 @@ MORE_THAN_ANY_NODE = 1 << 52
 """More than any node has, and small enough to be multiplied without overflow."""
 
 POD_LEVEL = ("cpu", "memory", "hugepages-")
+"""Resources that a pod may request as a whole (Kubernetes' pod-level resources)."""
 
 
 class Port(NamedTuple):
-    """A port of the node itself that a pod listens on; an empty address means all of them."""
+    """A port of the node itself that a pod listens on; an empty address means all addresses."""
 
     protocol: str
     number: int
@@ -54,10 +60,10 @@ class Port(NamedTuple):
 
 
 class PodTerm(NamedTuple):
-    """A term of pod (anti-)affinity with everything resolved that the pod itself decides.
+    """A term of pod (anti-)affinity, resolved with the namespace and the labels of its own pod.
 
-    `namespaces` and `chooser` (a namespace selector) add up; selectors are kept encoded, because
-    two pods that wrote the same term share one count of matching pods.
+    `namespaces` and `chooser` (a namespace selector) add up. Selectors stay encoded, so that equal
+    terms of different pods compare equal and share one count of matching pods.
     """
 
     selector: bytes
@@ -79,7 +85,7 @@ class SpreadTerm(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class PodClass:
-    """One way to be placed. Made only by `Classes.of`."""
+    """One way to be placed. Made only by `PodClasses.of`."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -93,7 +99,7 @@ class PodClass:
     preferred: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[SpreadTerm, ...] = ()
     claims: tuple[str, ...] = ()
-    cache: dict[str, object] = field(default_factory=dict)
+    _cache: dict[str, tuple[object, Any]] = field(default_factory=dict)
 
     @property
     def coupled(self) -> bool:
@@ -104,92 +110,95 @@ class PodClass:
 
     @property
     def body(self) -> bytes:
-        """All that makes the class of a waiting pod what it is, but its labels."""
+        """Everything that makes the class of a waiting pod, without its labels."""
         return _encode((self.namespace, *_scheduling_fields(self.spec)))
 
     @property
     def likes(self) -> tuple[tuple[int, PodTerm], ...]:
-        """What it would have near it once placed; a required neighbour is liked a little too."""
+        """Terms by which a placed copy attracts later pods, with weights; a required term has 1."""
         if not self.preferred and not self.affinity:
             return ()
         return (*self.preferred, *((1, term) for term in self.affinity))
 
+    def cached(self, name: str, stamp: object, compute: Callable[[], T]) -> T:
+        """A value computed for this class, and computed again once `stamp` differs."""
+        entry = self._cache.get(name)
+        if entry is None or entry[0] != stamp:
+            entry = self._cache[name] = (stamp, compute())
+        value: T = entry[1]
+        return value
+
 
 class PodClasses:
-    """The classes in use, and the columns of the resources that any of them asks for."""
+    """The classes in use, and the columns of the resources that any of them requests."""
 
     def __init__(self) -> None:
         self.resources: dict[str, int] = {CPU: 0, MEMORY: 1, STORAGE: 2, PODS: 3}
         self.interesting: set[str] = set()
+        # Weak: a class is forgotten with the last slot or demand that uses it.
         self._known: weakref.WeakValueDictionary[bytes, PodClass] = weakref.WeakValueDictionary()
 
     def column(self, resource: str) -> int:
-        """The column of a resource; a new one the first time it is named."""
+        """The column of a resource; a resource named for the first time gets the next column."""
         return self.resources.setdefault(resource, len(self.resources))
 
     def of(self, pod: Pod) -> PodClass:
         """The class of a pod."""
-        spec = pod.spec
-        labels = pod.metadata.labels
-        kept = {key: labels[key] for key in sorted(self.interesting) if key in labels}
-        allocated = _allocated(pod)
-        claims = claims_of(pod) if spec.volumes else ()
-        signature = _encode(
-            (pod.metadata.namespace, kept, allocated, claims, *_scheduling_fields(spec))
-        )
-        found = self._known.get(signature)
-        if found is None:
-            found = self._make(pod, kept)
-            if kept != {key: labels[key] for key in self.interesting if key in labels}:
+        labels, claims = self._relevant_labels(pod), claims_of(pod)
+        fields = _scheduling_fields(pod.spec)
+        signature = _encode((pod.metadata.namespace, labels, _allocated(pod), claims, *fields))
+        cls = self._known.get(signature)
+        if cls is None:
+            cls = self._make(pod, labels)
+            if labels != self._relevant_labels(pod):
                 return self.of(pod)  # its own selectors made more labels interesting
-            self._known[signature] = found
-        return found
+            self._known[signature] = cls
+        return cls
 
-    def _make(self, pod: Pod, kept: Mapping[str, str]) -> PodClass:
-        spec = pod.spec
+    def _relevant_labels(self, pod: Pod) -> dict[str, str]:
+        labels = pod.metadata.labels
+        return {key: labels[key] for key in self.interesting if key in labels}
+
+    def _make(self, pod: Pod, labels: Mapping[str, str]) -> PodClass:
+        spec, affinity = pod.spec, pod.spec.affinity or Affinity()
         needs = {name: amount for name, amount in requests(pod).items() if amount > 0}
-        needs[PODS] = 1
-        affinity = spec.affinity.pod_affinity if spec.affinity else None
-        anti = spec.affinity.pod_anti_affinity if spec.affinity else None
-        made = PodClass(
+        needs[PODS] = 1  # every pod uses one of the node's allowed pods
+        near = affinity.pod_affinity or PodAffinity()
+        away = affinity.pod_anti_affinity or PodAffinity()
+        preferred = [(item.weight, item.pod_affinity_term) for item in near.preferred]
+        preferred += [(-item.weight, item.pod_affinity_term) for item in away.preferred]
+        cls = PodClass(
             namespace=pod.metadata.namespace,
-            labels=kept,
+            labels=labels,
             spec=spec,
             requests=needs,
             columns=np.array([self.column(name) for name in needs], np.intp),
             amounts=np.array(list(needs.values()), dtype=np.int64),
             ports=host_ports(spec),
-            affinity=tuple(pod_term(pod, term) for term in _required(affinity)),
-            anti_affinity=tuple(pod_term(pod, term) for term in _required(anti)),
-            preferred=_preferred(pod, affinity, anti),
-            claims=claims_of(pod) if spec.volumes else (),
+            affinity=tuple(pod_term(pod, term) for term in near.required),
+            anti_affinity=tuple(pod_term(pod, term) for term in away.required),
+            preferred=tuple((weight, pod_term(pod, term)) for weight, term in preferred),
+            claims=claims_of(pod),
             spread=tuple(_spread(pod, item) for item in spec.topology_spread_constraints),
         )
-        for term in (*made.affinity, *made.anti_affinity, *(t for _, t in made.preferred)):
-            self.interesting |= selector_keys(term.selector)
-        for item in made.spread:
-            self.interesting |= selector_keys(item.pods.selector)
-        return made
+        terms = (*cls.affinity, *cls.anti_affinity, *(term for _, term in cls.preferred))
+        for term in (*terms, *(item.pods for item in cls.spread)):
+            selector = selector_of(term.selector)
+            self.interesting.update(requirement.key for requirement in selector.requirements)
+        return cls
 
 
 _encode = msgspec.msgpack.Encoder(order="sorted").encode
-ABSENT = _encode(None)
-"""How the selector of whoever has none is kept."""
 _decode_selector = msgspec.msgpack.Decoder(LabelSelector | None).decode
 
 
 @lru_cache(maxsize=1024)
 def selector_of(encoded: bytes) -> Selector:
-    """The selector that a term keeps encoded; one that cannot be read matches nothing."""
+    """The selector of a term; an invalid one matches nothing."""
     try:
         return from_labels(_decode_selector(encoded))
     except InvalidSelector:
         return NOTHING
-
-
-def selector_keys(encoded: bytes) -> set[str]:
-    """The label keys a selector looks at."""
-    return {requirement.key for requirement in selector_of(encoded).requirements}
 
 
 def _scheduling_fields(spec: PodSpec) -> tuple[object, ...]:
@@ -208,14 +217,14 @@ def _scheduling_fields(spec: PodSpec) -> tuple[object, ...]:
 
 
 def _allocated(pod: Pod) -> Mapping[str, Resources]:
-    """What a node granted each container: matters after a resize."""
+    """The resources that the node granted each container: they differ from the spec in a resize."""
     if not pod.spec.node_name:
         return {}
     return {s.name: s.allocated_resources for s in pod.status.container_statuses}
 
 
-def requests(pod: Pod) -> dict[str, int]:
-    """What a pod needs of its node, by Kubernetes' own rule.
+def requests(pod: Pod) -> Counter[str]:
+    """The resources that a pod needs of its node, by Kubernetes' rule.
 
     Containers run together with every restartable init container (sidecar); an ordinary init
     container runs before them, together with the sidecars that precede it. The pod needs the
@@ -223,85 +232,57 @@ def requests(pod: Pod) -> dict[str, int]:
     overhead comes on top.
     """
     granted = _allocated(pod)
-    together: dict[str, int] = {}
+    containers: Counter[str] = Counter()
     for container in pod.spec.containers:
-        _add(together, _larger(_needs(container), parse_resources(granted.get(container.name, {}))))
-    sidecars: dict[str, int] = {}
-    before: dict[str, int] = {}
+        containers += _needs(container) | parse_resources(granted.get(container.name, {}))
+    sidecars: Counter[str] = Counter()
+    init: Counter[str] = Counter()
     for container in pod.spec.init_containers:
-        phase = dict(sidecars)
-        _add(phase, _needs(container))
+        running = sidecars + _needs(container)
         if container.restart_policy == "Always":
-            sidecars = phase
-        before = _larger(before, phase)
-    _add(together, sidecars)
-    total = _larger(together, before)
+            sidecars = running
+        init |= running
+    total = (containers + sidecars) | init
     if pod.spec.resources is not None:
         whole_pod = {**pod.spec.resources.limits, **pod.spec.resources.requests}
-        total.update(
-            {
-                name: n
-                for name, n in parse_resources(whole_pod).items()
-                if name.startswith(POD_LEVEL)
-            }
-        )
-    _add(total, parse_resources(pod.spec.overhead))
-    return total
+        for name, amount in parse_resources(whole_pod).items():
+            if name.startswith(POD_LEVEL):
+                total[name] = amount
+    return total + parse_resources(pod.spec.overhead)
 
 
-def _needs(container: Container) -> dict[str, int]:
-    resources = container.resources
-    return parse_resources({**resources.limits, **resources.requests})
+def _needs(container: Container) -> Counter[str]:
+    # Kubernetes' rule too: a limit without a request is also the request.
+    return parse_resources({**container.resources.limits, **container.resources.requests})
 
 
-def parse_resources(resources: Resources) -> dict[str, int]:
-    """A resource list in integers; what cannot be read is more than any node has."""
-    return {name: _counted(name, quantity) for name, quantity in resources.items()}
+def parse_resources(resources: Resources) -> Counter[str]:
+    """A resource list in integers; an invalid quantity is more than any node has."""
+    return Counter({name: _amount(name, quantity) for name, quantity in resources.items()})
 
 
-def _counted(resource: str, quantity: Quantity) -> int:
+def _amount(resource: str, quantity: Quantity) -> int:
     try:
         return min(parse_amount(resource, quantity), MORE_THAN_ANY_NODE)
     except InvalidQuantity:
         return MORE_THAN_ANY_NODE
 
 
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, n in more.items():
-        total[name] = total.get(name, 0) + n
-
-
-def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in (*one, *other)}
-
-
 def host_ports(spec: PodSpec) -> tuple[Port, ...]:
-    """The node's ports a pod wants, each once, in order."""
-    found = set()
+    """The ports of the node that a pod needs, each once, in order."""
+    ports = set()
     sidecars = (c for c in spec.init_containers if c.restart_policy == "Always")
     for container in (*spec.containers, *sidecars):
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 address = "" if port.host_ip in ("", "0.0.0.0", "::") else port.host_ip
-                found.add(Port(port.protocol or "TCP", number, address))
-    return tuple(sorted(found))
-
-
-def _required(affinity: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
-    return affinity.required if affinity else ()
-
-
-def _preferred(
-    pod: Pod, affinity: PodAffinity | None, anti: PodAffinity | None
-) -> tuple[tuple[int, PodTerm], ...]:
-    wanted = [(p.weight, p.pod_affinity_term) for p in (affinity.preferred if affinity else ())]
-    shunned = [(-p.weight, p.pod_affinity_term) for p in (anti.preferred if anti else ())]
-    return tuple((weight, pod_term(pod, term)) for weight, term in (*wanted, *shunned))
+                ports.add(Port(port.protocol or "TCP", number, address))
+    return tuple(sorted(ports))
 
 
 def pod_term(pod: Pod, term: PodAffinityTerm) -> PodTerm:
-    """A term as this pod means it: own namespace by default, own labels for the label keys."""
+    """A term resolved for its pod: own namespace by default, own values for matchLabelKeys."""
     selector = _narrowed(pod, term.label_selector, term.match_label_keys, term.mismatch_label_keys)
     chooser = term.namespace_selector
     own = not term.namespaces and chooser is None
@@ -325,17 +306,16 @@ def _spread(pod: Pod, item: TopologySpreadConstraint) -> SpreadTerm:
 def _narrowed(
     pod: Pod, selector: LabelSelector | None, same: Iterable[str], other: Iterable[str]
 ) -> LabelSelector | None:
+    """A selector that also requires the pod's own values of some keys, and none of other keys."""
     if selector is None:
         return None
     labels = pod.metadata.labels
-    rows = [*selector.match_expressions]
-    for operator, keys in (("In", same), ("NotIn", other)):
-        for key in keys:
-            row = _row(key, operator, labels.get(key))
-            if row is not None and row not in rows:
-                rows.append(row)
+    own = (
+        SelectorRequirement(key, operator, (labels[key],))
+        for operator, keys in (("In", same), ("NotIn", other))
+        for key in keys
+        if key in labels
+    )
+    # The API server merges the same rows into the selector itself: each must appear once.
+    rows = dict.fromkeys((*selector.match_expressions, *own))
     return msgspec.structs.replace(selector, match_expressions=tuple(rows))
-
-
-def _row(key: str, operator: str, value: str | None) -> SelectorRequirement | None:
-    return None if value is None else SelectorRequirement(key, operator, (value,))

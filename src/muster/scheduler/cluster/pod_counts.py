@@ -1,8 +1,9 @@
-"""Pods counted per node: those a selector matches, those that carry a term, those that use a port.
+"""Pods counted per node, for rules that depend on other pods: affinity, spread, ports and claims.
 
-A count is made the first time it is needed and then kept current by the same `take` that uses up
-room, so a trial and its undo keep it right at no extra cost. On clusters without such constraints
-everything here stays empty.
+Three kinds of counts: pods that a selector matches, pods whose own anti-affinity forbids others,
+pods whose preferences attract or repel others. A count is computed when it is first needed. From
+then on the same `take` that uses up room keeps it current, so a trial and its undo keep it right at
+no extra cost. On clusters without such rules everything here stays empty.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from muster.scheduler.cluster.nodes import Codes, NodeTable
 
 MAX_COUNTS = 512
-"""Counts at one time; beyond it all are dropped and made again when needed."""
+"""Counts at one time; beyond it all are dropped and computed again when needed."""
 
 
 class Use(NamedTuple):
-    """Some pods of a class on a row; `n` is negative where they leave."""
+    """Some pods of a class on a row; `n` is negative for pods that leave."""
 
     cls: PodClass
     row: int
@@ -41,7 +42,7 @@ Uses: TypeAlias = "Callable[[Callable[[PodClass], bool]], Iterable[Use]]"
 
 @dataclass
 class PodCount:
-    """How many pods on each node match all of some terms; `living` leaves out those that leave."""
+    """How many pods on each node match all terms; `living` leaves out pods being deleted."""
 
     terms: tuple[PodTerm, ...]
     living: bool
@@ -56,8 +57,7 @@ class PodCount:
         """Whether pods of that class are counted."""
         answer = self._answers.get(cls)
         if answer is None:
-            answer = all(self._speaks_of(term, cls) for term in self.terms)
-            self._answers[cls] = answer
+            answer = self._answers[cls] = all(self._selects(term, cls) for term in self.terms)
         return answer
 
     def take(self, use: Use) -> None:
@@ -66,16 +66,16 @@ class PodCount:
             self.add(use.row, use.n)
 
     def add(self, row: int, n: int) -> None:
-        """Count on one row, and in the domains it is in."""
+        """Count on one row, and in the domains of the row."""
         self.counts[row] += n
         for _, codes, sums in self._sums.values():
-            if codes[row] < len(sums):  # else labels changed since, and the sums are made again
+            if codes[row] < len(sums):  # else labels changed, and the next `sums` starts again
                 sums[codes[row]] += n
 
     def sums(self, nodes: NodeTable, topology: str) -> Vector:
-        """The counts by domain, in the codes of that label's column. Not to be written to."""
+        """The counts by domain, in the codes of that label's column. Do not write to it."""
         column = nodes.column(topology)
-        stamp = (nodes.version, nodes.layout, len(column.values))
+        stamp = (*nodes.stamp, len(column.values))
         cached = self._sums.get(topology)
         if cached is None or cached[0] != stamp:
             summed = np.bincount(column.codes, self.counts, len(column.values)).astype(np.int64)
@@ -86,11 +86,44 @@ class PodCount:
         """Namespaces changed: check every class again."""
         self._answers.clear()
 
-    def _speaks_of(self, term: PodTerm, cls: PodClass) -> bool:
-        chosen = cls.namespace in term.namespaces or selector_of(term.chooser).matches(
-            self.namespaces.get(cls.namespace, {})
-        )
+    def _selects(self, term: PodTerm, cls: PodClass) -> bool:
+        labels = self.namespaces.get(cls.namespace, {})
+        chosen = cls.namespace in term.namespaces or selector_of(term.chooser).matches(labels)
         return chosen and selector_of(term.selector).matches(cls.labels)
+
+
+class _CountsByTerm(dict[Any, PodCount]):
+    """Counts of one kind, and for each class the counts that match it.
+
+    A class is checked against each count once: dicts keep their order, so the counts added since
+    the last question are the last ones.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._matches: weakref.WeakKeyDictionary[PodClass, tuple[int, list[PodCount]]]
+        self._matches = weakref.WeakKeyDictionary()
+
+    def matching(self, cls: PodClass) -> list[PodCount]:
+        """The counts that count pods of this class."""
+        if not self:
+            return []
+        checked, matches = self._matches.get(cls, (0, []))
+        if checked < len(self):
+            added = islice(self.values(), checked, None)
+            matches = [*matches, *(pod_count for pod_count in added if pod_count.matches(cls))]
+            self._matches[cls] = (len(self), matches)
+        return matches
+
+    def clear(self) -> None:
+        super().clear()
+        self._matches.clear()
+
+    def forget_answers(self) -> None:
+        """Namespaces changed: check every class again."""
+        self._matches.clear()
+        for pod_count in self.values():
+            pod_count.forget_answers()
 
 
 class PodCounts:
@@ -101,120 +134,79 @@ class PodCounts:
         self.size = 0
         self.active = False
         """Whether anything is counted yet: on most clusters nothing ever is."""
-        self._ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
         self.claims: dict[Key, Counter[int]] = {}
-        """Claims in use: rows and how many pods."""
-        self._matching: dict[tuple[tuple[PodTerm, ...], bool], PodCount] = {}
-        self._carried: dict[PodTerm, PodCount] = {}
-        self._liked: dict[PodTerm, PodCount] = {}
-        self._counting = _Relevant(self._matching)
-        self._forbidding = _Relevant(self._carried)
-        self._liking = _Relevant(self._liked)
+        """The rows of the pods that use each claim, and how many there are."""
+        self.forbidding = _CountsByTerm()
+        """Pods per node that carry an anti-affinity term, by term."""
+        self.liking = _CountsByTerm()
+        """Sums of weights by which placed pods attract (or, negative, repel) others, by term."""
+        self._matching = _CountsByTerm()
+        self._ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
 
     def take(self, use: Use) -> None:
-        """Count pods in, or out where `n` is negative."""
+        """Count pods, or uncount them where `n` is negative."""
         cls = use.cls
         self.active = self.active or bool(cls.coupled or cls.claims)
-        for pod_count in self._counting.to(use.cls):
+        for pod_count in self._matching.matching(cls):
             pod_count.take(use)
-        for term in use.cls.anti_affinity:
-            self._carrying(self._carried, term).add(use.row, use.n)
-        for weight, term in use.cls.likes:
-            self._carrying(self._liked, term).add(use.row, use.n * weight)
-        for claim in use.cls.claims:
-            self._use_claim(Key(use.cls.namespace, claim), use)
-        for port in use.cls.ports:
+        for term in cls.anti_affinity:
+            self._count(self.forbidding, term).add(use.row, use.n)
+        for weight, term in cls.likes:
+            self._count(self.liking, term).add(use.row, use.n * weight)
+        for claim in cls.claims:
+            rows = self.claims.setdefault(Key(cls.namespace, claim), Counter())
+            rows[use.row] += use.n
+            if rows[use.row] <= 0:
+                del rows[use.row]
+        for port in cls.ports:
             users = self._ports.setdefault((port.protocol, port.number), {})
             users.setdefault(use.row, Counter())[port.address] += use.n
 
     def rebuild(self, size: int, uses: Iterable[Use]) -> None:
-        """Start again: rows have moved, or pods have been classified again."""
+        """Count everything again: rows have moved, or pods have been classified again."""
         self.size = size
         self._ports, self.claims = {}, {}
-        self._forget(self._counting, self._matching)
-        self._forget(self._forbidding, self._carried)
-        self._forget(self._liking, self._liked)
+        for counts in (self._matching, self.forbidding, self.liking):
+            counts.clear()
         for use in uses:
             self.take(use)
 
     def matching(self, terms: tuple[PodTerm, ...], uses: Uses, *, living: bool = False) -> PodCount:
-        """The count for terms; `uses` gives what was counted so far, asked only for a new one."""
+        """The count of pods that match all terms; a new one starts with the pods in `uses`."""
+        # Terms that differ by topology only share one count: `sums` adds it up for each topology.
         key = (tuple(term._replace(topology="") for term in terms), living)
-        found = self._matching.get(key)
-        if found is None:
+        pod_count = self._matching.get(key)
+        if pod_count is None:
             self.active = True
             if len(self._matching) >= MAX_COUNTS:
-                self._forget(self._counting, self._matching)
+                self._matching.clear()
             counts = np.zeros(self.size, np.int64)
-            found = self._matching[key] = PodCount(key[0], living, self.namespaces, counts)
-            for use in uses(found.matches):
-                found.take(use)
-        return found
+            pod_count = self._matching[key] = PodCount(key[0], living, self.namespaces, counts)
+            for use in uses(pod_count.matches):
+                pod_count.take(use)
+        return pod_count
 
     def namespace_changed(self) -> None:
-        """A namespace's labels changed: counts that choose namespaces by label are made again."""
-        self._forget(self._counting, self._matching)
-        for pod_count in (*self._carried.values(), *self._liked.values()):
-            pod_count.forget_answers()
-        self._forbidding.clear()
-        self._liking.clear()
+        """A namespace's labels changed: count again where a term selects namespaces by label."""
+        self._matching.clear()
+        # These two count the pods that carry a term, whomever the term selects.
+        self.forbidding.forget_answers()
+        self.liking.forget_answers()
 
     def rows_using(self, port: Port) -> list[int]:
-        """Rows where that port cannot be had: the same number on the same or on every address."""
+        """Rows where the port is taken: the same number on the same address or on all of them."""
         users = self._ports.get((port.protocol, port.number), {})
         return [row for row, addresses in users.items() if _clash(port.address, addresses)]
 
-    def forbidding(self, cls: PodClass) -> list[PodCount]:
-        """Anti-affinity terms that speak of this class, with the pods per node that carry them."""
-        return self._forbidding.to(cls)
-
-    def liking(self, cls: PodClass) -> list[PodCount]:
-        """Terms by which placed pods want this class near, or away; counts are sums of weights."""
-        return self._liking.to(cls)
-
     def users(self, claim: Key) -> int:
-        """How many pods use a claim, wherever they are."""
+        """How many pods use a claim, on all nodes together."""
         return sum(self.claims.get(claim, {}).values())
 
-    def _use_claim(self, claim: Key, use: Use) -> None:
-        rows = self.claims.setdefault(claim, Counter())
-        rows[use.row] += use.n
-        if rows[use.row] <= 0:
-            del rows[use.row]
-
-    def _carrying(self, among: dict[PodTerm, PodCount], term: PodTerm) -> PodCount:
-        found = among.get(term)
-        if found is None:
-            counts = np.zeros(self.size, np.int64)
-            found = among[term] = PodCount((term,), False, self.namespaces, counts)
-        return found
-
-    @staticmethod
-    def _forget(relevant: _Relevant, pod_counts: dict[Any, PodCount]) -> None:
-        pod_counts.clear()
-        relevant.clear()
-
-
-class _Relevant:
-    """The counts that match each class; counts added since are checked on demand."""
-
-    def __init__(self, pod_counts: Mapping[Any, PodCount]) -> None:
-        self._tallies = pod_counts
-        self._known: weakref.WeakKeyDictionary[PodClass, tuple[int, list[PodCount]]]
-        self._known = weakref.WeakKeyDictionary()
-
-    def to(self, cls: PodClass) -> list[PodCount]:
-        if not self._tallies:
-            return []
-        judged, found = self._known.get(cls, (0, []))
-        if judged < len(self._tallies):
-            fresh = islice(self._tallies.values(), judged, None)
-            found = [*found, *(pod_count for pod_count in fresh if pod_count.matches(cls))]
-            self._known[cls] = (len(self._tallies), found)
-        return found
-
-    def clear(self) -> None:
-        self._known.clear()
+    def _count(self, counts: _CountsByTerm, term: PodTerm) -> PodCount:
+        if term not in counts:
+            zeros = np.zeros(self.size, np.int64)
+            counts[term] = PodCount((term,), False, self.namespaces, zeros)
+        return counts[term]
 
 
 def _clash(address: str, addresses: Counter[str]) -> bool:

@@ -1,7 +1,12 @@
-"""The cluster as arrays, kept current by watch events, and trials on it with undo.
+"""The cluster as arrays, kept current by watch events; trial and undo.
 
-A pod, a bind in flight, a hold and a foreign nomination all occupy room in the same way, as a
-`Slot` keyed by UID; they differ in how a slot ends. Only the rows that changed are recomputed.
+A pod, a bind in flight, a hold and another scheduler's nomination all occupy room in the same way,
+as a `Slot` keyed by UID; they differ in how the slot ends.
+
+A gang is placed by trial: inside `with snapshot.trial()` each placement is written into the real
+arrays, so the next one sees the room that is left, and into a log. Leaving the block plays the log
+backwards. Nothing is copied, so a trial costs the rows that it touches and not the whole cluster;
+`touched` names these rows, and caches recompute only them.
 
 Promise: after any sequence of changes, `free` equals what a fresh count of the slots would give,
 and leaving a trial restores it exactly.
@@ -13,7 +18,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from muster.scheduler.cluster.nodes import NodeTable
 from muster.scheduler.cluster.pod_class import PodClass, PodClasses, PodTerm
@@ -23,8 +28,10 @@ from muster.scheduler.cluster.volumes import Volumes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from muster.api.core import Namespace, Node, Pod
+    from muster.api.core import Namespace, Pod
     from muster.api.gang_dialects import GangKey
+
+K = TypeVar("K")
 
 
 class SlotKind(Enum):
@@ -33,16 +40,16 @@ class SlotKind(Enum):
     POD = "pod"  # a pod bound to the node; ends when it finishes or is gone
     ASSUMED = "assumed"  # our bind is in flight; ends by a watch event or a settled failure
     HOLD = "hold"  # held for a member to come; ends by the rules in `gangs.holds`
-    NOMINATED = "nominated"  # another scheduler means to put a pod there
+    NOMINATED = "nominated"  # another scheduler has nominated the node for a pod
 
 
 class Hold(NamedTuple):
-    """Until when a slot is held, and whether that is already for the full time."""
+    """Until when a slot is held, and whether that is already the full time."""
 
     until: float
     promised: bool
     late: str = ""
-    """The role of the late member it is for, if it is for one."""
+    """The role of the late member that the room is for; empty for other members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ class Placement(NamedTuple):
     cls: PodClass
 
 
-LOG_LIMIT = 65536
+MAX_TOUCHED = 65536
+"""Rows remembered in `touched`; beyond it the list is emptied, and caches start again."""
 
 
 class Snapshot:
@@ -85,17 +93,12 @@ class Snapshot:
         self.held_for: dict[GangKey, dict[str, Slot]] = {}
         self.priorities: Counter[int] = Counter()
         self.touched: list[int] = []
+        """Rows whose room changed since `log_generation` began, in order."""
         self.log_generation = 0
         self._interest = 0
         self._trial: Trial | None = None
 
-    # -- what the watches say ------------------------------------------------------------------
-
-    def put_node(self, node: Node) -> None:
-        self.nodes.put(node)
-
-    def drop_node(self, name: str) -> None:
-        self.nodes.drop(name)
+    # -- watch events --------------------------------------------------------------------------
 
     def put_namespace(self, namespace: Namespace) -> None:
         name, labels = namespace.metadata.name, namespace.metadata.labels
@@ -104,7 +107,7 @@ class Snapshot:
             self.pod_counts.namespace_changed()
 
     def put_pod(self, pod: Pod) -> None:
-        """A pod as the API server has it now."""
+        """Take over a pod as the API server has it now."""
         uid, node = pod.metadata.uid, pod.spec.node_name
         known = self.slots.get(uid)
         if pod.finished:
@@ -112,28 +115,29 @@ class Snapshot:
         elif node:
             self.put(self._slot(pod, node, SlotKind.POD))
         elif known is not None and known.kind is SlotKind.ASSUMED:
-            return
+            return  # an event from before our bind: the bind still occupies its room
         elif pod.status.nominated_node_name:
             self.put(self._slot(pod, pod.status.nominated_node_name, SlotKind.NOMINATED))
         else:
             self.remove(uid)
 
     def assume(self, placements: Iterable[Placement], owner: GangKey | None = None) -> None:
-        """Binds are in flight: they occupy room from now on."""
-        taken: Counter[tuple[PodClass, str]] = Counter()
+        """Occupy the room of binds in flight."""
+        copies: Counter[tuple[PodClass, str]] = Counter()
         for pod, node, cls in placements:
             uid = pod.metadata.uid
             self.remove(uid)
             slot = Slot(uid, node, cls, pod, SlotKind.ASSUMED, False, pod.spec.priority, owner)
             self._enter(slot)
-            taken[cls, node] += 1
-        for (cls, node), n in taken.items():
+            copies[cls, node] += 1
+        # One `take` for all copies of a class on a node: most members of a gang are alike.
+        for (cls, node), n in copies.items():
             row = self.nodes.rows.get(node)
             if row is not None:
                 self.take(Use(cls, row, n))
 
     def put(self, slot: Slot) -> None:
-        """Occupy room, or change what occupies it."""
+        """Occupy room, or replace the slot of the same UID."""
         known = self.slots.get(slot.uid)
         if known is not None:
             if _same_room(known, slot):
@@ -144,18 +148,18 @@ class Snapshot:
         self._enter(slot)
         self._count(slot, 1)
 
-    def remove(self, uid: str) -> Slot | None:
-        """Give the room back; the slot that held it, if there was one."""
+    def remove(self, uid: str) -> None:
+        """Free the room of a slot, if there is one."""
         slot = self.slots.get(uid)
         if slot is not None:
             self._leave(slot)
             self._count(slot, -1)
-        return slot
 
     # -- reading -------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Merge nodes that came or went and classify anew if needed; a trial begins with it."""
+        """Merge added and deleted nodes, and classify again if needed; every trial begins so."""
+        # Classifying can itself make labels interesting, by selectors seen for the first time.
         while len(self.classes.interesting) != self._interest:
             self._interest = len(self.classes.interesting)
             self._classify()
@@ -168,7 +172,7 @@ class Snapshot:
             self._recount()
 
     def uses(self, counts: Callable[[PodClass], bool] = lambda _: True) -> Iterator[Use]:
-        """Everything of some classes now: the slots, and what the open trial has changed."""
+        """The uses of the chosen classes now: the slots, and the changes of the open trial."""
         rows = self.nodes.rows
         for cls, slots in self.of_class.items():
             if counts(cls):
@@ -179,12 +183,13 @@ class Snapshot:
             yield from (use for use in self._trial.log if counts(use.cls))
 
     def matching(self, *terms: PodTerm, living: bool = False) -> PodCount:
-        """Pods per node that match all of some terms."""
+        """Pods per node that match all these terms."""
         return self.pod_counts.matching(terms, self.uses, living=living)
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
         """Try placements; leaving the block undoes them all."""
+        # Before the trial, because rows must not move while its log names them.
         self.settle()
         trial = self._trial = Trial(self)
         try:
@@ -194,7 +199,7 @@ class Snapshot:
             self._trial = None
 
     def take(self, use: Use) -> None:
-        """Use up room, or give it back where `n` is negative."""
+        """Use up room, or free it where `n` is negative."""
         nodes, cls = self.nodes, use.cls
         if len(nodes.free) < len(self.classes.resources):
             nodes.widen()
@@ -202,12 +207,12 @@ class Snapshot:
         if self.pod_counts.active or cls.coupled or cls.claims:
             self.pod_counts.take(use)
         self.touched.append(use.row)
-        if len(self.touched) > LOG_LIMIT:
+        if len(self.touched) > MAX_TOUCHED:
             self.touched, self.log_generation = [], self.log_generation + 1
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _slot(self, pod: Pod, node: str, kind: SlotKind, owner: GangKey | None = None) -> Slot:
+    def _slot(self, pod: Pod, node: str, kind: SlotKind) -> Slot:
         return Slot(
             uid=pod.metadata.uid,
             node=node,
@@ -216,7 +221,6 @@ class Snapshot:
             kind=kind,
             terminating=pod.metadata.deletion_timestamp is not None,
             priority=pod.spec.priority,
-            owner=owner,
         )
 
     def _enter(self, slot: Slot) -> None:
@@ -229,22 +233,13 @@ class Snapshot:
 
     def _leave(self, slot: Slot) -> None:
         del self.slots[slot.uid]
-        here = self.on_node[slot.node]
-        del here[slot.uid]
-        if not here:
-            del self.on_node[slot.node]
-        alike = self.of_class[slot.cls]
-        del alike[slot.uid]
-        if not alike:
-            del self.of_class[slot.cls]
+        _drop(self.on_node, slot.node, slot.uid)
+        _drop(self.of_class, slot.cls, slot.uid)
         self.priorities[slot.priority] -= 1
         if not self.priorities[slot.priority]:
             del self.priorities[slot.priority]
         if slot.kind is SlotKind.HOLD and slot.owner is not None:
-            held = self.held_for[slot.owner]
-            del held[slot.uid]
-            if not held:
-                del self.held_for[slot.owner]
+            _drop(self.held_for, slot.owner, slot.uid)
 
     def _count(self, slot: Slot, n: int) -> None:
         row = self.nodes.rows.get(slot.node)
@@ -252,7 +247,7 @@ class Snapshot:
             self.take(Use(slot.cls, row, n, slot.terminating))
 
     def _classify(self) -> None:
-        """A selector looks at a label nobody asked for before: classes must tell it apart."""
+        """Classify every slot again: a selector names a label key that no class held before."""
         for slot in list(self.slots.values()):
             cls = self.classes.of(slot.pod)
             if cls is not slot.cls:
@@ -265,7 +260,7 @@ class Snapshot:
 
 
 class Trial:
-    """Placements being tried, in order, so that they can be taken back."""
+    """The placements of a trial, in order, so that they can be undone."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -273,28 +268,36 @@ class Trial:
 
     def place(self, cls: PodClass, row: int, n: int = 1) -> None:
         """Put copies of a class on a row."""
-        use = Use(cls, row, n)
-        self.snapshot.take(use)
-        self.log.append(use)
+        self._take(Use(cls, row, n))
 
     def remove_slots(self, slots: Iterable[Slot]) -> None:
         """Remove slots for the length of the trial: the gang's own holds, or victims."""
         for slot in slots:
             row = self.snapshot.nodes.rows.get(slot.node)
             if row is not None:
-                use = Use(slot.cls, row, -1, slot.terminating)
-                self.snapshot.take(use)
-                self.log.append(use)
+                self._take(Use(slot.cls, row, -1, slot.terminating))
+
+    def _take(self, use: Use) -> None:
+        self.snapshot.take(use)
+        self.log.append(use)
 
     def mark(self) -> int:
         """A point to undo to."""
         return len(self.log)
 
     def undo(self, mark: int = 0) -> None:
-        """Take back everything since the mark, last first."""
+        """Undo everything since the mark, last first."""
         while len(self.log) > mark:
             use = self.log.pop()
             self.snapshot.take(use._replace(n=-use.n))
+
+
+def _drop(index: dict[K, dict[str, Slot]], key: K, uid: str) -> None:
+    """Drop a slot from an index; its key goes with the last slot."""
+    slots = index[key]
+    del slots[uid]
+    if not slots:
+        del index[key]
 
 
 def _same_room(one: Slot, other: Slot) -> bool:

@@ -8,15 +8,17 @@ reports them back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api.meta import Key
-from muster.api.storage import NO_PROVISIONER
+from muster.api.storage import CSI_NODES, NO_PROVISIONER, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from muster.api.core import Pod
+    from muster.api.kinds import Kind
+    from muster.api.meta import HasMetadata
     from muster.api.storage import CsiNode, PersistentVolume, StorageClass, VolumeClaim
     from muster.scheduler.cluster.nodes import Mask
 
@@ -24,20 +26,20 @@ READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 
 class VolumeChoice(NamedTuple):
-    """What a claim gets: a node, and the volume, or none if one is to be made."""
+    """The node and the volume chosen for a claim; no volume if one is to be provisioned."""
 
     node: str
     volume: str = ""
 
 
 class Volumes:
-    """What is known of storage; `version` grows with every change."""
+    """Everything known of storage; `version` grows with every change."""
 
     def __init__(self) -> None:
         self.chosen: dict[Key, VolumeChoice] = {}
-        """Choices that are being written, until the claim or the volume says so itself."""
+        """Choices that are being written, until the claim or the volume shows them."""
         self._claimed: dict[Key, dict[str, PersistentVolume]] = {}
-        """Volumes that name a claim as their own, by claim."""
+        """Volumes whose `claimRef` names a claim, by claim."""
         self._candidates: dict[Key, tuple[int, list[PersistentVolume]]] = {}
         self.claims: dict[Key, VolumeClaim] = {}
         self.volumes: dict[str, PersistentVolume] = {}
@@ -46,20 +48,29 @@ class Volumes:
         """By driver and node, how many volumes can be attached."""
         self.version = 0
         self.reach: dict[str, tuple[tuple[int, int], PersistentVolume, Mask]] = {}
-        """Nodes from which each volume can be reached, cached until nodes change."""
+        """Nodes that reach each volume, cached until nodes change."""
+        self._put: dict[Kind[Any], Callable[[Key, Any], None]] = {
+            VOLUME_CLAIMS: self._put_claim,
+            VOLUMES: self._put_volume,
+            STORAGE_CLASSES: self._put_class,
+            CSI_NODES: self._put_csi_node,
+        }
 
-    def put_claim(self, key: Key, claim: VolumeClaim | None) -> None:
+    def put(self, kind: Kind[Any], key: Key, item: HasMetadata | None) -> None:
+        """Take over an object of one of the four kinds; None if it is deleted."""
         self.version += 1
+        self._put[kind](key, item)
+
+    def _put_claim(self, key: Key, claim: VolumeClaim | None) -> None:
         choice = self.chosen.get(key)
         if choice and (claim is None or claim.bound or claim.selected == choice.node):
             del self.chosen[key]
-        if claim is None:
-            self.claims.pop(key, None)
-        else:
+        self.claims.pop(key, None)
+        if claim is not None:
             self.claims[key] = claim
 
-    def put_volume(self, name: str, volume: PersistentVolume | None) -> None:
-        self.version += 1
+    def _put_volume(self, key: Key, volume: PersistentVolume | None) -> None:
+        name = key.name
         old = self.volumes.pop(name, None)
         if old is not None and old.owner in self._claimed:
             self._claimed[old.owner].pop(name, None)
@@ -72,31 +83,28 @@ class Volumes:
             if self.chosen.get(volume.owner, VolumeChoice("")).volume == name:
                 del self.chosen[volume.owner]
 
-    def put_class(self, name: str, storage: StorageClass | None) -> None:
-        self.version += 1
-        if storage is None:
-            self.classes.pop(name, None)
-        else:
-            self.classes[name] = storage
+    def _put_class(self, key: Key, storage: StorageClass | None) -> None:
+        self.classes.pop(key.name, None)
+        if storage is not None:
+            self.classes[key.name] = storage
 
-    def put_csi_node(self, name: str, node: CsiNode | None) -> None:
-        self.version += 1
+    def _put_csi_node(self, key: Key, node: CsiNode | None) -> None:
         for driver in list(self.limits):
-            self.limits[driver].pop(name, None)
+            self.limits[driver].pop(key.name, None)
             if not self.limits[driver]:
                 del self.limits[driver]
         for item in node.spec.drivers if node is not None else ():
             if item.allocatable is not None and item.allocatable.count is not None:
-                self.limits.setdefault(item.name, {})[name] = item.allocatable.count
+                self.limits.setdefault(item.name, {})[key.name] = item.allocatable.count
 
     def waits(self, claim: VolumeClaim) -> bool:
-        """Whether a claim gets its volume only once its pod has a node."""
+        """Whether the claim gets its volume only once its pod has a node."""
         storage = self.classes.get(claim.spec.storage_class_name)
         late = storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer"
         return late and not claim.bound and not claim.spec.volume_name
 
     def problem_of(self, pod: Pod) -> str:
-        """Why no node could run this pod; empty if storage is no obstacle."""
+        """Why storage keeps every node from running this pod; empty if it does not."""
         for name in claims_of(pod):
             claim = self.claims.get(Key(pod.metadata.namespace, name))
             if claim is None:
@@ -110,7 +118,7 @@ class Volumes:
         return ""
 
     def waiting(self, namespace: str, claims: Iterable[str]) -> list[VolumeClaim]:
-        """Those of the claims for which a volume is yet to be chosen or made."""
+        """The claims of these names for which a volume is still to be chosen or provisioned."""
         return [claim for claim in self.known(namespace, claims) if self.waits(claim)]
 
     def candidates(self, claim: VolumeClaim) -> list[PersistentVolume]:
@@ -122,7 +130,7 @@ class Volumes:
         return cached[1]
 
     def promised(self, claim: VolumeClaim) -> PersistentVolume | None:
-        """The volume that a waiting claim has been given, and is not bound to yet."""
+        """The volume that is chosen for a waiting claim, which is not bound to it yet."""
         choice = self.chosen.get(claim.metadata.key)
         if choice is not None:
             return self.volumes.get(choice.volume)
@@ -130,70 +138,68 @@ class Volumes:
         return next((volume for volume in claimed if volume.is_claimed_by(claim)), None)
 
     def _find(self, claim: VolumeClaim) -> list[PersistentVolume]:
-        choice = self.chosen.get(claim.metadata.key)
-        if choice is not None:
-            return [self.volumes[choice.volume]] if choice.volume in self.volumes else []
-        ours = self.promised(claim)
-        if ours is not None or claim.selected:
-            return [] if ours is None else [ours]
+        promised = self.promised(claim)
+        # A claim with a chosen node and no volume waits for its provisioner: no volume suits it.
+        if promised is not None or claim.selected or claim.metadata.key in self.chosen:
+            return [] if promised is None else [promised]
         taken = {choice.volume for choice in self.chosen.values()}
         suited = (v for v in self.volumes.values() if v.suits(claim))
         free = [volume for volume in suited if volume.metadata.name not in taken]
         return sorted(free, key=lambda volume: (volume.size, volume.metadata.name))
 
     def choose(self, choices: Mapping[Key, VolumeChoice]) -> None:
-        """These are being written: the volumes are not for others."""
+        """Reserve the chosen volumes while the choices are being written."""
         self.version += 1
         self.chosen.update(choices)
 
     def not_chosen(self, key: Key) -> None:
-        """A choice could not be written."""
+        """Forget a choice that could not be written."""
         self.version += 1
         self.chosen.pop(key, None)
 
     def can_be_made(self, claim: VolumeClaim) -> bool:
-        """Whether something makes volumes of the claim's class."""
+        """Whether the claim's storage class has a provisioner."""
         storage = self.classes.get(claim.spec.storage_class_name)
         return storage is not None and storage.provisioner != NO_PROVISIONER
 
     def pinned(self, claim: VolumeClaim) -> str:
-        """The node that a waiting claim has been given; empty if none."""
+        """The node chosen for a waiting claim; empty if none is."""
         choice = self.chosen.get(claim.metadata.key)
         return choice.node if choice is not None else claim.selected
 
     def exclusive(self, namespace: str, claims: Iterable[str]) -> list[Key]:
-        """Those of the claims that only one pod may use at a time."""
+        """The claims of these names that only one pod may use at a time."""
         known = self.known(namespace, claims)
         return [
             claim.metadata.key for claim in known if READ_WRITE_ONCE_POD in claim.spec.access_modes
         ]
 
     def handles(self, namespace: str, claims: Iterable[str]) -> list[tuple[str, str]]:
-        """The volumes behind the claims, as driver and handle; one to be made goes by its claim."""
-        found = []
+        """The claims' volumes as driver and handle; for a volume to come, the claim's name."""
+        handles = []
         for claim in self.known(namespace, claims):
             volume = self.volumes.get(claim.spec.volume_name)
             storage = self.classes.get(claim.spec.storage_class_name)
             if volume is not None and volume.spec.csi is not None:
-                found.append((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+                handles.append((volume.spec.csi.driver, volume.spec.csi.volume_handle))
             elif volume is None and storage is not None:
-                found.append((storage.provisioner, f"claim {claim.metadata.key}"))
-        return found
+                handles.append((storage.provisioner, f"claim {claim.metadata.key}"))
+        return handles
 
     def couple(self, namespace: str, claims: tuple[str, ...]) -> bool:
-        """Whether one pod's use of these claims decides where the next may go."""
+        """Whether a pod that uses these claims restricts where the next one may go."""
         limited = any(driver in self.limits for driver, _ in self.handles(namespace, claims))
         alone = bool(self.exclusive(namespace, claims))
         return limited or alone or bool(self.waiting(namespace, claims))
 
     def known(self, namespace: str, claims: Iterable[str]) -> Iterator[VolumeClaim]:
         """The claims of these names that exist."""
-        found = (self.claims.get(Key(namespace, name)) for name in claims)
-        return (claim for claim in found if claim is not None)
+        named = (self.claims.get(Key(namespace, name)) for name in claims)
+        return (claim for claim in named if claim is not None)
 
 
 def claims_of(pod: Pod) -> tuple[str, ...]:
-    """The claims a pod uses, those made for it alone included."""
+    """The names of the claims a pod uses, with those of its ephemeral volumes."""
     names = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:

@@ -66,7 +66,7 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindF
     is_gang = gang.terms is not None and gang.terms.min > 1
     if slot is not None and is_gang and find_missing(state, gang).total:
         brief = Hold(now + holds.SECONDS_AFTER_DELETION, promised=False)
-        holds.hold_room(state, key, slot, brief if gone else holds.full_hold(state, gang))
+        holds.hold_room(state, gang, slot, brief if gone else holds.full_hold(state, gang))
     record = state.record(key)
     retry = record.retry or BindRetry()
     if not gone and why:
@@ -84,8 +84,7 @@ def _pause_after(gang: Gang, failures: int) -> float:
     """None after the first failure, then longer and longer, less so while members are bound."""
     if failures < 2:
         return 0.0
-    started = any(pod.spec.node_name and not pod.finished for pod in gang.pods.values())
-    longest = MAX_RETRY_PAUSE_HALF_BOUND if started else MAX_RETRY_PAUSE
+    longest = MAX_RETRY_PAUSE_HALF_BOUND if gang.started else MAX_RETRY_PAUSE
     return min(longest, 0.1 * 2.0 ** min(failures, 20))
 
 

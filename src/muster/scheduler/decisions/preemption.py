@@ -130,10 +130,8 @@ def _affordable(
 def _useful(snapshot: Snapshot, demand: Demand, victims: Iterable[Victim]) -> Iterator[Victim]:
     """Victims with room on some node that the gang could use."""
     snapshot.settle()
-    may = np.zeros(len(snapshot.nodes), np.bool_)
-    for want in demand.wants:
-        may |= filters.fits_if_empty(snapshot, want.cls)
-    names = {snapshot.nodes.names[row] for row in np.flatnonzero(may)}
+    usable = filters.fits_if_empty(snapshot, *(want.cls for want in demand.wants))
+    names = {snapshot.nodes.names[row] for row in np.flatnonzero(usable)}
     return (victim for victim in victims if any(slot.node in names for slot in victim.slots))
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from muster.api.gang_dialects import SINGLE_POD
 from muster.scheduler.cluster.pod_class import parse_resources
 from muster.scheduler.decisions import gang_deletion, preemption, reasons
@@ -87,10 +85,8 @@ def _reason(view: GangView, demand: Demand, result: Unplaced) -> Reason:
     state = view.state
     reason = reasons.unplaced(result, len(state.snapshot.nodes))
     if state.snapshot.held_for:
-        mask = np.zeros(len(state.snapshot.nodes), np.bool_)
-        for short in result.short:
-            mask |= filters.fits_if_empty(state.snapshot, short.want.cls)
-        held = holds_on(state.snapshot, mask)
+        nodes = filters.fits_if_empty(state.snapshot, *(short.want.cls for short in result.short))
+        held = holds_on(state.snapshot, nodes)
         others = {key: holds for key, holds in sorted(held.items()) if key != view.key}
         reason = reasons.with_holds(reason, others, state.wall_offset)
     head = starving_head(state)
@@ -166,10 +162,7 @@ def reserved_nodes(state: State, key: GangKey) -> Mask | None:
     if first is None or key in state.starving or state.place_of(key) <= first:
         return None
     state.snapshot.settle()
-    mask = np.zeros(len(state.snapshot.nodes), np.bool_)
-    for cls in state.starving[first.key]:
-        mask |= filters.fits_if_empty(state.snapshot, cls)
-    return mask
+    return filters.fits_if_empty(state.snapshot, *state.starving[first.key])
 
 
 def _reserve_if_starving(

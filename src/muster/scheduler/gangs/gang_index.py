@@ -1,6 +1,9 @@
 """Which pod is in which gang, kept current by watch events on pods, groups and budgets.
 
-A gang is counted from its members each time: nothing derived is stored that could go stale.
+A pod names its gang by a label, an annotation or a field (`api.gang_dialects`); a pod that names
+none may be covered by a disruption budget that declares a gang; any other pod addressed to us is a
+gang of one. Minimum, roles and priority are computed from members and declaration whenever they
+are needed: nothing derived is stored that could go stale, except the sorted members.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ SERVICE_CONTROLLERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
 
 @dataclass
 class Gang:
-    """The members of a gang as seen, and the object that declares it, if it exists."""
+    """The members of a gang that exist, and the object that declares it, if that exists."""
 
     key: GangKey
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -46,11 +49,11 @@ class Gang:
     sorted_members: Members | None = None
     """The members as last sorted; None once one of them has changed."""
     earlier_run: set[str] = field(default_factory=set)
-    """Pods that ended in a run that is over: they no longer count."""
+    """Pods that ended in an earlier run: they no longer count."""
 
     @property
     def terms(self) -> GangTerms | None:
-        """What it needs; None while the object that pods name does not exist."""
+        """Minimum, roles and priority; None while the object that pods name does not exist."""
         dialect = DIALECT_BY_NAME[self.key.dialect]
         if dialect.from_pods is not None:
             return dialect.from_pods(self.pods.values())
@@ -58,24 +61,29 @@ class Gang:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations of the object that declares it."""
+        """The annotations of the object that declares the gang."""
         return self.declared.metadata.annotations if self.declared is not None else {}
 
     @property
     def label_only(self) -> bool:
-        """Whether nothing but its pods declares it."""
+        """Whether the pods themselves declare the gang, and no other object does."""
         return DIALECT_BY_NAME[self.key.dialect].from_pods is not None
 
     @property
     def ended(self) -> bool:
-        """Whether the object that declares it is gone or going."""
+        """Whether the object that declares the gang is deleted or being deleted."""
         if self.label_only:
             return False
         return self.declared is None or self.declared.metadata.deletion_timestamp is not None
 
     @property
+    def started(self) -> bool:
+        """Whether a living member has a node."""
+        return any(pod.spec.node_name and not pod.finished for pod in self.pods.values())
+
+    @property
     def created(self) -> datetime | None:
-        """When it was declared, or when its first pod came."""
+        """When the gang was declared, or its first pod was created."""
         if self.declared is not None:
             return self.declared.metadata.creation_timestamp
         times = [p.metadata.creation_timestamp for p in self.pods.values()]
@@ -93,58 +101,56 @@ class Budget(NamedTuple):
         """How many pods may be evicted now."""
         return self.object.status.disruptions_allowed
 
+    @property
+    def declares_gang(self) -> bool:
+        """Whether the budget declares a gang: its minimum is a number and no percentage."""
+        minimum = self.object.spec.min_available
+        return isinstance(minimum, int) and not isinstance(minimum, bool)
+
     def is_no_milder(self, before: Budget) -> bool:
-        """Whether it allows no eviction that the earlier budget did not."""
+        """Whether it allows no eviction that the earlier budget did not allow."""
         same = self.object.spec.selector == before.object.spec.selector
         return same and self.allowed <= before.allowed
 
-
-def gang_budget(budget: PodDisruptionBudget | None) -> Budget | None:
-    """The budget as a gang's declaration; a percentage or an invalid selector declares none."""
-    least = budget.spec.min_available if budget is not None else None
-    return parse_budget(budget) if isinstance(least, int) and not isinstance(least, bool) else None
+    def covers(self, pod: Pod) -> bool:
+        """Whether the budget covers a pod: by its selector, or by the controller of both."""
+        metadata = self.object.metadata
+        if metadata.namespace != pod.metadata.namespace:
+            return False
+        owner, pod_owner = metadata.controller, pod.metadata.controller
+        if owner is not None and pod_owner is not None and owner.uid == pod_owner.uid:
+            return True
+        return self.selector.matches(pod.metadata.labels)
 
 
 def parse_budget(budget: PodDisruptionBudget | None) -> Budget | None:
-    """Any budget, unless its selector is invalid."""
+    """A budget with its selector parsed; None if the selector is invalid."""
     try:
         return None if budget is None else Budget(budget, from_labels(budget.spec.selector))
     except InvalidSelector:
         return None
 
 
-def budget_covers(budget: Budget, pod: Pod) -> bool:
-    """Whether a budget covers a pod: by its selector, or by the controller that owns both."""
-    metadata = budget.object.metadata
-    if metadata.namespace != pod.metadata.namespace:
-        return False
-    mine, theirs = metadata.controller, pod.metadata.controller
-    if mine is not None and theirs is not None and mine.uid == theirs.uid:
-        return True
-    return budget.selector.matches(pod.metadata.labels)
-
-
 def may_join_budget_gang(pod: Pod) -> bool:
-    """Whether a budget can make this pod a gang member: not if it protects an ordinary service."""
+    """Whether a budget can make this pod a gang member: not the pod of an ordinary service."""
     owner = pod.metadata.controller
     service = owner is not None and owner.kind in SERVICE_CONTROLLERS
     return pod.spec.scheduler_name in BUDGET_SCHEDULERS and not service
 
 
 class GangIndex:
-    """All gangs that pods name, and the pods addressed to us that are in none."""
+    """All gangs that pods name, and the one-pod gangs of other pods addressed to us."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = frozenset(names)
         self.gangs: dict[GangKey, Gang] = {}
         self.of_pod: dict[str, GangKey] = {}
-        self._declared: dict[Kind[Any], dict[Key, HasMetadata]] = {}
-        self.gang_budgets: dict[Key, Budget] = {}
         self.budgets: dict[Key, Budget] = {}
+        self._declared: dict[Kind[Any], dict[Key, HasMetadata]] = {}
         self._classes: dict[str, int] = {}
 
     def put_pod(self, pod: Pod) -> GangKey | None:
-        """A pod that came or changed; the gang it is in, if it is ours."""
+        """Take over a new or changed pod; returns its gang, None if it is in none of ours."""
         uid = pod.metadata.uid
         before = self.of_pod.get(uid)
         key = self._key_of(pod, before)
@@ -157,79 +163,71 @@ class GangIndex:
         return key
 
     def drop_pod(self, uid: str) -> GangKey | None:
-        """A pod that is gone; the gang it was in."""
+        """Drop a deleted pod; returns the gang it was in."""
         key = self.of_pod.get(uid)
         if key is not None:
             self._leave(uid, key)
         return key
 
     def put_group(self, kind: Kind[Any], key: Key, group: HasMetadata | None) -> set[GangKey]:
-        """A group object came, changed or (None) went; the gangs that concerns."""
-        known = self._declared.setdefault(kind, {})
-        if group is None:
-            known.pop(key, None)
-        else:
-            known[key] = group
-        touched = set()
-        for dialect in DIALECTS:
-            if kind in dialect.kinds:
-                gang_key = GangKey(dialect.name, key.namespace, key.name)
-                touched.add(gang_key)
-                self._declare(gang_key)
-        return touched
+        """Take over a group object, None if it was deleted; returns the gangs it may declare."""
+        groups = self._declared.setdefault(kind, {})
+        groups.pop(key, None)
+        if group is not None:
+            groups[key] = group
+        # One kind can serve several dialects: the pods decide which one they mean.
+        dialects = (dialect.name for dialect in DIALECTS if kind in dialect.kinds)
+        gangs = {GangKey(name, key.namespace, key.name) for name in dialects}
+        for gang in gangs:
+            self._declare(gang)
+        return gangs
 
     def put_budget(self, key: Key, budget: PodDisruptionBudget | None) -> set[GangKey]:
-        """A budget came, changed or went: pods may join its gang or leave it."""
-        declared, parsed = gang_budget(budget), parse_budget(budget)
-        if parsed is not None:
+        """Take over a budget, None if it was deleted; returns the gangs that changed by it."""
+        self.budgets.pop(key, None)
+        if (parsed := parse_budget(budget)) is not None:
             self.budgets[key] = parsed
-        else:
-            self.budgets.pop(key, None)
-        if declared is not None:
-            self.gang_budgets[key] = declared
-        else:
-            self.gang_budgets.pop(key, None)
-        touched = {GangKey(PDB.name, key.namespace, key.name)}
-        loose = [
+        changed = {GangKey(PDB.name, key.namespace, key.name)}
+        # Pods that name no gang may join the gang of the budget, or leave it.
+        movable = [
             pod
             for gang in list(self.gangs.values())
             if gang.key.namespace == key.namespace
             and gang.key.dialect in (SINGLE_POD.name, PDB.name)
             for pod in list(gang.pods.values())
         ]
-        for pod in loose:
+        for pod in movable:
             before = self.of_pod[pod.metadata.uid]
             after = self.put_pod(pod)
             if after != before:
-                touched |= {before} | ({after} if after else set())
-        for gang_key in touched:
+                changed |= {before} | ({after} if after else set())
+        for gang_key in changed:
             self._declare(gang_key)
-        return touched
+        return changed
 
     def budgets_over(self, pod: Pod, but: GangKey | None = None) -> list[Key]:
         """The disruption budgets over a pod, other than the one that declares `but`."""
         return [
             key
             for key, budget in self.budgets.items()
-            if (but is None or key != (but.namespace, but.name)) and budget_covers(budget, pod)
+            if (but is None or key != (but.namespace, but.name)) and budget.covers(pod)
         ]
 
     def allowed(self) -> dict[Key, int]:
-        """How many pods each disruption budget would let go now."""
+        """How many evictions each disruption budget allows now."""
         return {key: budget.allowed for key, budget in self.budgets.items()}
 
     def put_priority_class(self, name: str, priority: PriorityClass | None) -> None:
-        if priority is None:
-            self._classes.pop(name, None)
-        else:
+        self._classes.pop(name, None)
+        if priority is not None:
             self._classes[name] = priority.value
 
     def class_values(self) -> Collection[int]:
-        """What priority classes there are: a gang may rank below its pods by its group's class."""
+        """The values of all priority classes: a group's class may rank its gang below its pods."""
         return self._classes.values()
 
     def priority(self, gang: Gang) -> int:
-        """The group's class decides, else the lowest of its members."""
+        """The priority of the group's class, else the lowest of the members."""
         terms = gang.terms or GangTerms()
         if terms.priority is not None:
             return terms.priority
@@ -241,36 +239,37 @@ class GangIndex:
     def _key_of(self, pod: Pod, before: GangKey | None) -> GangKey | None:
         named = gang_named_by(pod)
         if named is not None:
-            # A gang counts whole, whoever schedules its members: we bind only our own of them.
+            # Members of other schedulers count towards the minimum too; we bind only our own.
             return named
         if pod.spec.scheduler_name not in self.names:
             return None
         if may_join_budget_gang(pod):
-            covering = [key for key, b in self.gang_budgets.items() if budget_covers(b, pod)]
+            covering = [k for k, b in self.budgets.items() if b.declares_gang and b.covers(pod)]
             if covering:
                 return GangKey(PDB.name, *min(covering))
+        # A pod first seen with its node needs nothing from us; one that we saw waiting stays.
         return single_pod_gang(pod) if not pod.spec.node_name or before is not None else None
 
     def _gang(self, key: GangKey) -> Gang:
-        found = self.gangs.get(key)
-        if found is None:
-            found = self.gangs[key] = Gang(key)
+        if key not in self.gangs:
+            self.gangs[key] = Gang(key)
             self._declare(key)
-        return found
+        return self.gangs[key]
 
     def _declare(self, key: GangKey) -> None:
+        """Find the object that declares a gang."""
         gang = self.gangs.get(key)
         if gang is None:
             return
-        where = Key(key.namespace, key.name)
+        name = Key(key.namespace, key.name)
         gang.declared = gang.kind = None
         if key.dialect == PDB.name:
-            budget = self.gang_budgets.get(where)
-            gang.declared = None if budget is None else budget.object
+            budget = self.budgets.get(name)
+            gang.declared = budget.object if budget is not None and budget.declares_gang else None
             gang.kind = PDB.kinds[0]
             return
         for kind in DIALECT_BY_NAME[key.dialect].kinds:
-            group = self._declared.get(kind, {}).get(where)
+            group = self._declared.get(kind, {}).get(name)
             if group is not None:
                 gang.declared, gang.kind = group, kind
                 return

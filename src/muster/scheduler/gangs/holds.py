@@ -1,20 +1,21 @@
-"""Room held for members to come: when, for how long, and for whom.
+"""Holds: room that is kept free for members to come.
 
-When a member of a running gang dies, its slot passes to a hold in the same call, so that no other
-gang can take it. This prevents a deadlock: a member dies, a rival takes its room, and both wait for
-ever. A hold is a slot like any other and exists once, in the snapshot; `held_for` finds it by gang.
+When a member of a running gang dies, its slot becomes a hold in the same call, so that no other
+gang can take the room. Without it there is a deadlock: a member dies, another gang takes its room,
+and both gangs wait for each other's room for ever. A hold is a slot like any other and exists once,
+in the snapshot; `held_for` finds it by gang.
 
-How long: the full time after a failure, eviction or node loss; half a minute after a plain
-deletion, and the full time once the replacement exists. A cordoned or lost node ends its holds.
-Members that have no pod yet (after a restart of the scheduler, a raised minimum, or a launcher
-that comes late) are placed as placeholders: pods that do not exist, in the likeness of a sibling.
+A hold lasts for the full time after a failure, an eviction or the loss of a node; half a minute
+after a plain deletion, and the full time once the replacement exists. A cordoned or lost node ends
+its holds. Members without a pod (after a restart of the scheduler, after the minimum was raised, or
+a launcher that comes late) are placed as placeholders: copies of a sibling that are never created.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from enum import Enum
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,47 +47,34 @@ if TYPE_CHECKING:
     from muster.scheduler.state import State
 
 
-SECONDS_AFTER_FAILURE = 300.0
 SECONDS_AFTER_DELETION = 30.0
 PLACEHOLDER = "phantom/"
+"""How the UID of a placeholder begins."""
 MAX_PLACEHOLDERS = 10_000
 """Members for which room is held before they exist."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Departure(Enum):
-    """How a member left its node."""
-
-    SUCCEEDED = "succeeded"  # no room is held
-    FAILED = "failed"  # failed, evicted or lost with its node: a replacement is expected
-    DELETED = "deleted"  # someone deleted it: a replacement may come
-
-
 # -- how long --------------------------------------------------------------------------------------
 
 
-def departure_of(last: Pod, now: Pod | None, *, node_lost: bool) -> Departure:
-    """Why a bound member no longer uses its room; `now` is None once its object is gone."""
-    pod = now or last
-    if pod.status.phase == "Succeeded":
-        return Departure.SUCCEEDED
-    evicted = condition_is_true(pod.status.conditions, "DisruptionTarget")
-    failed = pod.status.phase == "Failed" or evicted or node_lost
-    return Departure.FAILED if failed else Departure.DELETED
+def hold_after(pod: Pod, now: float, seconds: float, *, node_lost: bool) -> Hold | None:
+    """The hold for the replacement of a member that left its room; None if none is expected.
 
-
-def hold_after(departure: Departure, now: float, seconds: float) -> Hold | None:
-    """The hold that a departure begins, if any."""
-    if departure is Departure.SUCCEEDED or seconds <= 0:
+    `pod` is the member as last seen. After a failure, an eviction or the loss of the node, the
+    controller replaces the member. After a plain deletion it may be that somebody scales down.
+    """
+    if pod.status.phase == "Succeeded" or seconds <= 0:
         return None
-    if departure is Departure.FAILED:
+    evicted = condition_is_true(pod.status.conditions, "DisruptionTarget")
+    if pod.status.phase == "Failed" or evicted or node_lost:
         return Hold(now + seconds, promised=True)
     return Hold(now + min(seconds, SECONDS_AFTER_DELETION), promised=False)
 
 
 def hold_seconds(annotations: Mapping[str, str], default: float) -> float:
-    """How long a group asks for: `90`, `90s`, `5m`, `1h`; anything else means the default."""
+    """The time in a group's annotation: `90`, `90s`, `5m`, `1h`; the default for anything else."""
     text = annotations.get(HOLD_ANNOTATION, "").strip()
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     try:
@@ -113,34 +101,35 @@ def restarts_on_end(annotations: Mapping[str, str]) -> bool:
 # -- making and ending holds -----------------------------------------------------------------------
 
 
-def hold_room(state: State, key: GangKey, slot: Slot, hold: Hold) -> None:
-    """Hold the room of a slot for a gang."""
-    uid = f"hold/{key.dialect}/{key}/{slot.uid}"
-    priority = state.index.priority(state.index.gangs[key])
+def hold_room(state: State, gang: Gang, room: Slot | Placement, hold: Hold) -> None:
+    """Hold the room of a slot, or of a placement that is not bound, for a gang."""
+    key, pod = gang.key, room.pod
+    uid = f"hold/{key.dialect}/{key}/{pod.metadata.uid}"
+    priority = state.index.priority(gang)
     state.snapshot.put(
-        Slot(uid, slot.node, slot.cls, slot.pod, SlotKind.HOLD, False, priority, key, hold)
+        Slot(uid, room.node, room.cls, pod, SlotKind.HOLD, False, priority, key, hold)
     )
 
 
 def hold_plan(state: State, gang: Gang, placements: Iterable[Placement]) -> None:
-    """Hold the room of a whole plan, in place of all that the gang held before."""
+    """Hold the room of a whole plan, and nothing else, for a gang."""
     drop_holds(state, gang.key)
-    for pod, node, cls in placements:
-        slot = Slot(pod.metadata.uid, node, cls, pod)
-        hold_room(state, gang.key, slot, full_hold(state, gang))
+    for placement in placements:
+        hold_room(state, gang, placement, full_hold(state, gang))
 
 
 def hold_placeholders(
     view: GangView, placements: Iterable[Placement], former: Iterable[Hold]
 ) -> None:
-    """Hold the room of placeholders, for no longer than it was held for them before."""
+    """Hold the room of placeholders, for no longer than room was held for them before."""
     state, late = view.state, late_members(view)
     before = sorted(hold for hold in former if not hold.late)
-    for pod, node, cls in placements:
-        role = role_of(pod) if role_of(pod) in late else ""
+    for placement in placements:
+        role = role_of(placement.pod)
+        role = role if role in late else ""
+        # A hold that moves to another node keeps its end, or moving would extend it for ever.
         hold = before.pop() if before and not role else full_hold(state, view.gang)
-        slot = Slot(pod.metadata.uid, node, cls, pod)
-        hold_room(state, view.key, slot, hold._replace(late=role))
+        hold_room(state, view.gang, placement, hold._replace(late=role))
 
 
 def drop_hold(state: State, slot: Slot) -> None:
@@ -150,7 +139,7 @@ def drop_hold(state: State, slot: Slot) -> None:
 
 
 def drop_holds(state: State, key: GangKey) -> list[Hold]:
-    """Free all room held for a gang; what was held."""
+    """Free all room held for a gang; returns the holds."""
     slots = holds_of(state.snapshot, key)
     for slot in slots:
         drop_hold(state, slot)
@@ -158,7 +147,7 @@ def drop_holds(state: State, key: GangKey) -> list[Hold]:
 
 
 def drop_holds_on(state: State, node: str) -> None:
-    """A node is lost or cordoned: the gangs with holds there look for room elsewhere."""
+    """End the holds on a lost or cordoned node: their gangs look for room on other nodes."""
     for slot in list(state.snapshot.on_node.get(node, {}).values()):
         if slot.kind is SlotKind.HOLD and slot.owner is not None:
             drop_hold(state, slot)
@@ -174,19 +163,19 @@ def holds_of(snapshot: Snapshot, key: GangKey) -> tuple[Slot, ...]:
 def holds_on(snapshot: Snapshot, nodes: Mask) -> dict[GangKey, list[Hold]]:
     """The holds on some nodes, by the gang that they are for."""
     rows = snapshot.nodes.rows
-    found: dict[GangKey, list[Hold]] = {}
+    by_gang: dict[GangKey, list[Hold]] = {}
     for key, slots in snapshot.held_for.items():
         for slot in slots.values():
             if slot.node in rows and nodes[rows[slot.node]] and slot.hold is not None:
-                found.setdefault(key, []).append(slot.hold)
-    return found
+                by_gang.setdefault(key, []).append(slot.hold)
+    return by_gang
 
 
 def member_left(state: State, gang: Gang, pod: Pod, slot: Slot, *, gone: bool) -> None:
-    """A member no longer uses its slot: hold the room if a replacement is to come.
+    """Hold the room of a member that left it, if a replacement is expected.
 
-    Not when no other member is bound: then nothing of the gang runs, unless its owner restarts it
-    as a whole.
+    A gang without any bound member holds nothing, because nothing of it runs that would wait; a
+    gang that its owner restarts as a whole does, because all its members come back at once.
     """
     record, key = state.record(gang.key), gang.key
     if key.dialect == SINGLE_POD.name or gang.ended or phase.holds_ended(record.phase):
@@ -194,24 +183,24 @@ def member_left(state: State, gang: Gang, pod: Pod, slot: Slot, *, gone: bool) -
     if pod.spec.scheduler_name not in state.index.names:
         return
     node = state.snapshot.nodes.get(slot.node)
-    departure = departure_of(slot.pod, None if gone else pod, node_lost=node is None)
-    hold = hold_after(departure, state.now, _seconds(state, gang))
+    last = slot.pod if gone else pod
+    hold = hold_after(last, state.now, _seconds(state, gang), node_lost=node is None)
     if hold is None:
         return
     record.run.expects.append(hold.until)
     runs = bool(state.members(gang).bound) or phase.restarts_whole(gang.annotations)
     lacks = find_missing(state, gang).total > len(state.snapshot.held_for.get(key, ()))
     if runs and lacks and node is not None and is_schedulable(node):
-        hold_room(state, key, slot, hold)
+        hold_room(state, gang, slot, hold)
 
 
 def review_holds(view: GangView) -> bool:
-    """End holds that are not needed, extend those whose replacement exists; has one run out?"""
+    """End needless holds, extend holds whose replacement exists; whether one has run out."""
     state, key = view.state, view.key
     if view.gang.ended:
         drop_holds(state, key)
     present = {role_of(pod) for pod in view.members.bound}
-    spare = -view.missing.total
+    spare = -view.missing.total  # above zero: more holds than missing members
     ran_out = False
     for slot in holds_of(state.snapshot, key):
         hold = slot.hold
@@ -220,8 +209,7 @@ def review_holds(view: GangView) -> bool:
         if (spare > 0 and not hold.late) or (hold.late and hold.late in present):
             drop_hold(state, slot)
         elif view.members.pending and not hold.promised:
-            extended = Hold(view.now + _seconds(state, view.gang), promised=True)
-            state.snapshot.put(replace(slot, hold=extended))
+            state.snapshot.put(replace(slot, hold=full_hold(state, view.gang)))
         elif hold.until <= view.now:
             drop_hold(state, slot)
             ran_out = ran_out or not hold.late
@@ -232,7 +220,7 @@ def review_holds(view: GangView) -> bool:
 
 
 def exceeds_cluster(view: GangView, lacking: Mapping[str, int]) -> bool:
-    """Whether more members are absent than all nodes could run if they were empty."""
+    """Whether more members are absent than all nodes together could run if they were empty."""
     snapshot = view.state.snapshot
     snapshot.settle()
     room = snapshot.nodes.allocatable[snapshot.classes.column(PODS)].sum()
@@ -240,38 +228,41 @@ def exceeds_cluster(view: GangView, lacking: Mapping[str, int]) -> bool:
 
 
 def holds_will_follow(view: GangView) -> bool:
-    """Whether members that are being deleted still use the room that will be held."""
+    """Whether members being deleted still use the room that will be held for the missing ones."""
     held = len(view.state.snapshot.held_for.get(view.key, ()))
     return held + len(view.members.leaving) >= view.missing.total > held
 
 
 def placeholders(view: GangView, lacking: Mapping[str, int]) -> Iterator[Pod]:
-    """Stand-ins for members that have no pod yet, in the likeness of a sibling of their role."""
-    number = 0
+    """Placeholders for members that have no pod yet: copies of a sibling of the same role."""
+    numbers = count(1)
     for role, n in sorted(lacking.items()):
         siblings = [pod for pod in view.gang.pods.values() if not role or role_of(pod) == role]
-        likeness = min(siblings or view.members.bound, key=lambda pod: pod.metadata.name)
-        for _ in range(n):
-            number += 1
-            yield _placeholder(likeness, f"{likeness.metadata.uid}/{number}")
+        sibling = min(siblings or view.members.bound, key=lambda pod: pod.metadata.name)
+        for number in islice(numbers, n):
+            yield _placeholder(sibling, f"{sibling.metadata.uid}/{number}")
 
 
 def late_members(view: GangView) -> dict[str, Pod]:
-    """Stand-ins for the late members that have no pod yet, by role."""
+    """Placeholders for the late members that have no pod yet, by role.
+
+    The annotation `muster.dev/late` declares members that their operator creates only once the
+    others run, such as the launcher of an MPIJob, with their requests.
+    """
     requested = _read_late(view.annotations) if LATE_ANNOTATION in view.annotations else {}
     if not requested:
         return {}
     succeeded = view.record.run.succeeded.values()
-    there = {role_of(pod) for pod in view.gang.pods.values()} | set(succeeded)
+    present = {role_of(pod) for pod in view.gang.pods.values()} | set(succeeded)
     return {
         role: _late(view, role, requests)
         for role, requests in sorted(requested.items())
-        if role not in there
+        if role not in present
     }
 
 
 def late_holds(view: GangView) -> tuple[Slot, ...]:
-    """The slots held for late members that exist now."""
+    """The slots held for late members that have a pod now."""
     roles = {role_of(pod) for pod in view.members.pending} - {""}
     slots = holds_of(view.state.snapshot, view.key)
     return tuple(slot for slot in slots if slot.hold is not None and slot.hold.late in roles)
@@ -299,10 +290,10 @@ def _late(view: GangView, role: str, requests: dict[str, Any]) -> Pod:
     return _placeholder(Pod(metadata, PodSpec(containers=(main,))), f"{view.key}/{role}")
 
 
-def _placeholder(likeness: Pod, uid: str) -> Pod:
-    """A pod that does not exist, for the sake of its room."""
+def _placeholder(pod: Pod, uid: str) -> Pod:
+    """A copy of a pod that is placed for its room and never created."""
     metadata = msgspec.structs.replace(
-        likeness.metadata, uid=f"{PLACEHOLDER}{uid}", deletion_timestamp=None
+        pod.metadata, uid=f"{PLACEHOLDER}{uid}", deletion_timestamp=None
     )
-    spec = msgspec.structs.replace(likeness.spec, node_name="")
+    spec = msgspec.structs.replace(pod.spec, node_name="")
     return Pod(metadata, spec, PodStatus())

@@ -1,11 +1,11 @@
-"""Where a class of pods may go: named functions over arrays, listed in one tuple.
+"""Where a class of pods may go: functions over arrays, each a mask or a number per node.
 
-`copies` says how many fit on each node by everything that room and labels decide; `coupled_mask`
-adds what other pods decide. `FILTERS` lists every rule with its words, so that a diagnosis can
-count how many nodes each one removed.
+`copies` says how many pods of the class fit on each node, by room and by the node's own fields;
+`coupled_mask` adds the rules that depend on other pods. `FILTERS` lists every rule with its words,
+so that a diagnosis can count how many nodes each rule removes.
 
-Theory: labels, taints and readiness change rarely, so their mask is cached per class until a node
-changes. Copies per node are cached too and recomputed only for the rows touched since.
+Labels, taints and readiness change rarely, so their mask is cached per class until a node changes.
+The copies per node are cached too, and recomputed only for the rows touched since.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from muster.scheduler.placement import pod_rules, volume_rules
-from muster.scheduler.placement.node_rules import (
-    is_ready,
-    matches_selector,
-    tolerates_taints,
-)
+from muster.scheduler.placement.node_rules import is_ready, matches_selector, tolerates_taints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,17 +27,17 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class _Cached:
-    """A class's cached vector and what it was computed from."""
+class _Copies:
+    """Copies per node, and how many of `Snapshot.touched` they take into account."""
 
-    stamp: tuple[int, ...]
-    position: int
     vector: Vector
+    position: int
 
 
 def static_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes the class may go to by what rarely changes."""
-    return _cached_mask(snapshot, cls, _static_mask)
+    """Nodes that the class may use by fields that rarely change: readiness, taints, labels."""
+    stamp = (*snapshot.nodes.stamp, snapshot.volumes.version)
+    return cls.cached("static mask", stamp, lambda: _static_mask(snapshot, cls))
 
 
 def _static_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
@@ -50,41 +46,30 @@ def _static_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
     return mask & volume_rules.reaches_volumes(snapshot, cls) if cls.claims else mask
 
 
-def _cached_mask(snapshot: Snapshot, cls: PodClass, make: Callable[..., Mask]) -> Mask:
-    """A mask that only nodes decide, cached for the class until a node changes."""
-    stamp = (snapshot.nodes.version, snapshot.nodes.layout, snapshot.volumes.version)
-    cached = cls.cache.get(make.__name__)
-    if isinstance(cached, tuple) and cached[0] == stamp:
-        mask: Mask = cached[1]
-        return mask
-    mask = make(snapshot, cls)
-    cls.cache[make.__name__] = (stamp, mask)
-    return mask
-
-
 def copies(snapshot: Snapshot, cls: PodClass) -> Vector:
     """How many copies of the class each node has room for now; zero where it may not go.
 
     The vector is cached: do not write to it.
     """
-    nodes = snapshot.nodes
-    stamp = (nodes.version, nodes.layout, snapshot.volumes.version, snapshot.log_generation)
-    cached = cls.cache.get("copies")
-    if isinstance(cached, _Cached) and cached.stamp == stamp:
-        if cached.position < len(snapshot.touched):
-            rows = np.array(sorted({*snapshot.touched[cached.position :]}), np.intp)
-            room = nodes.free[cls.columns[:, None], rows] // cls.amounts[:, None]
-            cached.vector[rows] = np.where(
-                static_mask(snapshot, cls)[rows], np.maximum(room.min(axis=0), 0), 0
-            )
-            cached.position = len(snapshot.touched)
-        return cached.vector
+    nodes, touched = snapshot.nodes, snapshot.touched
+    stamp = (*nodes.stamp, snapshot.volumes.version, snapshot.log_generation)
+    cached = cls.cached("copies", stamp, lambda: _all_copies(snapshot, cls))
+    if cached.position < len(touched):
+        rows = np.array(sorted({*touched[cached.position :]}), np.intp)
+        room = nodes.free[cls.columns[:, None], rows] // cls.amounts[:, None]
+        fits = np.maximum(room.min(axis=0), 0)
+        cached.vector[rows] = np.where(static_mask(snapshot, cls)[rows], fits, 0)
+        cached.position = len(touched)
+    return cached.vector
+
+
+def _all_copies(snapshot: Snapshot, cls: PodClass) -> _Copies:
     vector = _room(snapshot, cls) * static_mask(snapshot, cls)
-    cls.cache["copies"] = _Cached(stamp, len(snapshot.touched), vector)
-    return vector
+    return _Copies(vector, len(snapshot.touched))
 
 
 def _room(snapshot: Snapshot, cls: PodClass) -> Vector:
+    # Column by column: faster than one division of a matrix over thousands of nodes.
     free = snapshot.nodes.free
     room: Vector = free[cls.columns[0]] // cls.amounts[0]
     for column, amount in zip(cls.columns[1:], cls.amounts[1:], strict=True):
@@ -94,20 +79,21 @@ def _room(snapshot: Snapshot, cls: PodClass) -> Vector:
 
 
 def has_room(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes with enough of everything for one copy, a place in the pod count among it."""
+    """Nodes with enough of every requested resource for one copy, the number of pods included."""
     return _room(snapshot, cls) > 0
 
 
-def fits_if_empty(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes that would do if they were empty."""
-    amounts = cls.amounts[:, None]
-    return (snapshot.nodes.allocatable[cls.columns] >= amounts).all(axis=0) & static_mask(
-        snapshot, cls
-    )
+def fits_if_empty(snapshot: Snapshot, *classes: PodClass) -> Mask:
+    """Nodes where a pod of any of these classes would fit if the node were empty."""
+    mask = np.zeros(len(snapshot.nodes), np.bool_)
+    for cls in classes:
+        large = (snapshot.nodes.allocatable[cls.columns] >= cls.amounts[:, None]).all(axis=0)
+        mask |= large & static_mask(snapshot, cls)
+    return mask
 
 
 def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes that other pods allow; computed again after every copy of a coupled class."""
+    """Nodes that the rules about other pods allow; changes with every copy of a coupled class."""
     mask = pod_rules.meets_others_anti_affinity(snapshot, cls)
     if cls.ports:
         mask &= pod_rules.has_host_ports(snapshot, cls)
@@ -118,23 +104,22 @@ def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:
     if cls.spread:
         mask &= pod_rules.meets_topology_spread(snapshot, cls)
     if cls.claims:
-        mask &= volume_rules.has_exclusive_claims(snapshot, cls) & volume_rules.has_attach_slots(
-            snapshot, cls
-        )
+        mask &= volume_rules.has_exclusive_claims(snapshot, cls)
+        mask &= volume_rules.has_attach_slots(snapshot, cls)
         mask &= volume_rules.has_free_volumes(snapshot, cls)
     return mask
 
 
 def is_coupled(snapshot: Snapshot, cls: PodClass) -> bool:
-    """Whether copies must be placed one by one: its own constraints, or some pod's against it."""
+    """Whether copies must be placed one by one: its own rules, or other pods' anti-affinity."""
     if cls.coupled or (cls.claims and snapshot.volumes.couple(cls.namespace, cls.claims)):
         return True
     counts = snapshot.pod_counts
-    return counts.active and any(count.counts.any() for count in counts.forbidding(cls))
+    return counts.active and any(count.counts.any() for count in counts.forbidding.matching(cls))
 
 
 class Filter(NamedTuple):
-    """A filter and what to say of the nodes it removed."""
+    """A filter, and the words for the nodes it removes: `3 nodes tainted`."""
 
     mask: Callable[[Snapshot, PodClass], Mask]
     says: str

@@ -1,19 +1,17 @@
-"""Where a class of pods may go by the pods that are already placed: ports, affinity and spread.
+"""Where a class of pods may go, given the pods already placed: ports, affinity and spread.
 
-The counts come from `cluster.pod_counts`; here they become masks over the nodes. They change with
-every placed copy, so coupled classes ask again after each one.
+`cluster.pod_counts` counts pods per node; the functions here turn the counts into masks over the
+nodes. A mask holds only until the next copy is placed: coupled classes are placed copy by copy.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.scheduler.placement.node_rules import (
-    matches_selector,
-    tolerates_taints,
-)
+from muster.scheduler.placement.node_rules import matches_selector, tolerates_taints
 
 if TYPE_CHECKING:
     from muster.scheduler.cluster.nodes import Codes, Mask
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def has_host_ports(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes where every wanted host port is free."""
+    """Nodes where every host port of the class is free."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for port in cls.ports:
         mask[snapshot.pod_counts.rows_using(port)] = False
@@ -31,11 +29,11 @@ def has_host_ports(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 
 def meets_affinity(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes in a domain that has the pods required affinity asks for.
+    """Nodes in a domain with the pods that required affinity names.
 
-    Where there are several terms a pod counts only if it matches all of them. The first pod of a
-    group that wants itself near may go anywhere, or no such group could start; pods on nodes
-    outside all domains do not make it a later one.
+    With several terms, a pod counts only if it matches all of them. The first pod of a group with
+    affinity to itself may go anywhere, or no such group could start; pods on nodes without the
+    topology label do not count as a first one.
     """
     nodes = snapshot.nodes
     mask = np.ones(len(nodes), np.bool_)
@@ -50,7 +48,7 @@ def meets_affinity(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 
 def meets_anti_affinity(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes in no domain that has the pods required anti-affinity forbids."""
+    """Nodes whose domain has none of the pods that required anti-affinity names."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for term in cls.anti_affinity:
         mask &= by_domain(snapshot, term, snapshot.matching(term)) <= 0
@@ -58,9 +56,9 @@ def meets_anti_affinity(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 
 def meets_others_anti_affinity(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes in no domain with a pod whose own anti-affinity forbids this one."""
+    """Nodes whose domain has no pod with anti-affinity to this class."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    for pod_count in snapshot.pod_counts.forbidding(cls):
+    for pod_count in snapshot.pod_counts.forbidding.matching(cls):
         if pod_count.counts.any():
             mask &= by_domain(snapshot, pod_count.terms[0], pod_count) <= 0
     return mask
@@ -76,20 +74,21 @@ def meets_topology_spread(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 
 def by_domain(snapshot: Snapshot, term: PodTerm, pod_count: PodCount) -> Vector:
-    """Counts per node summed over the node's domain; zero where the node has no such label."""
+    """Counts per node summed over the node's domain; zero for a node without the label."""
     column = snapshot.nodes.column(term.topology)
-    if column.distinct():
+    if column.distinct():  # every node is its own domain: nothing to sum
         return pod_count.counts
-    found = pod_count.sums(snapshot.nodes, term.topology)[column.codes]
-    found[column.codes == 0] = 0
-    return found
+    summed = pod_count.sums(snapshot.nodes, term.topology)[column.codes]
+    summed[column.codes == 0] = 0
+    return summed
 
 
 NO_DOMAIN = 1 << 40
+"""The skew of a node without the topology label: above every allowed skew."""
 
 
 def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
-    """The skew each node would have after one more copy; enormous where it has no such domain."""
+    """The skew of each node's domain after one more copy there."""
     column = snapshot.nodes.column(item.pods.topology)
     pod_count = snapshot.matching(item.pods, living=True)
     counted, there = _spread_view(snapshot, cls, item)
@@ -97,6 +96,7 @@ def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
     if counted is not None:
         sums = np.bincount(column.codes, pod_count.counts * counted, len(column.values))
         sums = sums.astype(np.int64)
+    # Kubernetes' rule: with fewer domains than minDomains the least count is taken to be zero.
     enough = len(there) and len(there) >= item.min_domains
     least = int(sums[there].min()) if enough else 0
     own = 1 if pod_count.matches(cls) else 0
@@ -106,11 +106,14 @@ def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
 
 
 def _spread_view(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> tuple[Mask | None, Codes]:
-    """The nodes whose pods a spread counts (None for all) and its domains, cached for the class."""
-    stamp = (snapshot.nodes.version, snapshot.nodes.layout)
-    cached = cls.cache.get(repr(item))
-    if isinstance(cached, tuple) and cached[0] == stamp:
-        return cached[1], cached[2]
+    """The nodes whose pods a spread counts (None for all) and the codes of its domains."""
+    compute = partial(_find_spread_view, snapshot, cls, item)
+    return cls.cached(repr(item), snapshot.nodes.stamp, compute)
+
+
+def _find_spread_view(
+    snapshot: Snapshot, cls: PodClass, item: SpreadTerm
+) -> tuple[Mask | None, Codes]:
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for other in cls.spread:
         if other.required or other is item:
@@ -120,6 +123,4 @@ def _spread_view(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> tuple[M
     if item.honour_taints:
         mask &= tolerates_taints(snapshot, cls)
     there = np.unique(snapshot.nodes.column(item.pods.topology).codes[mask])
-    counted = None if mask.all() else mask
-    cls.cache[repr(item)] = (stamp, counted, there)
-    return counted, there
+    return None if mask.all() else mask, there

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from muster.scheduler.placement.demand import NodePreference
 
 FIRST_EXTENDED = 4
-"""Columns before this are what every node has: cpu, memory, storage, pods."""
+"""The columns before it are resources that every node has: cpu, memory, storage, pods."""
+
+# Each step outranks the sum of all steps below it: copies per node stay below TIGHT, which is less
+# than WASTED, and so on.
 
 UNPREFERRED = 1 << 25
 OTHER_RACK = 1 << 24
@@ -32,9 +35,9 @@ OTHER_NODE = 1 << 23
 WASTED = 1 << 22
 TIGHT = (1 << 20) - 1
 MAX_PREFERENCE = 1 << 16
-"""A preference weighs at most twice this: with the largest weight all of it fits 64 bits."""
+"""A preference weighs at most twice this: with the largest weight the whole cost fits 64 bits."""
 SOFT_TAINT = 100
-"""What a taint of PreferNoSchedule weighs: as much as the strongest preference of a pod."""
+"""The weight of a PreferNoSchedule taint: that of the strongest preference of a pod."""
 
 
 def cost(
@@ -44,7 +47,7 @@ def cost(
     own: Iterable[int],
     preference: NodePreference,
 ) -> Vector:
-    """The cost of each node for this class; `own` are the rows the gang uses or has rooms on."""
+    """The cost of each node for this class; `own` are the rows where the gang has pods or holds."""
     weights = preference.weights
     total = _scaled(np.minimum(copies, TIGHT), weights.tight)
     waste = _wasted(snapshot, cls)
@@ -69,7 +72,7 @@ def _scaled(vector: Vector, weight: float) -> Vector:
 
 
 def dislikes(snapshot: Snapshot, cls: PodClass) -> Vector | None:
-    """How little each node is preferred, 0 for the most preferred; None without preferences."""
+    """How little each node is preferred, 0 for the most preferred; None if nothing prefers."""
     return _unpreferred(snapshot, cls) if has_preferences(snapshot, cls) else None
 
 
@@ -78,7 +81,7 @@ def has_preferences(snapshot: Snapshot, cls: PodClass) -> bool:
     soft = cls.preferred or _prefers_nodes(cls) or any(not s.required for s in cls.spread)
     tainted = any(_discourages(taint) for taints in snapshot.nodes.taint_sets for taint in taints)
     counts = snapshot.pod_counts
-    return bool(soft or tainted or (counts.active and counts.liking(cls)))
+    return bool(soft or tainted or (counts.active and counts.liking.matching(cls)))
 
 
 def _discourages(taint: Taint) -> bool:
@@ -86,27 +89,17 @@ def _discourages(taint: Taint) -> bool:
 
 
 def _wasted(snapshot: Snapshot, cls: PodClass) -> Vector | None:
-    """Nodes with special resources (GPUs and the like) that this class does not ask for."""
-    nodes = snapshot.nodes
-    stamp = (nodes.version, nodes.layout, len(nodes.allocatable))
-    cached = cls.cache.get("wasted")
-    if isinstance(cached, tuple) and cached[0] == stamp:
-        found: Vector | None = cached[1]
-        return found
-    found = _find_wasted(snapshot, cls)
-    cls.cache["wasted"] = (stamp, found)
-    return found
+    """The cost of nodes with special resources (GPUs, for instance) that the class does not use."""
+    stamp = (*snapshot.nodes.stamp, len(snapshot.nodes.allocatable))
+    return cls.cached("wasted", stamp, lambda: _find_wasted(snapshot, cls))
 
 
 def _find_wasted(snapshot: Snapshot, cls: PodClass) -> Vector | None:
-    others = [
-        column
-        for column in range(FIRST_EXTENDED, len(snapshot.nodes.allocatable))
-        if column not in cls.columns
-    ]
+    allocatable = snapshot.nodes.allocatable
+    others = [c for c in range(FIRST_EXTENDED, len(allocatable)) if c not in cls.columns]
     if not others:
         return None
-    special = (snapshot.nodes.allocatable[others] > 0).any(axis=0)
+    special = (allocatable[others] > 0).any(axis=0)
     return np.where(special, np.int64(WASTED), np.int64(0))
 
 
@@ -116,7 +109,7 @@ def _prefers_nodes(cls: PodClass) -> bool:
 
 
 def _unpreferred(snapshot: Snapshot, cls: PodClass) -> Vector:
-    """The preferences of the pod and of the pods already placed, summed up and turned round."""
+    """The preferences of the pod and of the pods already placed: sums, counted from the best."""
     liked = -SOFT_TAINT * node_rules.untolerated_taints(snapshot, cls, _discourages)
     affinity = cls.spec.affinity
     if affinity and affinity.node_affinity:
@@ -124,7 +117,7 @@ def _unpreferred(snapshot: Snapshot, cls: PodClass) -> Vector:
             liked += item.weight * node_rules.term_mask(snapshot.nodes, item.preference)
     for weight, term in cls.preferred:
         liked += weight * pod_rules.by_domain(snapshot, term, snapshot.matching(term))
-    for pod_count in snapshot.pod_counts.liking(cls):
+    for pod_count in snapshot.pod_counts.liking.matching(cls):
         liked += pod_rules.by_domain(snapshot, pod_count.terms[0], pod_count)
     for spread in cls.spread:
         if not spread.required:
