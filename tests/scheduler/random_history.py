@@ -291,10 +291,10 @@ class RandomHistory:
             rest = state.record(key).rest
             assert check_rest(state, gang, rest) == "", key
             if isinstance(rest, Parked):
-                assert state.parked.rests[key] is rest
-                assert rest.until is None or (state.timer_of(key) or 0) <= rest.until
+                assert state.parked[key] is rest
+                assert rest.until is None or (state.line.timer_of(key) or 0) <= rest.until
             else:
-                assert key not in state.parked.rests
+                assert key not in state.parked
 
     def check_nothing_was_missed(self) -> None:
         """A look at every gang binds nothing more than the events did."""

@@ -95,7 +95,7 @@ class Loop:
                 await asyncio.sleep(0)
 
     async def _sleep(self) -> None:
-        timer = self.state.next_timer()
+        timer = self.state.line.next_timer()
         try:
             async with asyncio.timeout(
                 None if timer is None else max(TIMER_SLACK, timer - self._clock())

@@ -1,6 +1,6 @@
 """Everything the scheduler knows, kept current by watch events; no await, no client, no clock.
 
-It joins the snapshot (room), the gang index (membership), the records of gangs and the line.
+`State` joins the snapshot (room), the gang index (membership), the records of gangs and the line.
 Decisions are recorded here at once, so that the next gang's decision builds on them.
 
 Promise: when a member leaves its room and its gang still needs it, the room passes to a hold
@@ -19,13 +19,14 @@ from muster.scheduler.gangs.gang_index import Gang, GangIndex
 from muster.scheduler.gangs.members import Members, find_missing, pod_seen, sort_members
 from muster.scheduler.gangs.phase import GangRecord
 from muster.scheduler.gangs.waiting_line import (
+    END_OF_TIME,
     DueGangs,
     Idle,
     LinePosition,
-    ParkedGangs,
+    Parked,
     Rest,
     Wake,
-    line_position,
+    woken,
 )
 from muster.scheduler.placement.failed_demands import KnownFailures
 
@@ -39,19 +40,20 @@ if TYPE_CHECKING:
     from muster.scheduler.settings import Settings
 
 
-NOBODY = GangKey("", "", "")
+NO_GANG = GangKey("", "", "")
 
 
 class State:
-    """Nodes, pods, gangs, and what is remembered of each."""
+    """Nodes, pods and gangs, and the scheduler's memory of each gang."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.snapshot = Snapshot()
         self.index = GangIndex(settings.names)
-        self.parked = ParkedGangs()
+        self.parked: dict[GangKey, Parked] = {}
         self.records: dict[GangKey, GangRecord] = {}
         self.assumed: dict[str, str] = {}
+        """The UIDs of pods whose binds are in flight, and their nodes."""
         self.events = Wake.NONE
         self.freed: set[str] = set()
         self.failures = KnownFailures()
@@ -59,18 +61,18 @@ class State:
         """Grows with every event: a placement that depends on other pods may succeed after any."""
         self.now = 0.0
         self.wall_offset = 0.0
-        """Seconds from the clock to the time of day, for reasons that name a time."""
+        """The time of day minus the clock's time, for reasons that name a time of day."""
         self.process_id = "plan"
-        """Tells this process's plans from those of other processes."""
+        """Tells the plans of this process from the plans of other processes."""
         self.plans = 0
         self.starving: dict[GangKey, tuple[PodClass, ...]] = {}
         """Gangs that have waited too long, with the classes that lack room."""
-        self._due = DueGangs()
+        self.line = DueGangs()
 
     # -- watch events --------------------------------------------------------------------------
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod came, changed or went."""
+        """A pod was created, changed or deleted."""
         pod = new or old
         assert pod is not None
         uid = pod.metadata.uid
@@ -95,7 +97,7 @@ class State:
             self._member_changed(gang, pod, slot, gone=new is None)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came, changed or went; holds on a node that is lost or cordoned end."""
+        """A node was created, changed or deleted; holds on a lost or cordoned node end."""
         if new is not None:
             self.snapshot.nodes.put(new)
         elif old is not None:
@@ -107,12 +109,12 @@ class State:
             self._happened(Wake.NODES)
 
     def group_changed(self, kind: Kind[Any], key: Key, new: HasMetadata | None) -> None:
-        """An object that declares a gang came, changed or went."""
+        """An object that declares a gang was created, changed or deleted."""
         for gang in self.index.put_group(kind, key, new):
             self.mark_due(gang)
 
     def budget_changed(self, key: Key, new: PodDisruptionBudget | None) -> None:
-        """A disruption budget came, changed or went."""
+        """A disruption budget was created, changed or deleted."""
         before = self.index.budgets.get(key)
         for gang in self.index.put_budget(key, new):
             self.mark_due(gang)
@@ -123,10 +125,10 @@ class State:
     def priority_class_changed(self, key: Key, new: PriorityClass | None) -> None:
         """A priority class was created, changed or deleted."""
         self.index.put_priority_class(key.name, new)
-        self._due.all_due()
+        self.line.places_changed()
 
     def namespace_changed(self, new: Namespace | None) -> None:
-        """A namespace came or changed its labels."""
+        """A namespace was created, or its labels changed."""
         if new is not None:
             self.snapshot.put_namespace(new)
             self._happened(Wake.PODS)
@@ -137,9 +139,9 @@ class State:
         self._happened(Wake.STORAGE)
 
     def not_provisioned(self, gang: GangKey, claim: Key, when: float) -> None:
-        """A volume choice could not be written: look at the gang again at that time."""
+        """A volume choice could not be written: consider the gang again at that time."""
         self.snapshot.volumes.not_chosen(claim)
-        self.wake_at(gang, when)
+        self.line.wake_at(when, gang)
 
     def begin_writing(self) -> None:
         """This process leads now: choices that its last term left unwritten are decided again."""
@@ -150,84 +152,70 @@ class State:
     # -- who is next ---------------------------------------------------------------------------
 
     def mark_due(self, key: GangKey) -> None:
-        """Look at this gang: something about it changed."""
-        self._due.add(key)
-
-    def wake_at(self, key: GangKey, when: float) -> None:
-        """Look at this gang at that time at the latest."""
-        self._due.wake_at(when, key)
-
-    def next_timer(self) -> float | None:
-        """When the next gang is due by time alone."""
-        return self._due.next_timer()
-
-    def timer_of(self, key: GangKey) -> float | None:
-        """When this gang is due by time alone."""
-        return self._due.timer_of(key)
+        """Consider this gang: something about it changed."""
+        self.line.add(key)
 
     def due(self, now: float) -> Iterator[GangKey]:
-        """Gangs to look at, first of the line first; changes between two steps are seen."""
+        """The gangs to consider, first in line first; changes between two steps are seen."""
         self.now = now
         while True:
             self._gather(now)
-            key = self._due.next(self.place_of)
+            key = self.line.next(self.place_of)
             if key is None:
                 return
             yield key
 
     def _gather(self, now: float) -> None:
-        """Add what timers and events have woken."""
-        self._due.wake_due(now)
+        """Add the gangs that timers and events have woken."""
+        self.line.wake_due(now)
         if self.events:
             self.snapshot.settle()
-            for key in self.parked.woken(self.snapshot, self.events, self.freed):
+            for key in woken(self.parked, self.snapshot, self.events, self.freed):
                 self.mark_due(key)
             self.events, self.freed = Wake.NONE, set()
 
     def place_of(self, key: GangKey) -> LinePosition:
-        """Where a gang stands in line."""
+        """The place of a gang in line."""
         gang = self.index.gangs.get(key)
-        if gang is None:
-            return line_position(key, priority=0, half_bound=True, surplus=False, created=None)
+        if gang is None:  # only to be forgotten: first, because that may free held room
+            return LinePosition(False, 0, False, END_OF_TIME, key)
         missing = find_missing(self, gang).total
-        bound = any(p.spec.node_name and not p.finished for p in gang.pods.values())
-        return line_position(
-            key,
-            priority=self.index.priority(gang),
-            half_bound=bool(missing) and (bound or key in self.snapshot.held_for),
-            surplus=not missing,
-            created=gang.created,
-        )
+        running = missing and (gang.started or key in self.snapshot.held_for)
+        priority, created = self.index.priority(gang), gang.created or END_OF_TIME
+        return LinePosition(not running, -priority, not missing, created, key)
 
     def rest(self, key: GangKey, rest: Rest, timer: float | None) -> None:
-        """What a gang rests in after a decision, and when it is looked at again."""
+        """Record the rest of a gang after a decision, and when it is considered again."""
         self.record(key).rest = rest
-        self.parked.rest(key, rest)
-        self._due.set_timer(key, timer)
+        self.parked.pop(key, None)
+        if isinstance(rest, Parked):
+            self.parked[key] = rest
+        self.line.set_timer(key, timer)
 
     # -- reading -------------------------------------------------------------------------------
 
     def record(self, key: GangKey) -> GangRecord:
-        found = self.records.get(key)
-        if found is None:
-            found = self.records[key] = GangRecord()
-        return found
+        """The record of a gang; a new one for a gang without."""
+        record = self.records.get(key)
+        if record is None:
+            record = self.records[key] = GangRecord()
+        return record
 
     def members(self, gang: Gang) -> Members:
-        """The gang's members by what they are doing now."""
+        """The gang's members, sorted by state."""
         if gang.sorted_members is None:
             gang.sorted_members = sort_members(gang, self.assumed, self.index.names)
         return gang.sorted_members
 
     def stop_starving(self, key: GangKey) -> None:
-        """No nodes are reserved for this gang any more: others may try them."""
+        """Reserve no more nodes for this gang: other gangs may try them."""
         if self.starving.pop(key, None) is not None:
             self._happened(Wake.NODES)
 
     # -- binds in flight -----------------------------------------------------------------------
 
     def assume(self, gang: Gang, placements: Iterable[Placement]) -> None:
-        """Binds are in flight: they occupy room from now on."""
+        """Occupy the room of binds in flight."""
         for placement in placements:
             self.assumed[placement.pod.metadata.uid] = placement.node
         self.snapshot.assume(placements, gang.key)
@@ -235,12 +223,12 @@ class State:
 
     def _not_assumed(self, uid: str) -> None:
         self.assumed.pop(uid, None)
-        gang = self.index.gangs.get(self.index.of_pod.get(uid, NOBODY))
+        gang = self.index.gangs.get(self.index.of_pod.get(uid, NO_GANG))
         if gang is not None:
             gang.sorted_members = None
 
     def unassume(self, uid: str) -> Slot | None:
-        """A bind did not happen: free its room. Returns the slot, in case it is to be held."""
+        """Free the room of a bind that failed; returns the slot, so that it can be held."""
         self._not_assumed(uid)
         slot = self.snapshot.slots.get(uid)
         if slot is None or slot.kind is not SlotKind.ASSUMED:
@@ -250,7 +238,7 @@ class State:
         return slot
 
     def forget(self, key: GangKey) -> None:
-        """A gang without members or declaration: drop everything known of it."""
+        """Drop everything known of a gang that has no members and no declaration."""
         if key in self.snapshot.held_for:
             holds.drop_holds(self, key)
         self.stop_starving(key)
@@ -272,7 +260,11 @@ class State:
             holds.member_left(self, gang, pod, slot, gone=gone)
 
     def _one_of_many(self, slot: Slot | None, new: Pod | None, key: GangKey | None) -> bool:
-        """Whether a bind was confirmed while siblings' binds are in flight: the last one counts."""
+        """Whether a bind was confirmed while siblings' binds are in flight.
+
+        Only the last confirmation makes the gang due: a gang of 1000 is considered once, not 1000
+        times.
+        """
         if slot is None or slot.kind is not SlotKind.ASSUMED or new is None or new.finished:
             return False
         gang = self.index.gangs.get(key) if key is not None else None
@@ -281,13 +273,13 @@ class State:
         return any(uid in self.assumed for uid in gang.pods)
 
     def room_changed(self, old: Slot | None, new: Slot | None) -> None:
-        """A slot came, changed or went: note which events that is."""
+        """Note the events of a slot that was added, changed or removed."""
         if old is not None and (new is None or new.node != old.node or new.cls is not old.cls):
             self.freed.add(old.node)
             if self.snapshot.held_for:
                 for slot in self.snapshot.on_node.get(old.node, {}).values():
                     if slot.kind is SlotKind.HOLD and slot.owner is not None:
-                        self.mark_due(slot.owner)  # it may fit better beside its hold now
+                        self.mark_due(slot.owner)  # the missing member may fit beside its hold
             self._happened(Wake.ROOM | Wake.PODS)
         elif new is not None and old is None:
             self._happened(Wake.PODS)

@@ -144,12 +144,13 @@ class PodClasses:
 
     def of(self, pod: Pod) -> PodClass:
         """The class of a pod."""
-        labels, claims = self._relevant_labels(pod), claims_of(pod)
+        labels = self._relevant_labels(pod)
+        claims = claims_of(pod) if pod.spec.volumes else ()
         fields = _scheduling_fields(pod.spec)
         signature = _encode((pod.metadata.namespace, labels, _allocated(pod), claims, *fields))
         cls = self._known.get(signature)
         if cls is None:
-            cls = self._make(pod, labels)
+            cls = self._make(pod, labels, claims)
             if labels != self._relevant_labels(pod):
                 return self.of(pod)  # its own selectors made more labels interesting
             self._known[signature] = cls
@@ -159,7 +160,7 @@ class PodClasses:
         labels = pod.metadata.labels
         return {key: labels[key] for key in self.interesting if key in labels}
 
-    def _make(self, pod: Pod, labels: Mapping[str, str]) -> PodClass:
+    def _make(self, pod: Pod, labels: Mapping[str, str], claims: tuple[str, ...]) -> PodClass:
         spec, affinity = pod.spec, pod.spec.affinity or Affinity()
         needs = {name: amount for name, amount in requests(pod).items() if amount > 0}
         needs[PODS] = 1  # every pod uses one of the node's allowed pods
@@ -178,7 +179,7 @@ class PodClasses:
             affinity=tuple(pod_term(pod, term) for term in near.required),
             anti_affinity=tuple(pod_term(pod, term) for term in away.required),
             preferred=tuple((weight, pod_term(pod, term)) for weight, term in preferred),
-            claims=claims_of(pod),
+            claims=claims,
             spread=tuple(_spread(pod, item) for item in spec.topology_spread_constraints),
         )
         terms = (*cls.affinity, *cls.anti_affinity, *(term for _, term in cls.preferred))

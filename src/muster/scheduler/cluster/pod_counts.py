@@ -203,10 +203,11 @@ class PodCounts:
         return sum(self.claims.get(claim, {}).values())
 
     def _count(self, counts: _CountsByTerm, term: PodTerm) -> PodCount:
-        if term not in counts:
+        pod_count = counts.get(term)
+        if pod_count is None:
             zeros = np.zeros(self.size, np.int64)
-            counts[term] = PodCount((term,), False, self.namespaces, zeros)
-        return counts[term]
+            pod_count = counts[term] = PodCount((term,), False, self.namespaces, zeros)
+        return pod_count
 
 
 def _clash(address: str, addresses: Counter[str]) -> bool:

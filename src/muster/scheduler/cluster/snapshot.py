@@ -268,18 +268,18 @@ class Trial:
 
     def place(self, cls: PodClass, row: int, n: int = 1) -> None:
         """Put copies of a class on a row."""
-        self._take(Use(cls, row, n))
+        use = Use(cls, row, n)
+        self.snapshot.take(use)
+        self.log.append(use)
 
     def remove_slots(self, slots: Iterable[Slot]) -> None:
         """Remove slots for the length of the trial: the gang's own holds, or victims."""
         for slot in slots:
             row = self.snapshot.nodes.rows.get(slot.node)
             if row is not None:
-                self._take(Use(slot.cls, row, -1, slot.terminating))
-
-    def _take(self, use: Use) -> None:
-        self.snapshot.take(use)
-        self.log.append(use)
+                use = Use(slot.cls, row, -1, slot.terminating)
+                self.snapshot.take(use)
+                self.log.append(use)
 
     def mark(self) -> int:
         """A point to undo to."""

@@ -152,7 +152,8 @@ def apply(view: GangView, decision: Decision) -> Decision:
 def _leave(state: State, delete: Delete) -> None:
     """Another gang is evicted whole: nothing is placed beside its pods from now on."""
     if delete.gang in state.index.gangs:
-        phase.leave(state.record(delete.gang), {pod.metadata.uid for pod in delete.pods})
+        record, uids = state.record(delete.gang), {pod.metadata.uid for pod in delete.pods}
+        phase.move(record, phase.leaving(record.phase, uids))
         state.mark_due(delete.gang)
 
 

@@ -20,7 +20,7 @@ from muster.scheduler.decisions.decision import PREEMPTED, Decision, Delete
 from muster.scheduler.decisions.reasons import LEAVING, Reason
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.holds import drop_holds
-from muster.scheduler.gangs.phase import Leaving, was_whole
+from muster.scheduler.gangs.phase import Leaving
 from muster.scheduler.gangs.waiting_line import InFlight, Parked, Wake
 
 if TYPE_CHECKING:
@@ -147,12 +147,9 @@ def continue_takedown(view: GangView) -> Decision | None:
 
 def leave(view: GangView, deletes: tuple[Delete, ...]) -> Decision:
     """The gang is being deleted whole; members that wait say what they wait for."""
-    now = view.record.phase
-    uids = frozenset(pod.metadata.uid for delete in deletes for pod in delete.pods)
-    leaving = Leaving(uids, was_whole(now))
-    if isinstance(now, Leaving):
-        pods = now.pods.intersection(view.gang.pods) | uids
-        leaving = replace(now, pods=pods)
+    uids = {pod.metadata.uid for delete in deletes for pod in delete.pods}
+    leaving = phase.leaving(view.record.phase, uids)
+    leaving = replace(leaving, pods=leaving.pods.intersection(view.gang.pods))
     if not view.members.pending:
         return Decision(InFlight(), deletes, leaving)
     text = f"waits for members that are being deleted{failed_deletions(leaving, leaving.pods)}"

@@ -175,7 +175,6 @@ class GangIndex:
         groups.pop(key, None)
         if group is not None:
             groups[key] = group
-        # One kind can serve several dialects: the pods decide which one they mean.
         dialects = (dialect.name for dialect in DIALECTS if kind in dialect.kinds)
         gangs = {GangKey(name, key.namespace, key.name) for name in dialects}
         for gang in gangs:
@@ -251,10 +250,11 @@ class GangIndex:
         return single_pod_gang(pod) if not pod.spec.node_name or before is not None else None
 
     def _gang(self, key: GangKey) -> Gang:
-        if key not in self.gangs:
-            self.gangs[key] = Gang(key)
+        gang = self.gangs.get(key)
+        if gang is None:
+            gang = self.gangs[key] = Gang(key)
             self._declare(key)
-        return self.gangs[key]
+        return gang
 
     def _declare(self, key: GangKey) -> None:
         """Find the object that declares a gang."""

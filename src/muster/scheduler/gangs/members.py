@@ -1,13 +1,14 @@
-"""The members of a gang by what they are doing, what it lacks, and its run.
+"""The members of a gang sorted by state, the members it lacks, and its run.
 
 Members that succeed count as present for as long as their run lasts, also when their objects are
-gone; after a restart of the scheduler the group's status tells how many they were. A run is over
-when the minimum has succeeded, no member is left and no replacement is expected. Then none of it
-counts any more, so that the next run is all or nothing too.
+gone; after a restart of the scheduler the group's status tells how many there were. A run is over
+when the minimum has succeeded, no member is left and no replacement is expected. From then on its
+successes do not count, so that the next run of the same gang is all or nothing too.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Members:
-    """A gang's members by what they are doing now.
+    """A gang's members by their state now.
 
-    `bound` live on a node or are being bound to one; `pending` want a node from us; `leaving` are
-    being deleted. Gated pods, and `foreign` pods that wait for another scheduler, are only counted.
-    `ours` says whether any member at all is addressed to us.
+    `bound` members live on a node or are being bound to one; `pending` members need a node from us;
+    `leaving` members are being deleted. Gated pods, and `foreign` pods that wait for another
+    scheduler, are only counted. `ours` says whether any member is addressed to us.
     """
 
     bound: tuple[Pod, ...]
@@ -54,22 +55,22 @@ class Missing:
 
 @dataclass
 class Run:
-    """What is remembered of a gang's current run."""
+    """The memory of a gang's current run."""
 
     seen: bool = False
-    """Whether the gang has been looked at since this process started."""
+    """Whether this process has considered the gang before."""
     succeeded: dict[str, str] = field(default_factory=dict)
     """Members that succeeded, name to role, also after their objects are gone."""
     recalled: int = 0
     """Members that succeeded before this process started and whose objects are gone."""
     done: int = 0
-    """Members that succeeded in the last run, while no other has begun."""
+    """Members that succeeded in the last run, until the next one begins."""
     expects: list[float] = field(default_factory=list)
     """Until when replacements are expected, one time for each member that died."""
 
 
 def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str]) -> Members:
-    """Sort a gang's members; `assumed` are binds in flight, `names` the schedulers that we are."""
+    """Sort a gang's members; `assumed` has the binds in flight, `names` our scheduler names."""
     lists: dict[str, list[Pod]] = {"bound": [], "pending": [], "leaving": [], "ok": [], "bad": []}
     gated = running = foreign = 0
     for pod in sorted(gang.pods.values(), key=lambda p: p.metadata.name):
@@ -92,19 +93,16 @@ def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str])
     return Members(bound, pending, leaving, succeeded, failed, gated, running, foreign, ours)
 
 
-def count_by_role(pods: Iterable[Pod]) -> dict[str, int]:
+def count_by_role(pods: Iterable[Pod]) -> Counter[str]:
     """How many pods of each role."""
-    counts: dict[str, int] = {}
-    for pod in pods:
-        counts[role_of(pod)] = counts.get(role_of(pod), 0) + 1
-    return counts
+    return Counter(map(role_of, pods))
 
 
 # -- missing members -------------------------------------------------------------------------------
 
 
 def find_missing(state: State, gang: Gang) -> Missing:
-    """What the gang lacks; members that succeeded in this run count, also if they are gone."""
+    """The members a gang lacks; those that succeeded in this run count, also if they are gone."""
     terms, record = gang.terms, state.records.get(gang.key)
     if terms is None:
         return Missing(0, {})
@@ -116,37 +114,35 @@ def find_missing(state: State, gang: Gang) -> Missing:
 def missing(
     terms: GangTerms, members: Members, gone: tuple[str, ...] = (), unnamed: int = 0
 ) -> Missing:
-    """What is missing beside the members present and those `gone` by success (their roles).
+    """The members missing beside those present and those `gone` by success (their roles).
 
     The roles of `unnamed` successes are not known: they are counted first towards roles that have
     no member yet.
     """
-    there = (*members.bound, *members.succeeded)
-    have = count_by_role(there) if terms.roles else {}
-    for role in gone:
-        have[role] = have.get(role, 0) + 1
-    roles = {role: n - have.get(role, 0) for role, n in terms.roles.items()}
-    roles = {role: n for role, n in roles.items() if n > 0}
-    if roles and unnamed:
-        roles = _fill_roles(roles, {*have, *count_by_role(members.pending)}, unnamed)
-    count = len(there) + len(gone) + unnamed
+    present = (*members.bound, *members.succeeded)
+    roles: Mapping[str, int] = {}
+    if terms.roles:  # most gangs have none: counting their pods would be for nothing
+        have = count_by_role(present) + Counter(gone)
+        roles = Counter(terms.roles) - have
+        if roles and unnamed:
+            roles = _fill_roles(roles, {*have, *count_by_role(members.pending)}, unnamed)
+    count = len(present) + len(gone) + unnamed
     return Missing(max(terms.min - count, sum(roles.values()), 0), roles)
 
 
-def _fill_roles(roles: Mapping[str, int], present: set[str], unnamed: int) -> dict[str, int]:
-    left = {}
+def _fill_roles(roles: Mapping[str, int], present: set[str], unnamed: int) -> Mapping[str, int]:
+    left = Counter(roles)
     for role in sorted(roles, key=lambda role: (role in present, role)):
         filled = min(unnamed, roles[role])
         unnamed -= filled
-        left[role] = roles[role] - filled
-    return {role: n for role, n in left.items() if n > 0}
+        left[role] -= filled
+    return +left  # without the roles that are full
 
 
 def missing_pods(view: GangView) -> dict[str, int]:
-    """Members that are missing and have no pod yet, by role; `""` for those of any role."""
-    waiting = count_by_role(view.members.pending) if view.missing.roles else {}
-    roles = {role: n - waiting.get(role, 0) for role, n in view.missing.roles.items()}
-    lacking = {role: n for role, n in roles.items() if n > 0}
+    """Missing members that have no pod yet, by role; under `""` the members of any role."""
+    roles = view.missing.roles
+    lacking = Counter(roles) - count_by_role(view.members.pending) if roles else {}
     rest = view.missing.total - len(view.members.pending) - sum(lacking.values())
     return {**lacking, "": rest} if rest > 0 else lacking
 
@@ -155,7 +151,7 @@ def missing_pods(view: GangView) -> dict[str, int]:
 
 
 def count_succeeded(state: State, gang: Gang) -> int:
-    """How many members succeeded in this run, or in the last one if no other has begun."""
+    """How many members succeeded in this run, or in the last one until the next begins."""
     run = state.record(gang.key).run
     now = len(state.members(gang).succeeded) + len(_gone(gang, run)) + run.recalled
     return now or run.done
@@ -170,7 +166,7 @@ def _gone(gang: Gang, run: Run) -> tuple[str, ...]:
 
 
 def pod_seen(gang: Gang, run: Run, pod: Pod, *, gone: bool) -> None:
-    """Remember a success; forget it when a member of the same name lives."""
+    """Remember a success; forget it when a member of the same name is alive again."""
     if pod.status.phase == "Succeeded":
         if not gone and pod.metadata.uid not in gang.earlier_run:
             run.succeeded[pod.metadata.name] = role_of(pod)
@@ -179,7 +175,7 @@ def pod_seen(gang: Gang, run: Run, pod: Pod, *, gone: bool) -> None:
 
 
 def review_run(state: State, gang: Gang, now: float) -> None:
-    """Learn what is known of a gang's successes, and end its run if that is over."""
+    """Recall a gang's successes from before a restart, and end its run if it is over."""
     terms = gang.terms
     if gang.key.dialect == SINGLE_POD.name or terms is None:
         return
@@ -202,10 +198,12 @@ def review_run(state: State, gang: Gang, now: float) -> None:
 
 
 def _is_over(members: Members, run: Run, now: float, *, first: bool) -> bool:
-    """Whether no member of a run is left; pods made since its end count only at the first look."""
+    """Whether no member of a run is left, and none is expected."""
     if members.bound or members.leaving or members.gated:
         return False
     run.expects = [until for until in run.expects if until > now]
+    # Pending pods keep a run going. At our first look they cannot belong to a run of which not even
+    # the succeeded pods are left: they are the next one.
     return not run.expects and (not members.pending or (first and not members.succeeded))
 
 

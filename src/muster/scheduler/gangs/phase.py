@@ -1,8 +1,12 @@
-"""Where a gang stands: one phase at a time, and the table of allowed moves.
+"""The phases of a gang: one at a time, and the table of allowed moves.
 
-`observe` first computes the phase from facts (who is bound, who is missing, whose binds are in
-flight); the decision may then move it on. Nothing else assigns `record.phase`. All of it is lost on
-a restart of the scheduler; `Unseen` then finds the phase again from the pods and their plan marks.
+Every decision begins with `observe`, which computes the phase from facts: which members are bound,
+missing, or being bound. The decision may then move it on, for instance from Waiting to Binding. A
+planned phase (Provisioning, Preempting, Binding) remembers the phase that the gang resumes if the
+plan fails. Only this module assigns `record.phase`.
+
+Phases live in memory. After a restart of the scheduler every gang is `Unseen`, and `observe` finds
+its phase again from the pods and their plan annotations.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Unseen:
-    """Not looked at since this process started."""
+    """Not considered since this process started."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,12 @@ class Gathering:
 
 @dataclass(frozen=True)
 class Waiting:
-    """All members exist, none of ours is bound: it does not fit, or must pause."""
+    """All members exist, none of ours is bound: the gang does not fit, or must pause."""
 
 
 @dataclass(frozen=True)
 class Mending:
-    """Was whole and lacks members. `holds_ended`: no more room is held until it is whole again."""
+    """Was whole and lacks members. `holds_ended`: no room is held until it is whole again."""
 
     holds_ended: bool = False
 
@@ -55,7 +59,7 @@ class HalfBound:
     """Never was whole in this run, and some members are bound."""
 
     release_at: float | None = None
-    """When its bound members are deleted, unless it is whole by then."""
+    """When its bound members are deleted, unless the gang is whole by then."""
     undeletable: bool = False
     """No controller would recreate its members, so they are not deleted."""
     holds_ended: bool = False
@@ -94,7 +98,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Leaving:
-    """All of it is being deleted: nothing is placed beside these pods, and no room is held."""
+    """The whole gang is being deleted: none of it is placed until then, and no room is held."""
 
     pods: frozenset[str]
     was_whole: bool
@@ -110,7 +114,7 @@ Planned = Provisioning | Preempting | Binding
 Phase = Standing | Planned | Unseen | Gathering | Whole | Leaving | Done
 
 _FACTS = frozenset({Gathering, Waiting, Whole, Leaving, Done})
-"""What facts alone can make of nearly every phase: pods come, go, succeed, and minimums change."""
+"""Facts alone lead here from nearly every phase: pods come, go, succeed, and minimums change."""
 _PLANNED = frozenset({Provisioning, Preempting, Binding})
 MOVES: dict[type[Phase], frozenset[type[Phase]]] = {
     Unseen: _FACTS | {Mending, HalfBound},
@@ -129,7 +133,7 @@ MOVES: dict[type[Phase], frozenset[type[Phase]]] = {
 
 @dataclass(frozen=True)
 class Said:
-    """What was last reported of a gang: why it waits, to which pods, and its group's counts."""
+    """The last report about a gang: why it waits, to which pods, and its group's counts."""
 
     reason: Reason | None = None
     to: frozenset[str] = frozenset()
@@ -138,7 +142,7 @@ class Said:
 
 @dataclass
 class GangRecord:
-    """What the scheduler remembers of one gang beside its members; each field has one writer."""
+    """The scheduler's memory of one gang beside its members; each field has one writer."""
 
     phase: Phase = field(default_factory=Unseen)
     retry: BindRetry | None = None
@@ -151,11 +155,11 @@ STRICT = "MUSTER_ASSERT" in os.environ
 """Set by the tests: a broken promise then raises."""
 
 
-def broken(what: str) -> None:
-    """A promise of the scheduler is broken: stop a test, but not a scheduler in production."""
+def broken(promise: str) -> None:
+    """Report a broken promise: it ends a test, but not a scheduler in production."""
     if STRICT:
-        raise AssertionError(what)
-    log.error("please report this: %s", what)
+        raise AssertionError(promise)
+    log.error("please report this: %s", promise)
 
 
 def move(record: GangRecord, to: Phase) -> None:
@@ -167,7 +171,7 @@ def move(record: GangRecord, to: Phase) -> None:
 
 
 def standing(phase: Phase) -> Standing:
-    """What the gang is without its present plan."""
+    """The phase of a gang without its present plan."""
     if isinstance(phase, Planned):
         return phase.resumes
     if isinstance(phase, Standing):
@@ -187,7 +191,7 @@ def is_half_bound(phase: Phase) -> bool:
 
 
 def holds_ended(phase: Phase) -> bool:
-    """Whether no more room is held for the gang until it is whole again."""
+    """Whether no room is held for the gang until it is whole again."""
     now = standing(phase)
     return isinstance(phase, Leaving) or (isinstance(now, Mending | HalfBound) and now.holds_ended)
 
@@ -196,10 +200,10 @@ def holds_ended(phase: Phase) -> bool:
 
 
 def observe(view: GangView) -> bool:
-    """Move to the phase that the facts say; whether the gang's holds end with that.
+    """Move to the phase that the facts give; whether the gang's holds end with that.
 
-    They do when a gang that ran has no member left bound: holds are for gangs that still run, or
-    that their owner restarts as a whole.
+    Holds end when a gang that ran has no bound member left. They are for gangs that still run, and
+    for gangs that their owner restarts as a whole.
     """
     record = view.record
     phase = _observed(view)
@@ -223,6 +227,7 @@ def _with_minimum(view: GangView, phase: Phase) -> Phase:
     members = view.members
     if not members.bound and not members.pending:
         return Done()
+    # Until the watch confirms the last bind it may still fail: a plan keeps its phase till then.
     confirmed = all(pod.spec.node_name for pod in members.bound)
     if confirmed or isinstance(phase, Unseen | Gathering | Waiting | Leaving | Done):
         return Whole()
@@ -241,7 +246,8 @@ def _with_some(view: GangView, phase: Phase) -> Phase:
 
 
 def _with_none(view: GangView, phase: Phase) -> Phase:
-    runs = view.members.bound or restarts_whole(view.annotations)  # bound by other schedulers
+    # Members bound here are those of other schedulers: `started` is about ours.
+    runs = view.members.bound or restarts_whole(view.annotations)
     if runs and view.key in view.state.snapshot.held_for:
         if isinstance(phase, Whole):
             return Mending()
@@ -266,42 +272,41 @@ def restarts_whole(annotations: Mapping[str, str]) -> bool:
 
 
 def end_holds(record: GangRecord) -> None:
-    """A hold ran out: no more room is held until the gang is whole again."""
-    _replace_standing(record, holds_ended=True)
+    """A hold ran out: no room is held until the gang is whole again."""
+    now = standing(record.phase)
+    if isinstance(now, Mending | HalfBound):
+        _set_standing(record, replace(now, holds_ended=True))
 
 
 def half_bound_until(record: GangRecord, release_at: float) -> None:
     """A bind failed: release the gang at that time if it is half-bound, unless a time is set."""
     now = standing(record.phase)
     if isinstance(record.phase, Binding) and isinstance(now, Waiting):
-        record.phase = Binding(HalfBound(release_at))
+        _set_standing(record, HalfBound(release_at))
     elif isinstance(now, HalfBound) and now.release_at is None and not now.undeletable:
-        _replace_standing(record, release_at=release_at)
+        _set_standing(record, replace(now, release_at=release_at))
 
 
 def cannot_release(record: GangRecord) -> None:
     """A half-bound gang stays: no controller would recreate its members."""
-    _replace_standing(record, release_at=None, undeletable=True, holds_ended=True)
+    end_holds(record)
+    if isinstance(standing(record.phase), HalfBound):
+        _set_standing(record, HalfBound(undeletable=True, holds_ended=True))
 
 
-def _replace_standing(record: GangRecord, **fields: object) -> None:
-    phase, now = record.phase, standing(record.phase)
-    if isinstance(now, Mending):
-        now = Mending(bool(fields.get("holds_ended", now.holds_ended)))
-    elif isinstance(now, HalfBound):
-        now = replace(now, **fields)  # type: ignore[arg-type]
-    if isinstance(phase, Planned):
-        record.phase = replace(phase, resumes=now)
-    elif isinstance(phase, Mending | HalfBound):
+def _set_standing(record: GangRecord, now: Standing) -> None:
+    """Change what the gang is without its plan; the plan itself goes on."""
+    if isinstance(record.phase, Planned):
+        record.phase = replace(record.phase, resumes=now)
+    elif isinstance(record.phase, Mending | HalfBound):
         record.phase = now
 
 
-def leave(record: GangRecord, pods: Set[str]) -> None:
-    """All of the gang is being deleted from now on."""
-    phase = record.phase
-    known = phase.pods if isinstance(phase, Leaving) else frozenset()
-    failed = phase.failed_deletions if isinstance(phase, Leaving) else {}
-    move(record, Leaving(known | pods, was_whole(phase), failed))
+def leaving(phase: Phase, pods: Set[str]) -> Leaving:
+    """The phase of a gang that is being deleted, with these pods among the deleted ones."""
+    if isinstance(phase, Leaving):
+        return replace(phase, pods=phase.pods | pods)
+    return Leaving(frozenset(pods), was_whole(phase))
 
 
 def deletion_failed(record: GangRecord, uid: str, text: str) -> bool:

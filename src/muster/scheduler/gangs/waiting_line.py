@@ -1,27 +1,27 @@
-"""Whose turn it is: the order of gangs, what each one waits for, and one timer per gang.
+"""Whose turn it is: the order of gangs, the events each one waits for, and one timer per gang.
 
-A gang with running members that lacks others goes first: its room is held or was lost through no
-fault of its own, and until it is whole all it occupies is wasted. Then priority decides, then gangs
-that need their minimum before the surplus of gangs that have it, then age, then name, so that the
-order never depends on the order of events.
+A gang with running members that lacks others goes first: until it is whole, the room it occupies is
+wasted. Then priority decides, then gangs that need their minimum before the surplus of gangs that
+have it, then age, then name, so that the order never depends on the order of events.
 
 After each decision a gang rests: `Idle`, `InFlight` or `Parked`. A parked gang is tried again only
 after an event that could change the answer: room freed on a node where a class that was short now
-fits, a node that came or changed, pods that were placed nearby. While nothing happens nothing is
-tried, however many gangs wait.
+fits, a node that was added or changed, pods placed on nodes nearby. While nothing happens nothing
+is tried, however many gangs wait.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.scheduler.placement import filters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from muster.api.gang_dialects import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
@@ -37,13 +37,13 @@ class Wake:
 
     NONE = 0
     ROOM = 1  # room was freed on some node
-    NODES = 2  # a node came, or its labels, taints, readiness or size changed
-    PODS = 4  # a pod was placed or left: what affinity and spread look at
+    NODES = 2  # a node was added, or its labels, taints, readiness or size changed
+    PODS = 4  # a pod was placed or left: affinity and spread look at it
     STORAGE = 8  # a claim, volume or storage class changed
-    BUDGETS = 16  # a disruption budget allows more, or is gone
-    LOST = 32  # a node is gone: a gang that starves may have become impossible
+    BUDGETS = 16  # a disruption budget allows more, or was deleted
+    LOST = 32  # a node was deleted: a gang that starves may have become impossible
     BOUND = 64  # the last bind in flight of a gang was confirmed: the gang can be evicted now
-    OWN = 128  # the gang's own pods, group or budget changed: that wakes every gang
+    OWN = 128  # the gang's own pods, group or budget changed: a gang is always due after that
     ALL = ROOM | NODES | PODS | STORAGE | BUDGETS | LOST | BOUND | OWN
 
 
@@ -63,20 +63,20 @@ class InFlight:
     reason: Reason | None = None
     """Why earlier binds failed, until the gang has all its nodes."""
     since: float | None = None
-    """Since when it has waited, if earlier binds failed."""
+    """Since when the gang has waited, if earlier binds failed."""
     until: float | None = None
 
 
 @dataclass(frozen=True)
 class Parked:
-    """Members wait: why, and what will wake the gang."""
+    """Members wait: why, and the events that wake the gang."""
 
     reason: Reason
     wakes: int
     classes: tuple[PodClass, ...] = ()
     """The classes that lack room: freed room wakes the gang only if one of them fits there."""
     until: float | None = None
-    """When the gang is tried again, whatever happens."""
+    """When the gang is tried again at the latest."""
     since: float = 0.0
     explained_at: float = 0.0
     """When the numbers in the reason were last computed."""
@@ -86,7 +86,7 @@ Rest = Idle | InFlight | Parked
 
 
 class LinePosition(NamedTuple):
-    """Sorts gangs in the order in which they are tried."""
+    """The place of a gang in line: the gang with the least position is tried first."""
 
     not_running: bool
     neg_priority: int
@@ -95,20 +95,8 @@ class LinePosition(NamedTuple):
     key: GangKey
 
 
-def line_position(
-    key: GangKey,
-    *,
-    priority: int,
-    half_bound: bool,
-    surplus: bool,
-    created: datetime | None,
-) -> LinePosition:
-    """The place of a gang; the least comes first."""
-    return LinePosition(not half_bound, -priority, surplus, created or END_OF_TIME, key)
-
-
 class DueGangs:
-    """Gangs to be looked at, in order, and one timer per gang.
+    """The gangs to consider, in order, and one timer per gang.
 
     Both heaps are lazy: an entry counts only if it is the gang's last place, or its current timer.
     A gang's place is computed only when the gang was marked, so a change to one gang does not sort
@@ -123,11 +111,11 @@ class DueGangs:
         self._when: dict[GangKey, float] = {}
 
     def add(self, key: GangKey) -> None:
-        """Look at this gang; its place may have changed."""
+        """Consider this gang; its place may have changed."""
         self._moved.add(key)
 
-    def all_due(self) -> None:
-        """Any place may have changed."""
+    def places_changed(self) -> None:
+        """Compute the place of every due gang again."""
         self._moved.update(self._places)
 
     def set_timer(self, key: GangKey, when: float | None) -> None:
@@ -137,12 +125,13 @@ class DueGangs:
         elif self._when.get(key) != when:
             self._when[key] = when
             heapq.heappush(self._timers, (when, key))
+            # Replaced timers stay in the heap till their time comes; rebuild it once most are such.
             if len(self._timers) > 2 * len(self._when) + 64:
                 self._timers = [(at, gang) for gang, at in self._when.items()]
                 heapq.heapify(self._timers)
 
     def wake_at(self, when: float, key: GangKey) -> None:
-        """Look at this gang at that time, if its timer is not earlier."""
+        """Consider this gang at that time, or earlier if its timer is earlier."""
         if when < self._when.get(key, float("inf")):
             self.set_timer(key, when)
 
@@ -155,7 +144,7 @@ class DueGangs:
         return self._timers[0][0] if self._timers else None
 
     def wake_due(self, now: float) -> None:
-        """Add the gangs whose time has come."""
+        """Add the gangs whose timers have run out."""
         while (when := self.next_timer()) is not None and when <= now:
             key = heapq.heappop(self._timers)[1]
             del self._when[key]
@@ -177,32 +166,19 @@ class DueGangs:
         return None
 
 
-@dataclass
-class ParkedGangs:
-    """All parked gangs."""
+def woken(
+    parked: Mapping[GangKey, Parked], snapshot: Snapshot, events: int, freed: Iterable[str]
+) -> list[GangKey]:
+    """The parked gangs that these events could help; `freed` are the nodes with freed room."""
+    rows = snapshot.nodes.rows_of(freed)
 
-    rests: dict[GangKey, Parked] = field(default_factory=dict)
+    @cache
+    def fits(cls: PodClass) -> bool:
+        return bool(filters.copies(snapshot, cls)[rows].any())
 
-    def rest(self, key: GangKey, rest: Rest) -> None:
-        """Park a gang, or (any other rest) unpark it."""
-        if isinstance(rest, Parked):
-            self.rests[key] = rest
-        else:
-            self.rests.pop(key, None)
-
-    def woken(self, snapshot: Snapshot, events: int, freed: Iterable[str]) -> list[GangKey]:
-        """The gangs that these events could help; `freed` are the nodes with freed room."""
-        rows = snapshot.nodes.rows_of(freed)
-        answers: dict[PodClass, bool] = {}
-
-        def fits(cls: PodClass) -> bool:
-            if cls not in answers:
-                answers[cls] = bool(filters.copies(snapshot, cls)[rows].any())
-            return answers[cls]
-
-        return [
-            key
-            for key, rest in self.rests.items()
-            if rest.wakes & events & ~Wake.ROOM
-            or (rest.wakes & events & Wake.ROOM and any(map(fits, rest.classes)))
-        ]
+    return [
+        key
+        for key, rest in parked.items()
+        if rest.wakes & events & ~Wake.ROOM
+        or (rest.wakes & events & Wake.ROOM and any(map(fits, rest.classes)))
+    ]
