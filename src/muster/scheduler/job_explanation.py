@@ -19,19 +19,13 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
 
-RUNS, DONE, FAILED, STARTS, WAITS, UNSEEN, EMPTY = (
-    "running",
-    "succeeded",
-    "failed",
-    "starting",
-    "waiting",
-    "unseen",
-    "empty",
-)
+RUNS, STARTS, WAITS, DONE, FAILED = "running", "starting", "waiting", "succeeded", "failed"
+UNSEEN, EMPTY = "unseen", "empty"
+SHOWN_OF_ROW = ("gang", "dialect", "least", "place", "since", "priority", "held")
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod: where it is, or what was said of it."""
+    """One pod: its node, or why it has none."""
 
     name: str
     role: str
@@ -41,7 +35,7 @@ class Member(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
-    """What is known of a job's gang; `place` is 0 where it is not in line."""
+    """The state of a job's gang; `place` is 0 for a gang that is not in line."""
 
     name: str
     state: str
@@ -58,33 +52,20 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def explain_job(name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang]) -> JobExplanation:
-    """Tell what there is to tell of the pods of one job, or of one pod."""
-    members = tuple(sorted(pods, key=lambda pod: pod.metadata.name))
-    row = _row(members, rows)
-    state, text = _verdict(members, row)
-    rows_of_members = tuple(map(_member, members))
+    """Explain the state of the pods of one job, or of one pod."""
+    sorted_pods = sorted(pods, key=lambda pod: pod.metadata.name)
+    row = _row(sorted_pods, rows)
+    state, text = _verdict(sorted_pods, row)
+    members = tuple(map(_member, sorted_pods))
     if row is None:
-        names = [gang_named_by(pod) for pod in members[:1]]
-        gang = str(names[0]) if names and names[0] is not None else ""
-        return JobExplanation(name, state, text, gang=gang, members=rows_of_members)
-    return JobExplanation(
-        name,
-        state,
-        text,
-        gang=row.gang,
-        dialect=row.dialect,
-        least=row.least,
-        place=row.place,
-        in_line=len(rows),
-        since=row.since,
-        priority=row.priority,
-        held=row.held,
-        members=rows_of_members,
-    )
+        gang = gang_named_by(sorted_pods[0]) if sorted_pods else None
+        return JobExplanation(name, state, text, gang=str(gang or ""), members=members)
+    shown = {field: getattr(row, field) for field in SHOWN_OF_ROW}
+    return JobExplanation(name, state, text, in_line=len(rows), members=members, **shown)
 
 
 def _row(pods: Sequence[Pod], rows: Sequence[WaitingGang]) -> WaitingGang | None:
-    """The row of the gang these pods are in; a budget's gang has the name of pods' controller."""
+    """The row of these pods' gang; the gang of a budget has the name of the pods' controller."""
     names = set()
     for pod in pods:
         key = gang_named_by(pod) or single_pod_gang(pod)
@@ -92,12 +73,12 @@ def _row(pods: Sequence[Pod], rows: Sequence[WaitingGang]) -> WaitingGang | None
         owner = pod.metadata.controller
         if owner is not None:
             names.add((PDB.name, f"{pod.metadata.namespace}/{owner.name}"))
-    found = [row for row in rows if (row.dialect, row.gang) in names]
-    return min(found, key=lambda row: row.place, default=None)
+    own = [row for row in rows if (row.dialect, row.gang) in names]
+    return min(own, key=lambda row: row.place, default=None)
 
 
 def _verdict(pods: Sequence[Pod], row: WaitingGang | None) -> tuple[str, str]:
-    """A state, and the sentence."""
+    """A state, and a sentence that explains it."""
     if not pods:
         return EMPTY, "has no pods yet"
     if row is not None:
@@ -109,10 +90,10 @@ def _verdict(pods: Sequence[Pod], row: WaitingGang | None) -> tuple[str, str]:
 
 
 def _unplaced(waiting: Sequence[Pod], n: int) -> tuple[str, str]:
-    """Pods without a node and no word about them in the line."""
-    said = next(filter(None, map(_condition_message, waiting)), "")
-    if said:
-        return WAITS, said
+    """Pods without a node whose gang is not in the line."""
+    message = next(filter(None, map(_condition_message, waiting)), "")
+    if message:
+        return WAITS, message
     gated = sum(1 for pod in waiting if pod.spec.scheduling_gates)
     if gated:
         return WAITS, f"{gated} of {n} pods are held back by scheduling gates"
@@ -129,25 +110,19 @@ def _placed(pods: Sequence[Pod]) -> tuple[str, str]:
         return DONE, f"has ended: {len(pods)} of {len(pods)} pods succeeded"
     if "Running" not in phases and "Failed" in phases:
         return FAILED, f"has ended: {phases.count('Failed')} of {len(pods)} pods failed"
-    there = sum(1 for pod in pods if not pod.finished)
-    nodes = len({pod.spec.node_name for pod in pods if not pod.finished})
-    running = phases.count("Running")
-    text = f"{there} of {len(pods)} pods have a node, on {nodes} node{'s' * (nodes != 1)}"
+    placed = [pod.spec.node_name for pod in pods if not pod.finished]
+    nodes, running = len(set(placed)), phases.count("Running")
+    text = f"{len(placed)} of {len(pods)} pods have a node, on {nodes} node{'s' * (nodes != 1)}"
     return (RUNS if running else STARTS), f"{text}; {running} running"
 
 
 def _member(pod: Pod) -> Member:
-    return Member(
-        pod.metadata.name,
-        role_of(pod),
-        pod.status.phase,
-        pod.spec.node_name,
-        _condition_message(pod),
-    )
+    name, phase, node = pod.metadata.name, pod.status.phase, pod.spec.node_name
+    return Member(name, role_of(pod), phase, node, _condition_message(pod))
 
 
 def _condition_message(pod: Pod) -> str:
-    """What a scheduler wrote on the pod."""
+    """The message that a scheduler wrote into the pod's condition."""
     scheduled = find_condition(pod.status.conditions, "PodScheduled")
     if scheduled is None or condition_is_true((scheduled,), "PodScheduled"):
         return ""
@@ -155,9 +130,6 @@ def _condition_message(pod: Pod) -> str:
 
 
 def place_in_words(explanation: JobExplanation) -> str:
-    """`2nd of 7 in line`; empty where it is not in line."""
-    return (
-        f"{ordinal(explanation.place)} of {explanation.in_line} in line"
-        if explanation.place
-        else ""
-    )
+    """`2nd of 7 in line`; empty for a gang that is not in line."""
+    place = explanation.place
+    return f"{ordinal(place)} of {explanation.in_line} in line" if place else ""

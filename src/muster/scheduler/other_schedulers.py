@@ -74,28 +74,22 @@ def find_others(
     *,
     gone: Callable[[str], bool] = lambda _: False,
 ) -> list[OtherScheduler]:
-    """Those that are alive, by name, but for holders that are `gone`.
-
-    The lease of an election is no rival: its replicas share it.
-    """
-    found = []
+    """The live schedulers of these names, without holders of our leases that are `gone`."""
+    others = []
     living = [(lease, age) for lease in leases if (age := _age(lease, now)) is not None]
     for name in names:
-        called = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE_PREFIX}
-        marks = [(lease, age) for lease, age in living if lease.metadata.name == name_lease(name)]
-        for lease, age in marks:
-            who = lease.spec.holder_identity or ""
-            if age < (lease.spec.lease_duration_seconds or 0) and not gone(who):
-                found.append(OtherScheduler(name, str(lease.metadata.key), who, age))
+        # The lease of our own leader election names no rival: the replicas share it.
+        rivals = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE_PREFIX}
         for lease, age in living:
-            if lease.metadata.name in called:
-                holder = lease.spec.holder_identity or ""
-                found.append(OtherScheduler(name, str(lease.metadata.key), holder, age))
-    return sorted(found)
+            holder, lasts = lease.spec.holder_identity or "", lease.spec.lease_duration_seconds or 0
+            ours = lease.metadata.name == name_lease(name) and age < lasts and not gone(holder)
+            if ours or lease.metadata.name in rivals:
+                others.append(OtherScheduler(name, str(lease.metadata.key), holder, age))
+    return sorted(others)
 
 
 def _age(lease: Lease, now: datetime) -> float | None:
-    """Seconds since it was renewed; None if it was given up or has run out."""
+    """Seconds since a lease was renewed; None if it was given up or has run out."""
     spec = lease.spec
     if not spec.holder_identity or spec.renew_time is None:
         return None
@@ -162,15 +156,15 @@ def has_died(who: str) -> bool:
 
     One with our own number is: after a restart a container counts from one again.
     """
-    host, _, number = who.rpartition("/")
-    if host != socket.gethostname() or not number.isdecimal():
+    host, _, pid = who.rpartition("/")
+    if host != socket.gethostname() or not pid.isdecimal():
         return False
-    if int(number) == os.getpid():
+    if int(pid) == os.getpid():
         return True
     try:
-        os.kill(int(number), 0)
+        os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
+        pass  # alive, and of another user
     return False

@@ -82,60 +82,46 @@ class Service:
         self.state = State(settings)
         self.state.process_id = secrets.token_hex(4)
         self.informers = list(self._informers())
-        self._loop: Loop | None = None
-        self._binder: Binder | None = None
-        self._may_act = election.is_leader if election else lambda: True
-        self._reporter = Reporter(client, self.state, self._busy)
-        self._presence = NameLeases(
+        may_act = election.is_leader if election else lambda: True
+        self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)
+        self._binder = Binder(
+            client, self._loop.settled, in_flight=settings.binds_in_flight, may_act=may_act
+        )
+        self._reporter = Reporter(client, self.state, lambda: self._binder.busy)
+        self._name_leases = NameLeases(
             client, settings.names, options.namespace, elected=election is not None
         )
         self._line = LinePublisher(client, self.state, options.namespace, quiet=options.shadow)
         self._config, self._names = options.config, options.names
-        self._provisioner = Provisioner(client, self.state, self._wake, may_act=self._may_act)
-        self._takedown = Deleter(client, self._not_deleted, may_act=self._may_act)
+        self._provisioner = Provisioner(client, self.state, self._loop.wake, may_act=may_act)
+        self._deleter = Deleter(client, self._not_deleted, may_act=may_act)
 
     async def run(self) -> None:
-        """Decide and act, until cancelled: the informers have synced."""
+        """Decide and act until cancelled; the informers have synced.
+
+        A process that is elected again runs this again, with the binds and deletions that its last
+        term left open.
+        """
         self.state.begin_writing()
         self.state.wall_offset = time.time() - asyncio.get_running_loop().time()
-        loop, binder = self._decider()
         async with asyncio.TaskGroup() as group:
-            group.create_task(loop.run())
-            group.create_task(binder.run())
-            group.create_task(self._takedown.run())
+            group.create_task(self._loop.run())
+            group.create_task(self._binder.run())
+            group.create_task(self._deleter.run())
             group.create_task(self._provisioner.run())
             group.create_task(self._line.run())
             if self._config is not None:
                 group.create_task(self._reload(SettingsFile(self._config, self._names)))
             if not self._shadow:
                 group.create_task(self._reporter.run())
-                group.create_task(self._presence.run())
+                group.create_task(self._name_leases.run())
 
-    def _decider(self) -> tuple[Loop, Binder]:
-        """The loop and the binder: the same in every term, since binds may be left of the last."""
-        if self._loop is None or self._binder is None:
-            self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)
-            self._binder = Binder(
-                self._client,
-                self._loop.settled,
-                in_flight=self.state.settings.binds_in_flight,
-                may_act=self._may_act,
-            )
-        return self._loop, self._binder
-
-    def _wake(self) -> None:
-        if self._loop is not None:
-            self._loop.wake()
-
-    def _busy(self) -> bool:
-        return self._binder is not None and self._binder.busy
-
-    # -- the loop's hands ----------------------------------------------------------------------
+    # -- the loop's effects --------------------------------------------------------------------
 
     def bind(self, bind: Bind) -> None:
         if self._shadow:
             log.info("would bind %s: %s", bind.gang, {p.metadata.name: n for p, n in bind.pairs})
-        elif self._binder is not None:
+        else:
             self._binder.submit(bind)
         self._line.changed()
 
@@ -144,7 +130,7 @@ class Service:
         if self._shadow:
             log.info("would delete %s", [pod.metadata.name for pod in delete.pods])
         else:
-            self._takedown.submit(delete)
+            self._deleter.submit(delete)
             self._reporter.deleted(delete)
 
     def _not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
@@ -152,7 +138,7 @@ class Service:
         gang_deletion.deletion_failed(self.state, pod, why)
         if why:
             self._reporter.not_deleted(delete, pod, why)
-        self._wake()
+        self._loop.wake()
 
     def say(self, say: Report) -> None:
         if self._shadow and say.reason is not None:
@@ -171,7 +157,7 @@ class Service:
             await asyncio.sleep(RELOAD_EVERY)
             self.state.settings = file.reload(self.state.settings)
 
-    # -- the state's eyes ----------------------------------------------------------------------
+    # -- watch events --------------------------------------------------------------------------
 
     def _informers(self) -> list[Informer[Any]]:
         state = self.state
@@ -190,13 +176,13 @@ class Service:
             *(self._watch(kind, _by_key(change)) for kind, change in by_key.items()),
         ]
 
-    def _watch(self, kind: Kind[T], tell: Callable[[Any, Any], None]) -> Informer[T]:
+    def _watch(self, kind: Kind[T], update: Callable[[Any, Any], None]) -> Informer[T]:
         informer = Informer(self._client, kind)
 
         def heard(change: Change[T]) -> None:
             self.state.now = asyncio.get_running_loop().time()
-            tell(change.old, change.new)
-            self._wake()
+            update(change.old, change.new)
+            self._loop.wake()
 
         informer.subscribe(heard)
         return informer

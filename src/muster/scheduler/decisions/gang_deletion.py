@@ -1,12 +1,12 @@
-"""Deleting a whole gang: the marks on its pods, and finishing what was begun.
+"""Deleting a whole gang: the marks on its pods, and finishing a deletion that was cut short.
 
-The deleter marks a pod before it deletes it: with the condition that Kubernetes has for that and,
-in the same write, with an annotation of ours. As long as members to be deleted are still there,
-nothing is placed beside them.
+The deleter marks a pod before it deletes the pod: with Kubernetes' condition DisruptionTarget and,
+in the same write, with an annotation of ours. While members to be deleted are still there, no other
+member of the gang is placed.
 
-Promise: once begun, the deletion of a gang is finished, also if the scheduler that began it was
-killed: it concerns members that are marked, and members that were bound when it was decided.
-Members recreated since then are left alone.
+Promise: a deletion that was begun is finished, also if the scheduler that began it was killed. It
+covers the members that are marked, and the members that were bound when it was decided. Members
+recreated since then are left alone.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.api.conditions import disruption_condition
 from muster.api.meta import find_condition, timestamp
 from muster.scheduler.decisions.decision import PREEMPTED, Decision, Delete
 from muster.scheduler.decisions.reasons import LEAVING, Reason
@@ -36,21 +37,18 @@ if TYPE_CHECKING:
 TAKEDOWN_ANNOTATION = "muster.dev/takedown"
 """On a pod whose whole gang is deleted: why, and when that was decided. The condition alone is not
 enough: other schedulers write it too, and the cluster's controllers remove it after two minutes."""
-DISRUPTION_TARGET = "DisruptionTarget"
-REASONS = {PREEMPTED: "PreemptionByScheduler"}
-RELEASED_REASON = "ReleasedByMuster"
 MAX_MESSAGE = 1000
 
 
 class TakedownMark(NamedTuple):
-    """What a pod's annotation says: the event's reason, and when it was decided."""
+    """The annotation of a marked pod: the event's reason, and when the deletion was decided."""
 
     reason: str
     since: datetime
 
 
 def mark_of(pod: Pod) -> TakedownMark | None:
-    """The mark on a pod; None if it has none that can be read."""
+    """The mark on a pod; None if there is none, or none that can be read."""
     reason, _, when = pod.metadata.annotations.get(TAKEDOWN_ANNOTATION, "").partition("/")
     try:
         since = datetime.fromisoformat(when)
@@ -60,22 +58,17 @@ def mark_of(pod: Pod) -> TakedownMark | None:
 
 
 def mark_patch(delete: Delete, pod: Pod, since: datetime, now: datetime) -> Raw:
-    """The change of a pod's status that marks it."""
-    target = {
-        "type": DISRUPTION_TARGET,
-        "status": "True",
-        "reason": REASONS.get(delete.reason, RELEASED_REASON),
-        "message": delete.why[:MAX_MESSAGE],
-        "lastTransitionTime": timestamp(now),
-    }
+    """The patch of a pod's status that marks the pod."""
+    reason = "PreemptionByScheduler" if delete.reason == PREEMPTED else "ReleasedByMuster"
+    condition = disruption_condition(reason, delete.why[:MAX_MESSAGE], now)
     metadata: Raw = {"uid": pod.metadata.uid}
     if delete.whole:
         metadata["annotations"] = {TAKEDOWN_ANNOTATION: f"{delete.reason}/{timestamp(since)}"}
-    return {"metadata": metadata, "status": {"conditions": [target]}}
+    return {"metadata": metadata, "status": {"conditions": [condition]}}
 
 
 def decided_at(delete: Delete, now: datetime) -> datetime:
-    """When it was decided, but not before the last bind: the server's clock may be ahead."""
+    """When the deletion was decided, but not before the last bind: server clocks may be ahead."""
     bound = (pod.bound_at for pod in delete.pods)
     return delete.since or max((now, *(when for when in bound if when is not None)))
 
@@ -83,15 +76,15 @@ def decided_at(delete: Delete, now: datetime) -> datetime:
 def unfinished_takedown(
     key: GangKey, members: Iterable[Pod], names: Container[str]
 ) -> Delete | None:
-    """The deletion that finishes one that was cut short; None if no pod is left to delete.
+    """The rest of a deletion that was cut short; None if no pod is left to delete.
 
-    `names` are the schedulers that we are: a release, unlike a preemption, takes only our pods.
+    `names` are our scheduler names: a release, unlike a preemption, deletes only our pods.
     """
     placed = [pod for pod in members if pod.spec.node_name]
-    found = [mark for mark in map(mark_of, placed) if mark is not None]
-    if not found:
+    marks = [mark for mark in map(mark_of, placed) if mark is not None]
+    if not marks:
         return None
-    reason, since = min(found, key=lambda mark: mark.since)
+    reason, since = min(marks, key=lambda mark: mark.since)
     every_pod = reason == PREEMPTED
     pods = tuple(
         pod
@@ -102,22 +95,21 @@ def unfinished_takedown(
     )
     if not pods:
         return None
-    why = next(
-        (text for text in map(_condition_message, pods) if text), "its gang was being deleted"
-    )
+    why = next(filter(None, map(_condition_message, pods)), "its gang was being deleted")
     return Delete(key, pods, why, reason, since=since)
 
 
 def _is_leaving(pod: Pod) -> bool:
-    """Whether its deletion will end by itself. A caller that dies in a deletion without grace may
-    leave a pod that is being deleted and, where no kubelet looks after it, always will be."""
+    """Whether the deletion of a pod is under way and will end by itself."""
+    # A deletion without grace whose caller died can leave a pod that is being deleted for ever,
+    # where no kubelet looks after it: a marked pod of that kind is deleted again.
     return pod.metadata.deletion_timestamp is not None and (
         pod.metadata.deletion_grace_period_seconds != 0 or mark_of(pod) is None
     )
 
 
 def _was_bound_by(pod: Pod, when: datetime) -> bool:
-    bound = pod.bound_at
+    bound = pod.bound_at  # whole seconds, as the mark has them
     return bound is not None and bound.replace(microsecond=0) <= when
 
 
@@ -126,27 +118,27 @@ def _would_be_recreated(pod: Pod, names: Container[str]) -> bool:
 
 
 def _condition_message(pod: Pod) -> str:
-    found = find_condition(pod.status.conditions, DISRUPTION_TARGET)
-    return found.message if found is not None else ""
+    condition = find_condition(pod.status.conditions, "DisruptionTarget")
+    return condition.message if condition is not None else ""
 
 
-# -- what a decision makes of it -------------------------------------------------------------------
+# -- decisions -------------------------------------------------------------------------------------
 
 
 def continue_takedown(view: GangView) -> Decision | None:
-    """Finish deleting a gang that is being deleted whole; None once nothing of it is in the way."""
+    """Finish deleting a whole gang; None once no pod to be deleted is left."""
     state, members, now = view.state, view.members, view.record.phase
-    going = now.pods.intersection(view.gang.pods) if isinstance(now, Leaving) else frozenset[str]()
-    others = [p for p in (*members.bound, *members.leaving) if p.metadata.uid not in going]
+    known = now.pods.intersection(view.gang.pods) if isinstance(now, Leaving) else frozenset[str]()
+    others = [p for p in (*members.bound, *members.leaving) if p.metadata.uid not in known]
     rest = unfinished_takedown(view.key, others, state.index.names)
-    if rest is None and not any(pod.metadata.uid in going for pod in members.bound):
+    if rest is None and not any(pod.metadata.uid in known for pod in members.bound):
         return None
     drop_holds(state, view.key)
     return leave(view, () if rest is None else (rest,))
 
 
 def leave(view: GangView, deletes: tuple[Delete, ...]) -> Decision:
-    """The gang is being deleted whole; members that wait say what they wait for."""
+    """Decide to delete the whole gang; its pending members wait for that."""
     uids = {pod.metadata.uid for delete in deletes for pod in delete.pods}
     leaving = phase.leaving(view.record.phase, uids)
     leaving = replace(leaving, pods=leaving.pods.intersection(view.gang.pods))
@@ -157,7 +149,7 @@ def leave(view: GangView, deletes: tuple[Delete, ...]) -> Decision:
 
 
 def deletion_failed(state: State, pod: Pod, why: str) -> None:
-    """A pod could not be deleted, or (no `why`) at last was: the gangs that wait for it say so."""
+    """Note that a pod could not be deleted, or (no `why`) now was, for the gangs that wait."""
     text = f"{pod.metadata.name} could not be deleted: {why}" if why else ""
     for key, record in state.records.items():
         if phase.deletion_failed(record, pod.metadata.uid, text):

@@ -1,15 +1,16 @@
-"""Whom to evict so that a gang fits: surplus members first, then whole gangs, never half of one.
+"""Which pods to evict so that a gang fits: surplus members first, then whole gangs, never half.
 
 The answer is a plan that fits once the victims are gone, and the victims; nothing is evicted
 unless such a plan exists.
 
-Theory: victims are sorted by harm, the least harmful first. The shortest prefix that makes room is
-found by bisection; then each victim in it, the most valuable first, is spared if the gang fits
-without its room. Both steps ask `place` itself, so every constraint is honoured.
+Victims are sorted by harm, the least harmful first. Bisection finds the shortest prefix that makes
+room; then each victim in it, the most harmful first, is spared if the gang fits without its room.
+Both steps ask `place` itself, so every constraint is honoured.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -35,11 +36,10 @@ if TYPE_CHECKING:
     from muster.api.meta import Key
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
-    from muster.scheduler.gangs.phase import GangRecord
     from muster.scheduler.state import State
 
 MAX_SPARED = 64
-"""How many victims are checked again, to be spared."""
+"""How many victims are checked again, to be spared: each check is a trial."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Victim:
     whole: bool
     created: datetime
     budgets: tuple[tuple[Key, str], ...] = ()
-    """The disruption budgets it is under, each with a pod of its own."""
+    """The disruption budgets over its pods, each with the UID of the pod."""
 
     @property
-    def order(self) -> tuple[object, ...]:
+    def harm(self) -> tuple[object, ...]:
         """Surplus before whole gangs, low priority before high, young before old.
 
-        Among those of a priority, pods under no budget go first.
+        Among victims of one priority, pods under no budget go first.
         """
         young = -self.created.timestamp()
         return (self.whole, self.priority, bool(self.budgets), young, self.gang)
@@ -66,7 +66,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class Preemption:
-    """Whom to evict, and where the gang then goes."""
+    """The victims, and the plan for the gang once they are gone."""
 
     plan: Plan
     victims: tuple[Victim, ...]
@@ -77,25 +77,23 @@ def preempt(
 ) -> Preemption | None:
     """The least harmful way to make room, or None if there is none.
 
-    `allowed` is how many pods each disruption budget would let go.
+    `allowed` is how many evictions each disruption budget allows.
     """
     if not victims:
         return None
-    every = sorted(_useful(snapshot, demand, victims), key=lambda victim: victim.order)
+    every = sorted(_useful(snapshot, demand, victims), key=lambda victim: victim.harm)
     best = _fits_without(snapshot, demand, every)
     if best is None:
         return None
     useful = _affordable(every, allowed, {placement.node for placement in best.placements})
     if len(useful) < len(every) and _fits_without(snapshot, demand, useful) is None:
         return None
-    few, many = 0, len(useful)
-    while few < many:
-        middle = (few + many) // 2
-        if _fits_without(snapshot, demand, useful[:middle]) is not None:
-            many = middle
-        else:
-            few = middle + 1
-    chosen = useful[:many]
+    fewest = bisect_left(
+        range(len(useful)),
+        True,
+        key=lambda n: _fits_without(snapshot, demand, useful[:n]) is not None,
+    )
+    chosen = useful[:fewest]
     for victim in chosen[::-1][:MAX_SPARED]:
         rest = [other for other in chosen if other is not victim]
         if _fits_without(snapshot, demand, rest) is not None:
@@ -105,6 +103,7 @@ def preempt(
 
 
 def _fits_without(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Plan | None:
+    # A slot can be in two victims: as surplus by itself, and in its whole gang.
     slots = {slot.uid: slot for victim in victims for slot in victim.slots}
     result = place(snapshot, replace(demand, holds=(*demand.holds, *slots.values())))
     return result if isinstance(result, Plan) else None
@@ -113,7 +112,7 @@ def _fits_without(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim])
 def _affordable(
     victims: Sequence[Victim], allowed: Mapping[Key, int], nodes: Container[str]
 ) -> list[Victim]:
-    """Victims that budgets allow all together; spent first on the nodes where they would help."""
+    """The victims that budgets allow together; spent first on the nodes where they would help."""
     left, chosen = dict(allowed), set()
     spent: set[tuple[Key, str]] = set()
     helpful = sorted(victims, key=lambda victim: not any(s.node in nodes for s in victim.slots))
@@ -128,51 +127,42 @@ def _affordable(
 
 
 def _useful(snapshot: Snapshot, demand: Demand, victims: Iterable[Victim]) -> Iterator[Victim]:
-    """Victims with room on some node that the gang could use."""
+    """The victims with room on some node that the gang could use."""
     snapshot.settle()
     usable = filters.fits_if_empty(snapshot, *(want.cls for want in demand.wants))
     names = {snapshot.nodes.names[row] for row in np.flatnonzero(usable)}
     return (victim for victim in victims if any(slot.node in names for slot in victim.slots))
 
 
-def gang_victims(
-    gang: Gang, terms: GangTerms, priority: int, slots: Sequence[Slot]
-) -> Iterator[Victim]:
-    """What a gang of lower priority could give: its surplus one by one, then all of it.
+def _gang_victims(gang: Gang, priority: int, slots: Sequence[Slot]) -> Iterator[Victim]:
+    """The victims in a gang of lower priority: its surplus one by one, then all of it.
 
-    A gang with binds in flight gives nothing: what is on its way cannot be called back.
+    There are none in a gang with binds in flight: a bind cannot be called back.
     """
     if any(slot.kind is SlotKind.ASSUMED for slot in slots):
         return
-    created = gang.created or END_OF_TIME
-    members = [slot for slot in slots if slot.kind is SlotKind.POD and not slot.terminating]
-    surplus = _surplus(terms, members)
-    for slot in surplus:
+    members = [slot for slot in slots if _is_running(slot)]
+    terms = gang.terms or GangTerms(min=len(slots))  # undeclared: no member is surplus
+    for slot in _surplus(terms, members):
         yield Victim(gang.key, (slot,), priority, False, _created(slot.pod))
-    if slots:
-        yield Victim(gang.key, tuple(slots), priority, True, created)
+    yield Victim(gang.key, tuple(slots), priority, True, gang.created or END_OF_TIME)
 
 
 def _surplus(terms: GangTerms, members: Sequence[Slot]) -> list[Slot]:
     """Members beyond the minimum of the gang and of their role, youngest first."""
     spare = len(members) - terms.min
     by_role = count_by_role(slot.pod for slot in members)
-    found: list[Slot] = []
+    surplus: list[Slot] = []
     for slot in sorted(members, key=lambda s: (_created(s.pod), s.pod.metadata.name), reverse=True):
         role = role_of(slot.pod)
-        if spare > len(found) and by_role[role] > terms.roles.get(role, 0):
+        if spare > len(surplus) and by_role[role] > terms.roles.get(role, 0):
             by_role[role] -= 1
-            found.append(slot)
-    return found
-
-
-def lone_victim(slot: Slot) -> Victim:
-    """A pod that is in no gang of ours."""
-    return Victim(single_pod_gang(slot.pod), (slot,), slot.priority, True, _created(slot.pod))
+            surplus.append(slot)
+    return surplus
 
 
 def may_be_evicted(pod: Pod) -> bool:
-    """Not what would come back to the same node at once."""
+    """Whether evicting a pod frees room: DaemonSet and static pods come back to their node."""
     owner = pod.metadata.controller
     return owner is None or owner.kind not in ("DaemonSet", "Node")
 
@@ -181,11 +171,11 @@ def _created(pod: Pod) -> datetime:
     return pod.metadata.creation_timestamp or END_OF_TIME
 
 
-def possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
-    """What could make room for this gang: everything of strictly lower priority.
+def _possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
+    """Everything of strictly lower priority, each with the disruption budgets over its pods.
 
-    Each is under the disruption budgets that speak of its pods, but for the one that declares its
-    own gang.
+    The budget that declares a gang does not protect that gang: it states a minimum, and the gang is
+    evicted as a whole.
     """
     if not may_preempt(state, gang):
         return
@@ -195,14 +185,14 @@ def possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
         key = slot.owner if slot.kind is SlotKind.HOLD else state.index.of_pod.get(slot.uid)
         if key is not None:
             by_gang.setdefault(key, []).append(slot)
-        elif _may_go(slot, ours):
-            yield _under_budgets(state, lone_victim(slot))
+        elif slot.priority < ours and _is_running(slot) and may_be_evicted(slot.pod):
+            key, created = single_pod_gang(slot.pod), _created(slot.pod)
+            yield _under_budgets(state, Victim(key, (slot,), slot.priority, True, created))
     for key, slots in by_gang.items():
         other = state.index.gangs.get(key)
         if other is None or key == gang.key or state.index.priority(other) >= ours:
             continue
-        terms = other.terms or GangTerms(min=len(slots))  # undeclared: nobody in it is to spare
-        for victim in gang_victims(other, terms, state.index.priority(other), slots):
+        for victim in _gang_victims(other, state.index.priority(other), slots):
             yield _under_budgets(state, victim)
 
 
@@ -219,35 +209,31 @@ def has_binds_below(state: State, gang: Gang) -> bool:
     return any(uid in slots and slots[uid].priority < ours for uid in state.assumed)
 
 
-def _may_go(slot: Slot, priority: int) -> bool:
-    lower = slot.priority < priority and slot.kind is SlotKind.POD and not slot.terminating
-    return lower and may_be_evicted(slot.pod)
+def _is_running(slot: Slot) -> bool:
+    return slot.kind is SlotKind.POD and not slot.terminating
 
 
 def _under_budgets(state: State, victim: Victim) -> Victim:
-    pods = [slot.pod for slot in victim.slots if slot.kind is SlotKind.POD and not slot.terminating]
-    found = tuple(
-        (key, pod.metadata.uid)
-        for pod in pods
-        for key in state.index.budgets_over(pod, but=victim.gang)
+    budgets = tuple(
+        (key, slot.uid)
+        for slot in victim.slots
+        if _is_running(slot)
+        for key in state.index.budgets_over(slot.pod, but=victim.gang)
     )
-    return replace(victim, budgets=found) if found else victim
+    return replace(victim, budgets=budgets) if budgets else victim
 
 
-def disruptions_left(state: State) -> dict[Key, int]:
-    """What each disruption budget still allows: it does not know yet of what we have evicted."""
+def _disruptions_left(state: State) -> dict[Key, int]:
+    """How many evictions each budget still allows: its status does not show our latest ones yet."""
     left = state.index.allowed()
     if not left:
         return left
-    for uid in {uid for record in state.records.values() for uid in _victims(record)}:
-        slot = state.snapshot.slots.get(uid)
-        for key in state.index.budgets_over(slot.pod) if slot is not None else ():
+    phases = (record.phase for record in state.records.values())
+    evicted = {uid for phase in phases if isinstance(phase, Preempting) for uid in phase.victims}
+    for uid in evicted & state.snapshot.slots.keys():
+        for key in state.index.budgets_over(state.snapshot.slots[uid].pod):
             left[key] -= 1
     return left
-
-
-def _victims(record: GangRecord) -> frozenset[str]:
-    return record.phase.victims if isinstance(record.phase, Preempting) else frozenset()
 
 
 # -- for one gang ----------------------------------------------------------------------------------
@@ -258,10 +244,10 @@ def find_preemption(view: GangView, demand: Demand) -> tuple[Preemption | None, 
     state = view.state
     if any(pod.spec.preemption_policy == "Never" for pod in view.members.pending):
         return None, []
-    victims, left = list(possible_victims(state, view.gang)), disruptions_left(state)
-    found = preempt(state.snapshot, demand, victims, left)
-    if found is not None:
-        return found, []
+    victims, left = list(_possible_victims(state, view.gang)), _disruptions_left(state)
+    preemption = preempt(state.snapshot, demand, victims, left)
+    if preemption is not None:
+        return preemption, []
     return None, _blocking_budgets(state.snapshot, demand, victims, left)
 
 
@@ -269,7 +255,7 @@ def _blocking_budgets(
     snapshot: Snapshot, demand: Demand, victims: Sequence[Victim], left: Mapping[Key, int]
 ) -> list[Key]:
     """The budgets that protect pods in whose place the gang would fit."""
-    under = Counter(key for key, _ in {one for victim in victims for one in victim.budgets})
+    under = Counter(key for key, _ in {pair for victim in victims for pair in victim.budgets})
     spent = sorted(key for key, n in under.items() if n > left.get(key, 0))
     return spent if spent and _fits_without(snapshot, demand, victims) is not None else []
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from muster.api.conditions import new_condition
 from muster.api.events import EventText, event_manifest, event_subject
 from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, GroupCounts
 from muster.api.kinds import EVENTS, PODS
@@ -194,17 +195,14 @@ class Reporter:
         self, gang: Gang, reason: Reason | None, reported: _Reported, now: float
     ) -> bool:
         """Write the group's status if it has changed; False if that failed."""
-        status = group_status(self._state, gang, reason, "")
-        if (
-            gang.kind is None
-            or gang.declared is None
-            or status is None
-            or status == reported.status
-        ):
+        status, group = group_status(self._state, gang, reason, ""), gang.declared
+        if gang.kind is None or group is None or status is None or status == reported.status:
             return True
-        stamped = {"status": group_status(self._state, gang, reason, _stamp())}
-        where, reported.at = gang.declared.metadata.key, now
-        done = await self._try(self._client.patch(gang.kind, where, stamped, subresource="status"))
+        stamp = timestamp(datetime.now(UTC))  # left out above: the time alone is no change
+        body = {"status": group_status(self._state, gang, reason, stamp)}
+        reported.at = now
+        patch = self._client.patch(gang.kind, group.metadata.key, body, subresource="status")
+        done = await self._try(patch)
         if done:
             reported.status, reported.succeeded = status, self._succeeded(gang.key)
         return done
@@ -223,16 +221,11 @@ class Reporter:
             alike = many and reported is not None and reported.code == reason.code
             if reported == reason or alike:
                 continue
-            done = await self._try(
-                self._client.patch(
-                    PODS,
-                    pod.metadata.key,
-                    {"metadata": {"uid": pod.metadata.uid}, "status": _unschedulable(reason)},
-                    patch_type=PatchType.STRATEGIC,
-                    subresource="status",
-                )
+            key, body = pod.metadata.key, _unschedulable(pod, reason)
+            patch = self._client.patch(
+                PODS, key, body, patch_type=PatchType.STRATEGIC, subresource="status"
             )
-            if not done:
+            if not await self._try(patch):
                 return False
             self._pods[pod.metadata.uid] = reason
         return True
@@ -269,11 +262,8 @@ class Reporter:
 
 def group_status(state: State, gang: Gang, reason: Reason | None, stamp: str) -> Raw | None:
     """The status of a gang's group object in its dialect; None if it has none of ours."""
-    write, terms, members = (
-        DIALECT_BY_NAME[gang.key.dialect].status,
-        gang.terms,
-        state.members(gang),
-    )
+    write, terms = DIALECT_BY_NAME[gang.key.dialect].status, gang.terms
+    members = state.members(gang)
     if write is None or terms is None:
         return None
     counts = GroupCounts(
@@ -300,19 +290,7 @@ def _subject(gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None
     return event_subject(PODS, members[0].metadata, COMPONENT) if members else None
 
 
-def _unschedulable(reason: Reason) -> Raw:
-    return {
-        "conditions": [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "Unschedulable",
-                "message": reason.text,
-                "lastTransitionTime": _stamp(),
-            }
-        ]
-    }
-
-
-def _stamp() -> str:
-    return timestamp(datetime.now(UTC))
+def _unschedulable(pod: Pod, reason: Reason) -> Raw:
+    now = datetime.now(UTC)
+    condition = new_condition("PodScheduled", "False", "Unschedulable", reason.text, now)
+    return {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
