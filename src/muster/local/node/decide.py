@@ -123,13 +123,8 @@ def deadline_in(pod: Pod, now: datetime) -> float | None:
 
 def outcome(pod: Pod, record: PodRecord) -> str | None:
     """`Succeeded` or `Failed` once no container runs or will run again; None before."""
-    alive = record.open and any(_alive(container, record) for container in pod.all_containers)
+    alive = record.open and any(c.name in record.alive for c in pod.all_containers)
     return None if alive else verdict(pod, record)
-
-
-def _alive(container: Container, record: PodRecord) -> bool:
-    last = record.last(container.name)
-    return last is not None and last.alive
 
 
 def verdict(pod: Pod, record: PodRecord) -> str | None:

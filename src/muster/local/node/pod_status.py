@@ -5,7 +5,10 @@ Conditions written by others (the scheduler's PodScheduled) are kept.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import to_builtins
 
 from muster.api.conditions import disruption_condition
 from muster.api.meta import find_condition, timestamp
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 _REBOOTED = "The machine was restarted while the pod ran."
 
 
-def api_time(time: datetime | None) -> str | None:
+def _api_time(time: datetime | None) -> str | None:
     return None if time is None else timestamp(time)
 
 
@@ -43,8 +46,11 @@ def pod_status(
 
     `waiting` says why a container cannot start, by its name, or "" for the whole pod.
     """
+    containers = _ContainerStatuses(pod, record, waiting, now)
     if pod.finished:
-        return _after_the_end(pod, record, now)
+        # Containers that still ran when the pod was declared finished end later.
+        complete = all(c.state.terminated is not None for c in pod.status.container_statuses)
+        return {} if complete or not record.known else {"containerStatuses": containers.ordinary()}
     phase, reason, message = _phase(pod, record, now)
     ready = record.open and phase == "Running"
     ready = ready and all(_ready(record, c) for c in _long_running(pod))
@@ -54,24 +60,16 @@ def pod_status(
     body: Raw = {
         "phase": phase,
         "hostIP": host_ip,
-        "startTime": api_time(pod.status.start_time or now),
+        "startTime": timestamp(pod.status.start_time or now),
         "conditions": _conditions(pod, record, phase, disruption, ready=ready, now=now),
-        "initContainerStatuses": _containers(pod.spec.init_containers, pod, record, waiting, now),
-        "containerStatuses": _containers(pod.spec.containers, pod, record, waiting, now),
+        "initContainerStatuses": [containers.status(c) for c in pod.spec.init_containers],
+        "containerStatuses": containers.ordinary(),
     }
     if record.address:
         body |= {"podIP": record.address, "podIPs": [{"ip": record.address}]}
-    if reason or pod.status.reason:
+    if reason or pod.status.reason:  # null removes the reason of an earlier write
         body |= {"reason": reason or None, "message": message or None}
     return body
-
-
-def _after_the_end(pod: Pod, record: PodRecord, now: datetime) -> Raw:
-    """The exit of containers that still ran when the pod was declared finished."""
-    complete = all(c.state.terminated is not None for c in pod.status.container_statuses)
-    if complete or not record.known:
-        return {}
-    return {"containerStatuses": _containers(pod.spec.containers, pod, record, {}, now)}
 
 
 def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:
@@ -81,8 +79,7 @@ def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:
     end = decide.outcome(pod, record)
     if end is not None:
         return ("Failed" if _disruption(pod, record) else end), "", ""
-    started = any(record.last(container.name) for container in pod.spec.containers)
-    return ("Running" if started and _any_started(pod, record) else "Pending"), "", ""
+    return ("Running" if _any_started(pod, record) else "Pending"), "", ""
 
 
 def _disruption(pod: Pod, record: PodRecord) -> str:
@@ -90,17 +87,14 @@ def _disruption(pod: Pod, record: PodRecord) -> str:
     reasons = [attempts[-1].reason for attempts in record.containers.values()]
     if record.rebooted and LOST in reasons:
         return _REBOOTED
-    return (
-        shutdown.STOPPED_MESSAGE if record.stopped and not shutdown.restarts_in_place(pod) else ""
-    )
+    stopped = record.stopped and not shutdown.restarts_in_place(pod)
+    return shutdown.STOPPED_MESSAGE if stopped else ""
 
 
 def _any_started(pod: Pod, record: PodRecord) -> bool:
     attempts = [record.last(container.name) for container in pod.spec.containers]
-    return any(
-        attempt is not None and (attempt.state is not State.STARTING or attempt.number > 0)
-        for attempt in attempts
-    )
+    # A container that starts again has started before: the pod stays Running.
+    return any(a.state is not State.STARTING or a.number > 0 for a in attempts if a is not None)
 
 
 def _ready(record: PodRecord, container: Container) -> bool:
@@ -113,89 +107,80 @@ def _long_running(pod: Pod) -> tuple[Container, ...]:
     return (*filter(is_sidecar_container, pod.spec.init_containers), *pod.spec.containers)
 
 
-def _containers(
-    containers: tuple[Container, ...],
-    pod: Pod,
-    record: PodRecord,
-    waiting: Mapping[str, WaitingReason],
-    now: datetime,
-) -> list[Raw]:
-    return [_container(c, pod, record, waiting, now) for c in containers]
+@dataclass(frozen=True)
+class _ContainerStatuses:
+    """The `containerStatuses` of one pod."""
 
+    pod: Pod
+    record: PodRecord
+    waiting: Mapping[str, WaitingReason]
+    now: datetime
 
-def _container(
-    container: Container,
-    pod: Pod,
-    record: PodRecord,
-    waiting: Mapping[str, WaitingReason],
-    now: datetime,
-) -> Raw:
-    attempts = record.containers.get(container.name, ())
-    last = attempts[-1] if attempts else None
-    before = attempts[-2] if len(attempts) > 1 else None
-    init = container in pod.spec.init_containers
-    passed = init and not is_sidecar_container(container) and last is not None and not last.alive
-    state = _state(container, pod, record, waiting, now)
-    if last is not None and not last.alive and "waiting" in state:
-        before = last
-    return {
-        "name": container.name,
-        "image": container.image,
-        "imageID": f"host/{container.image}",
-        "containerID": f"muster://{record.uid}/{container.name}/{last.number}" if last else "",
-        "restartCount": last.number if last else 0,
-        "ready": last is not None and (last.ready or (passed and last.exit_code == 0)),
-        "started": last is not None and last.started,
-        "state": state,
-        "lastState": {"terminated": _terminated(before, record, container)} if before else {},
-    }
+    def ordinary(self) -> list[Raw]:
+        return [self.status(container) for container in self.pod.spec.containers]
 
+    def status(self, container: Container) -> Raw:
+        attempts = self.record.containers.get(container.name, ())
+        last = attempts[-1] if attempts else None
+        before = attempts[-2] if len(attempts) > 1 else None
+        passed = self._runs_once(container) and last is not None and not last.alive
+        state = self._state(container)
+        if last is not None and not last.alive and "waiting" in state:
+            before = last
+        return {
+            "name": container.name,
+            "image": container.image,
+            "imageID": f"host/{container.image}",
+            "containerID": self._id(container, last) if last else "",
+            "restartCount": last.number if last else 0,
+            "ready": last is not None and (last.ready or (passed and last.exit_code == 0)),
+            "started": last is not None and last.started,
+            "state": state,
+            "lastState": {"terminated": self._terminated(container, before)} if before else {},
+        }
 
-def _state(
-    container: Container,
-    pod: Pod,
-    record: PodRecord,
-    waiting: Mapping[str, WaitingReason],
-    now: datetime,
-) -> Raw:
-    last = record.last(container.name)
-    reason = waiting.get(container.name) or waiting.get("")
-    if last is not None and last.state is State.RUNNING:
-        return {"running": {"startedAt": api_time(last.started_at)}}
-    if last is not None and not last.alive:
-        over = pod.finished or pod.terminating or not _restarts(container, pod, last)
-        left = decide.restart_in(last, record, now)
-        if over or (left <= 0 and reason is None):
-            return {"terminated": _terminated(last, record, container)}
-        if left > 0:
-            seconds = decide.restart_delay(last, record)
-            message = f"back-off {seconds:g}s restarting failed container={container.name}"
-            return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
-    if reason is not None:
-        return {"waiting": reason._asdict()}
-    ready = container in pod.spec.init_containers or decide.initialized(pod, record)
-    return {"waiting": {"reason": "ContainerCreating" if ready else "PodInitializing"}}
+    def _state(self, container: Container) -> Raw:
+        last = self.record.last(container.name)
+        reason = self.waiting.get(container.name) or self.waiting.get("")
+        if last is not None and last.state is State.RUNNING:
+            return {"running": {"startedAt": _api_time(last.started_at)}}
+        if last is not None and not last.alive:
+            over = self.pod.finished or self.pod.terminating or not self._restarts(container, last)
+            left = decide.restart_in(last, self.record, self.now)
+            if over or (left <= 0 and reason is None):
+                return {"terminated": self._terminated(container, last)}
+            if left > 0:
+                seconds = decide.restart_delay(last, self.record)
+                message = f"back-off {seconds:g}s restarting failed container={container.name}"
+                return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+        if reason is not None:
+            return {"waiting": reason._asdict()}
+        init = container in self.pod.spec.init_containers
+        ready = init or decide.initialized(self.pod, self.record)
+        return {"waiting": {"reason": "ContainerCreating" if ready else "PodInitializing"}}
 
+    def _restarts(self, container: Container, last: Attempt) -> bool:
+        if self._runs_once(container):
+            return last.exit_code != 0 and self.pod.spec.restart_policy != "Never"
+        return is_sidecar_container(container) or decide.may_restart(self.pod, last)
 
-def _restarts(container: Container, pod: Pod, last: Attempt) -> bool:
-    if container in pod.spec.init_containers and not is_sidecar_container(container):
-        return last.exit_code != 0 and pod.spec.restart_policy != "Never"
-    return is_sidecar_container(container) or decide.may_restart(pod, last)
+    def _runs_once(self, container: Container) -> bool:
+        """Whether this is an init container that must succeed before the next one starts."""
+        return container in self.pod.spec.init_containers and not is_sidecar_container(container)
 
+    def _terminated(self, container: Container, attempt: Attempt) -> Raw:
+        return {
+            "exitCode": attempt.exit_code,
+            "reason": attempt.reason,
+            "startedAt": _api_time(attempt.started_at),
+            "finishedAt": _api_time(attempt.finished_at),
+            "containerID": self._id(container, attempt),
+            **({"signal": attempt.signal} if attempt.signal else {}),
+            **({"message": attempt.message} if attempt.message else {}),
+        }
 
-def _terminated(attempt: Attempt, record: PodRecord, container: Container) -> Raw:
-    body: Raw = {
-        "exitCode": attempt.exit_code,
-        "reason": attempt.reason,
-        "startedAt": api_time(attempt.started_at),
-        "finishedAt": api_time(attempt.finished_at),
-        "containerID": f"muster://{record.uid}/{container.name}/{attempt.number}",
-    }
-    if attempt.signal:
-        body["signal"] = attempt.signal
-    if attempt.message:
-        body["message"] = attempt.message
-    return body
+    def _id(self, container: Container, attempt: Attempt) -> str:
+        return f"muster://{self.record.uid}/{container.name}/{attempt.number}"
 
 
 def _conditions(
@@ -212,23 +197,14 @@ def _conditions(
     if disruption:  # like a kubelet that shuts down: the pod is replaced whatever its policy
         ours.append(disruption_condition("TerminationByKubelet", disruption, now))
     known = {condition["type"] for condition in ours}
-    others = [
-        {
-            "type": c.type,
-            "status": c.status,
-            "lastTransitionTime": api_time(c.last_transition_time),
-            **({"reason": c.reason} if c.reason else {}),
-            **({"message": c.message} if c.message else {}),
-        }
-        for c in pod.status.conditions
-        if c.type not in known
-    ]
-    return ours + others
+    # A merge patch replaces the whole list: the conditions of others must be in it.
+    others = [to_builtins(c) for c in pod.status.conditions if c.type not in known]
+    return ours + [{name: value for name, value in c.items() if value} for c in others]
 
 
 def _condition(pod: Pod, type_: str, value: bool, reason_if_false: str, now: datetime) -> Raw:
     before = find_condition(pod.status.conditions, type_)
     status = "True" if value else "False"
     since = before.last_transition_time if before is not None and before.status == status else None
-    body = {"type": type_, "status": status, "lastTransitionTime": api_time(since or now)}
+    body = {"type": type_, "status": status, "lastTransitionTime": timestamp(since or now)}
     return body | ({"reason": reason_if_false} if reason_if_false and not value else {})

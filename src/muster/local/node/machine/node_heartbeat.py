@@ -15,7 +15,6 @@ from muster.api.kinds import LEASES, NAMESPACES, NODES
 from muster.api.meta import Key, timestamp
 from muster.errors import AlreadyExists, MusterError, NotFound
 from muster.local.node.machine import capacity
-from muster.local.node.pod_status import api_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,8 +72,8 @@ def node_status(node: NodeSpec, address: str, since: datetime, now: datetime) ->
                 "status": value,
                 "reason": reason,
                 "message": "the node agent is running" if kind == "Ready" else "",
-                "lastHeartbeatTime": api_time(now),
-                "lastTransitionTime": api_time(since),
+                "lastHeartbeatTime": timestamp(now),
+                "lastTransitionTime": timestamp(since),
             }
             for kind, (value, reason) in reasons.items()
         ],
