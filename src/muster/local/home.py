@@ -78,17 +78,14 @@ class Home(msgspec.Struct, frozen=True):
                         return None
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            pid = int(self.lock.read_text() or 0)
+            pid = int(_text(self.lock) or 0)
             if not _is_zombie(pid):
                 return pid or None
             time.sleep(_SHARED_LOCK_TIME)
 
     def was_killed(self) -> bool:
         """Whether the last daemon ended without cleaning up."""
-        try:
-            return self.running() is None and bool(self.lock.read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        return self.running() is None and bool(_text(self.lock))
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -128,10 +125,7 @@ class Home(msgspec.Struct, frozen=True):
         return Path(self._last_status().get("data") or self.data)
 
     def _last_status(self) -> dict[str, Any]:
-        try:
-            status: dict[str, Any] = msgspec.json.decode(self.record.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
+        status: dict[str, Any] = msgspec.json.decode(_text(self.record) or "{}")
         return status
 
     def choice(self) -> str:
