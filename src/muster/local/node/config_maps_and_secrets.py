@@ -9,6 +9,7 @@ shows them.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ from muster.local.node.env import PodContext
 from muster.local.node.volumes.volume_sources import HostPath  # noqa: TC001 - decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable
 
     from muster.api.kinds import PartialObjectMetadata
     from muster.kube.client import Client
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer_cache import Change
     from muster.local.node.machine.capacity import NodeSpec
     from muster.local.node.pod import Pod
-    from muster.local.node.volumes.volume_sources import Volume
+    from muster.local.node.volumes.volume_sources import ObjectRef, Volume
 
 ROOT_CA = "kube-root-ca.crt"
 
@@ -53,81 +54,66 @@ _CLAIMS = PERSISTENT_VOLUME_CLAIMS.read_as(_Claim)
 _VOLUMES = PERSISTENT_VOLUMES.read_as(_Volume)
 
 
-def config_maps(pod: Pod) -> set[str]:
-    """The names of all ConfigMaps that the pod refers to."""
-    return {name for kind, name in _references(pod) if kind == "config" and name}
+class Reference(NamedTuple):
+    """An object that a pod refers to: `config` or `secret`, and the name."""
+
+    kind: str
+    name: str
 
 
-def secrets(pod: Pod) -> set[str]:
-    """The names of all Secrets that the pod refers to."""
-    return {name for kind, name in _references(pod) if kind == "secret" and name}
-
-
-def in_volumes(pod: Pod) -> set[tuple[str, str]]:
-    """The objects in the pod's volumes: "config" or "secret", and the name."""
-    return {reference for volume in pod.spec.volumes for reference in _of_volume(volume)}
-
-
-def _references(pod: Pod) -> Iterator[tuple[str, str]]:
+def references(pod: Pod) -> set[Reference]:
+    """The ConfigMaps and Secrets in the environment and the volumes of the pod."""
+    found = in_volumes(pod)
     for container in pod.all_containers:
         for bulk in container.env_from:
-            if bulk.config_map_ref is not None:
-                yield "config", bulk.config_map_ref.name
-            if bulk.secret_ref is not None:
-                yield "secret", bulk.secret_ref.name
-        for variable in container.env:
-            source = variable.value_from
-            if source is not None and source.config_map_key_ref is not None:
-                yield "config", source.config_map_key_ref.name
-            if source is not None and source.secret_key_ref is not None:
-                yield "secret", source.secret_key_ref.name
-    yield from in_volumes(pod)
+            found |= _references(bulk.config_map_ref, bulk.secret_ref)
+        for source in (variable.value_from for variable in container.env):
+            if source is not None:
+                found |= _references(source.config_map_key_ref, source.secret_key_ref)
+    return found
 
 
-def _of_volume(volume: Volume) -> Iterator[tuple[str, str]]:
-    if volume.config_map is not None:
-        yield "config", volume.config_map.name
-    if volume.secret is not None:
-        yield "secret", volume.secret.secret_name or volume.secret.name
-    for part in volume.projected.sources if volume.projected is not None else ():
-        if part.config_map is not None:
-            yield "config", part.config_map.name
-        if part.secret is not None:
-            yield "secret", part.secret.secret_name or part.secret.name
+def in_volumes(pod: Pod) -> set[Reference]:
+    """The ConfigMaps and Secrets in the pod's volumes."""
+    found = set[Reference]()
+    for volume in pod.spec.volumes:
+        for source in volume.file_sources:
+            found |= _references(source.config_map, source.secret)
+    return found
 
 
+def _references(config_map: ObjectRef | None, secret: ObjectRef | None) -> set[Reference]:
+    pairs = (("config", config_map), ("secret", secret))
+    return {Reference(kind, ref.object_name) for kind, ref in pairs if ref and ref.object_name}
+
+
+@dataclass(frozen=True)
 class ReferenceReader:
-    """`root_ca` is used in place of its ConfigMap, which the controller may not have made yet."""
-
-    def __init__(
-        self, client: Client, nodes: list[NodeSpec], host_address: str, root_ca: str
-    ) -> None:
-        self._client = client
-        self._resources = {node.name: node.resources for node in nodes}
-        self._host = host_address
-        self._root_ca = root_ca
+    client: Client
+    nodes: list[NodeSpec]
+    host_address: str
+    root_ca: str
+    """Used in place of its ConfigMap, which the controller may not have created yet."""
 
     async def read(self, pod: Pod, address: str) -> PodContext:
         """Everything that the pod's fields refer to; missing objects are left out."""
         namespace = pod.metadata.namespace
         maps: dict[str, dict[str, str]] = {}
         binaries: dict[str, dict[str, str]] = {}
-        for name in sorted(config_maps(pod)):
-            if name == ROOT_CA:
-                maps[name] = {"ca.crt": self._root_ca}
-                continue
-            try:
-                config_map = await self._client.get(CONFIG_MAPS, Key(namespace, name))
-            except NotFound:
-                continue
-            maps[name], binaries[name] = config_map.data, config_map.binary_data
-        values: dict[str, dict[str, str]] = {}
-        for name in sorted(secrets(pod)):
+        secrets: dict[str, dict[str, str]] = {}
+        for kind, name in sorted(references(pod)):
             with contextlib.suppress(NotFound):
-                values[name] = (await self._client.get(SECRETS, Key(namespace, name))).data
-        node = self._resources.get(pod.spec.node_name, {})
+                if (kind, name) == ("config", ROOT_CA):
+                    maps[name] = {"ca.crt": self.root_ca}
+                elif kind == "config":
+                    config_map = await self.client.get(CONFIG_MAPS, Key(namespace, name))
+                    maps[name], binaries[name] = config_map.data, config_map.binary_data
+                else:
+                    secrets[name] = (await self.client.get(SECRETS, Key(namespace, name))).data
+        resources = {node.name: node.resources for node in self.nodes}
+        node = resources.get(pod.spec.node_name, {})
         claims = await self._claims(pod)
-        return PodContext(address, self._host, maps, binaries, values, claims, node)
+        return PodContext(address, self.host_address, maps, binaries, secrets, claims, node)
 
     async def _claims(self, pod: Pod) -> dict[str, HostPath]:
         """The directories of the pod's claims that are bound to volumes on this machine."""
@@ -137,8 +123,8 @@ class ReferenceReader:
                 continue
             name = volume.persistent_volume_claim.claim_name
             with contextlib.suppress(NotFound):
-                claim = await self._client.get(_CLAIMS, Key(pod.metadata.namespace, name))
-                bound = await self._client.get(_VOLUMES, Key("", claim.spec.volume_name))
+                claim = await self.client.get(_CLAIMS, Key(pod.metadata.namespace, name))
+                bound = await self.client.get(_VOLUMES, Key("", claim.spec.volume_name))
                 path = bound.spec.host_path or bound.spec.local
                 if path is not None:
                     paths[name] = path
@@ -185,8 +171,8 @@ class VolumeFreshness:
         versions: list[Hashable] = []
         for kind, name in sorted(in_volumes(pod)):
             informer = self._objects.config_maps if kind == "config" else self._objects.secrets
-            one = informer.get(Key(pod.metadata.namespace, name))
-            versions.append((kind, name, one and one.metadata.resource_version))
+            source = informer.get(Key(pod.metadata.namespace, name))
+            versions.append((kind, name, source and source.metadata.resource_version))
         if any(map(_has_pod_fields, pod.spec.volumes)):
             meta = pod.metadata
             versions += [*sorted(meta.labels.items()), *sorted(meta.annotations.items())]
@@ -194,5 +180,4 @@ class VolumeFreshness:
 
 
 def _has_pod_fields(volume: Volume) -> bool:
-    parts = volume.projected.sources if volume.projected is not None else ()
-    return volume.downward_api is not None or any(part.downward_api for part in parts)
+    return any(source.downward_api is not None for source in volume.file_sources)

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.local.node.pod import Container, EnvSource, KeyRef, Pod
-    from muster.local.node.volumes.volume_sources import FieldRef, HostPath, ResourceRef
+    from muster.local.node.volumes.volume_sources import (
+        FieldRef,
+        HostPath,
+        ObjectRef,
+        ResourceRef,
+    )
 
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -41,22 +46,25 @@ class PodContext:
     node: Mapping[str, str | int | float] = field(default_factory=dict)
     """The node's allocatable resources, used for missing limits."""
 
-    def config_value(self, ref: KeyRef) -> str | None:
-        return _value("configmap", self.config_maps, ref)
+    def config_map(self, ref: ObjectRef) -> Mapping[str, str]:
+        """The data of a ConfigMap; empty if it is optional and missing."""
+        return _data("configmap", self.config_maps, ref)
 
-    def secret_value(self, ref: KeyRef) -> str | None:
-        value = _value("secret", self.secrets, ref)
-        return None if value is None else decoded(value).decode(errors="replace")
+    def secret(self, ref: ObjectRef) -> Mapping[str, str]:
+        """The data of a Secret, in base64; empty if it is optional and missing."""
+        return _data("secret", self.secrets, ref)
 
 
-def _value(kind: str, store: Mapping[str, Mapping[str, str]], ref: KeyRef) -> str | None:
-    if ref.name not in store:
-        if ref.optional:
-            return None
-        raise MissingReference(f'{kind} "{ref.name}" not found')
-    if ref.key not in store[ref.name] and not ref.optional:
+def _data(kind: str, objects: Mapping[str, Mapping[str, str]], ref: ObjectRef) -> Mapping[str, str]:
+    if ref.object_name not in objects and not ref.optional:
+        raise MissingReference(f'{kind} "{ref.object_name}" not found')
+    return objects.get(ref.object_name, {})
+
+
+def _value(kind: str, data: Mapping[str, str], ref: KeyRef) -> str | None:
+    if ref.key not in data and not ref.optional:
         raise MissingReference(f'couldn\'t find key {ref.key} in {kind} "{ref.name}"')
-    return store[ref.name].get(ref.key)
+    return data.get(ref.key)
 
 
 def decoded(value: str) -> bytes:
@@ -64,6 +72,10 @@ def decoded(value: str) -> bytes:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
         raise MissingReference(f"a secret's value is not base64: {error}") from error
+
+
+def _decoded_text(value: str) -> str:
+    return decoded(value).decode(errors="replace")
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
@@ -83,11 +95,15 @@ def environment(
     """The container's variables: the base, then envFrom, then env."""
     env = dict(base)
     for source in container.env_from:
-        env |= {
-            source.prefix + name: value
-            for name, value in _all_keys(source.config_map_ref, source.secret_ref, context).items()
-            if _NAME.fullmatch(source.prefix + name)
-        }
+        values: Mapping[str, str] = {}
+        if source.config_map_ref is not None:
+            values = context.config_map(source.config_map_ref)
+        elif source.secret_ref is not None:
+            secret = context.secret(source.secret_ref)
+            values = {name: _decoded_text(text) for name, text in secret.items()}
+        prefixed = {source.prefix + name: value for name, value in values.items()}
+        # As in Kubernetes, keys that cannot name a variable are left out.
+        env |= {name: value for name, value in prefixed.items() if _NAME.fullmatch(name)}
     own: dict[str, str] = {}
     for variable in container.env:
         if variable.value_from is None:
@@ -99,28 +115,18 @@ def environment(
     return env | own
 
 
-def _all_keys(config: KeyRef | None, secret: KeyRef | None, context: PodContext) -> dict[str, str]:
-    if config is not None:
-        if config.name not in context.config_maps and not config.optional:
-            raise MissingReference(f'configmap "{config.name}" not found')
-        return dict(context.config_maps.get(config.name, {}))
-    if secret is not None:
-        if secret.name not in context.secrets and not secret.optional:
-            raise MissingReference(f'secret "{secret.name}" not found')
-        values = context.secrets.get(secret.name, {})
-        return {name: decoded(text).decode(errors="replace") for name, text in values.items()}
-    return {}
-
-
 def _from(pod: Pod, container: Container, source: EnvSource, context: PodContext) -> str | None:
     if source.field_ref is not None:
         return field_value(pod, source.field_ref, context)
     if source.resource_field_ref is not None:
         return resource_value(pod, container, source.resource_field_ref, context)
     if source.config_map_key_ref is not None:
-        return context.config_value(source.config_map_key_ref)
+        ref = source.config_map_key_ref
+        return _value("configmap", context.config_map(ref), ref)
     if source.secret_key_ref is not None:
-        return context.secret_value(source.secret_key_ref)
+        ref = source.secret_key_ref
+        text = _value("secret", context.secret(ref), ref)
+        return None if text is None else _decoded_text(text)
     return ""
 
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 from muster.api import core
 from muster.api.kinds import PODS
 from muster.api.meta import Object, ObjectMeta
-from muster.local.node.volumes.volume_sources import FieldRef, ResourceRef, Volume  # noqa: TC001
+from muster.local.node.volumes.volume_sources import (
+    FieldRef,
+    ObjectRef,
+    ResourceRef,
+    Volume,
+)
 
 Port = int | str
 """A number, or the name of one of the container's ports."""
@@ -69,12 +74,10 @@ class Lifecycle(Object, frozen=True):
     pre_stop: Handler | None = None
 
 
-class KeyRef(Object, frozen=True):
+class KeyRef(ObjectRef, frozen=True):
     """One key of a ConfigMap or Secret."""
 
-    name: str = ""
     key: str = ""
-    optional: bool = False
 
 
 class EnvSource(Object, frozen=True):
@@ -92,8 +95,8 @@ class EnvVar(Object, frozen=True):
 
 class EnvFrom(Object, frozen=True):
     prefix: str = ""
-    config_map_ref: KeyRef | None = None
-    secret_ref: KeyRef | None = None
+    config_map_ref: ObjectRef | None = None
+    secret_ref: ObjectRef | None = None
 
 
 class VolumeMount(Object, frozen=True):

@@ -49,7 +49,7 @@ _CONTENTS = (
     ProjectedSource(
         service_account_token=ServiceAccountToken("token", expiration_seconds=_LIFETIME)
     ),
-    ProjectedSource(config_map=ConfigMapFiles(ROOT_CA, (KeyPath("ca.crt", "ca.crt"),))),
+    ProjectedSource(config_map=ConfigMapFiles(ROOT_CA, items=(KeyPath("ca.crt", "ca.crt"),))),
     ProjectedSource(
         downward_api=DownwardFiles(
             (DownwardFile("namespace", field_ref=FieldRef("metadata.namespace")),)
@@ -189,6 +189,6 @@ def _token_files(pod: Pod) -> Iterator[tuple[str, ServiceAccountToken, int]]:
     """The tokens in the pod's volumes: the volume's name, the token, the mode of the file."""
     for volume in pod.spec.volumes:
         if volume.projected is not None:
-            for part in volume.projected.sources:
-                if part.service_account_token is not None:
-                    yield volume.name, part.service_account_token, volume.projected.default_mode
+            for source in volume.projected.sources:
+                if source.service_account_token is not None:
+                    yield volume.name, source.service_account_token, volume.projected.default_mode

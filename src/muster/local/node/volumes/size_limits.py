@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.api import quantity
@@ -30,25 +31,19 @@ if TYPE_CHECKING:
 _INTERVAL = 5.0
 
 
+@dataclass(frozen=True)
 class SizeLimits:
-    def __init__(
-        self,
-        client: Client,
-        pods: Informer[Pod],
-        folder: Path,
-        events: PodEvents,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._client = client
-        self._pods = pods
-        self._folder = folder
-        self._events = events
-        self._clock = clock
+    client: Client
+    pods: Informer[Pod]
+    folder: Path
+    """It has one directory per pod."""
+    events: PodEvents
+    clock: Callable[[], datetime]
 
     async def run(self) -> None:
-        await self._pods.synced()
+        await self.pods.synced()
         while True:
-            for pod in list(self._pods.all()):
+            for pod in list(self.pods.all()):
                 for volume in limited_volumes(pod):
                     await self._check(pod, volume)
             await asyncio.sleep(_INTERVAL)
@@ -56,16 +51,15 @@ class SizeLimits:
     async def _check(self, pod: Pod, volume: Volume) -> None:
         assert volume.empty_dir is not None
         limit = volume.empty_dir.size_limit
-        folder = self._folder / pod.metadata.uid / "volumes" / volume.name
-        if limit is None or await asyncio.to_thread(disk_usage, folder) <= quantity.parse_whole(
-            limit
-        ):
+        folder = self.folder / pod.metadata.uid / "volumes" / volume.name
+        usage = await asyncio.to_thread(disk_usage, folder)
+        if limit is None or usage <= quantity.parse_whole(limit):
             return
         message = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}".'
-        self._events.record(pod, "Evicted", message, warning=True)
-        status = disruption_status("Evicted", message, self._clock())
+        self.events.record(pod, "Evicted", message, warning=True)
+        status = disruption_status("Evicted", message, self.clock())
         with contextlib.suppress(MusterError):  # the pod is gone, or the next check tries again
-            await self._client.patch_status(PODS, pod.metadata, status)
+            await self.client.patch_status(PODS, pod.metadata, status)
 
 
 def limited_volumes(pod: Pod) -> Iterator[Volume]:

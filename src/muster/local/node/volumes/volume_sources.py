@@ -11,36 +11,8 @@ import msgspec
 from muster.api.core import PvcSource, Quantity  # noqa: TC001 - read when volumes are decoded
 from muster.api.meta import Object, Raw
 
-
-class UnsupportedVolume(Object, frozen=True):
-    aws_elastic_block_store: Raw | None = None
-    azure_disk: Raw | None = None
-    azure_file: Raw | None = None
-    cephfs: Raw | None = None
-    cinder: Raw | None = None
-    csi: Raw | None = None
-    ephemeral: Raw | None = None
-    fc: Raw | None = None
-    flex_volume: Raw | None = None
-    flocker: Raw | None = None
-    gce_persistent_disk: Raw | None = None
-    git_repo: Raw | None = None
-    glusterfs: Raw | None = None
-    image: Raw | None = None
-    iscsi: Raw | None = None
-    nfs: Raw | None = None
-    photon_persistent_disk: Raw | None = None
-    portworx_volume: Raw | None = None
-    quobyte: Raw | None = None
-    rbd: Raw | None = None
-    scale_io: Raw | None = None
-    storageos: Raw | None = None
-    vsphere_volume: Raw | None = None
-
-
-class UnsupportedProjection(Object, frozen=True):
-    cluster_trust_bundle: Raw | None = None
-    pod_certificate: Raw | None = None
+Unsupported = Raw | None
+"""The source of a volume that this node cannot mount."""
 
 
 class FieldRef(Object, frozen=True):
@@ -76,19 +48,30 @@ class HostPath(Object, frozen=True):
     type: str = ""
 
 
-class ConfigMapFiles(Object, frozen=True):
+class ObjectRef(Object, frozen=True):
+    """A ConfigMap or Secret in the pod's namespace."""
+
     name: str = ""
-    items: tuple[KeyPath, ...] = ()
-    default_mode: int = 0o644
     optional: bool = False
 
+    @property
+    def object_name(self) -> str:
+        return self.name
 
-class SecretFiles(Object, frozen=True):
+
+class ConfigMapFiles(ObjectRef, frozen=True):
+    items: tuple[KeyPath, ...] = ()
+    default_mode: int = 0o644
+
+
+class SecretFiles(ConfigMapFiles, frozen=True):
+    """`secretName` names the Secret of a volume, `name` that of a projected source."""
+
     secret_name: str = ""
-    name: str = ""
-    items: tuple[KeyPath, ...] = ()
-    default_mode: int = 0o644
-    optional: bool = False
+
+    @property
+    def object_name(self) -> str:
+        return self.secret_name or self.name
 
 
 class DownwardFiles(Object, frozen=True):
@@ -104,13 +87,20 @@ class ServiceAccountToken(Object, frozen=True):
     expiration_seconds: int = 3600
 
 
-class ProjectedSource(UnsupportedProjection, frozen=True):
-    """One part of a projected volume."""
+class FileSource(Object, frozen=True):
+    """The API objects and pod fields that a volume shows as files."""
 
     config_map: ConfigMapFiles | None = None
     secret: SecretFiles | None = None
     downward_api: DownwardFiles | None = None
+
+
+class ProjectedSource(FileSource, frozen=True):
+    """One part of a projected volume."""
+
     service_account_token: ServiceAccountToken | None = None
+    cluster_trust_bundle: Unsupported = None
+    pod_certificate: Unsupported = None
 
 
 class ProjectedFiles(Object, frozen=True):
@@ -118,21 +108,45 @@ class ProjectedFiles(Object, frozen=True):
     default_mode: int = 0o644
 
 
-class Volume(UnsupportedVolume, frozen=True):
+class Volume(FileSource, frozen=True):
     name: str = ""
     empty_dir: EmptyDir | None = None
     host_path: HostPath | None = None
-    config_map: ConfigMapFiles | None = None
-    secret: SecretFiles | None = None
-    downward_api: DownwardFiles | None = None
     projected: ProjectedFiles | None = None
     persistent_volume_claim: PvcSource | None = None
+    aws_elastic_block_store: Unsupported = None
+    azure_disk: Unsupported = None
+    azure_file: Unsupported = None
+    cephfs: Unsupported = None
+    cinder: Unsupported = None
+    csi: Unsupported = None
+    ephemeral: Unsupported = None
+    fc: Unsupported = None
+    flex_volume: Unsupported = None
+    flocker: Unsupported = None
+    gce_persistent_disk: Unsupported = None
+    git_repo: Unsupported = None
+    glusterfs: Unsupported = None
+    image: Unsupported = None
+    iscsi: Unsupported = None
+    nfs: Unsupported = None
+    photon_persistent_disk: Unsupported = None
+    portworx_volume: Unsupported = None
+    quobyte: Unsupported = None
+    rbd: Unsupported = None
+    scale_io: Unsupported = None
+    storageos: Unsupported = None
+    vsphere_volume: Unsupported = None
+
+    @property
+    def file_sources(self) -> tuple[FileSource, ...]:
+        """The volume's own sources, and the parts of a projected volume."""
+        return (self, *(self.projected.sources if self.projected is not None else ()))
 
 
-def unsupported_kind(source: UnsupportedVolume | UnsupportedProjection) -> str:
+def unsupported_kind(source: FileSource) -> str:
     """The name of an unsupported source in the volume; empty if there is none."""
-    base = UnsupportedVolume if isinstance(source, UnsupportedVolume) else UnsupportedProjection
-    for field in msgspec.structs.fields(base):
-        if getattr(source, field.name) is not None:
+    for field in msgspec.structs.fields(source):
+        if field.type == Unsupported and getattr(source, field.name) is not None:
             return field.encode_name
     return ""
