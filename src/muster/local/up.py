@@ -118,7 +118,7 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
             also_known_as=(agent.gateway,),
         )
     except OSError as error:
-        if not agent.runtime.uids():
+        if not agent.records.uids():
             await agent.teardown()
         raise UsageError(
             f"the API cannot listen on port {port}: {error.strerror}",

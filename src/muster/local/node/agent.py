@@ -23,7 +23,7 @@ from muster.local.node.config_maps_and_secrets import (
     ReferenceReader,
     VolumeFreshness,
 )
-from muster.local.node.container_start import ContainerStarter, ContainerStarterParts
+from muster.local.node.container_start import ContainerStarter
 from muster.local.node.container_stop import ContainerStopper
 from muster.local.node.events import PodEvents
 from muster.local.node.machine import interpreter
@@ -32,18 +32,17 @@ from muster.local.node.machine.node_heartbeat import NodeHeartbeat
 from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.network.hosts_file import HostsFiles
 from muster.local.node.network.node_ports import NodePorts
-from muster.local.node.network.pod_network import HostNetwork
+from muster.local.node.network.pod_network import Network
 from muster.local.node.network.rootless import RootlessNetwork
 from muster.local.node.node_api import Backend
 from muster.local.node.pod import PODS_TO_RUN
-from muster.local.node.pod_loop import PodLoop, PodLoopParts
+from muster.local.node.pod_loop import PodLoop
 from muster.local.node.probes.container_tasks import ContainerTasks
 from muster.local.node.probes.handlers import HandlerRunner
 from muster.local.node.probes.prober import Prober
 from muster.local.node.runtime import cgroups, runtime_choice
 from muster.local.node.runtime.namespace_runtime import NamespaceRuntime
 from muster.local.node.runtime.plain_runtime import PlainRuntime
-from muster.local.node.runtime.pod_records import PodRecords
 from muster.local.node.runtime.rootfs import RootfsRules
 from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
 from muster.local.node.standalone.linux import kernel
@@ -57,8 +56,8 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
     from muster.local.node.machine.capacity import NodeSpec
-    from muster.local.node.network.pod_network import Network
     from muster.local.node.pod import Pod
+    from muster.local.node.runtime.container_runtime import Runtime
 
 _WORKERS = 16
 _PRIVATE = (".kube", ".muster")
@@ -106,19 +105,17 @@ class Agent:
         self._interpreter = interpreter.find_interpreter(settings.python)
         self.choice = choice or runtime_choice.choose_runtime(settings.runtime)
         self.groups = cgroups.find_memory_cgroups(settings.home)
-        self.network: Network
-        self.runtime: NamespaceRuntime | PlainRuntime
+        self.network, self.runtime = self._network_and_runtime()
+        self.records = self.runtime.records
+        self.backend = Backend(self.runtime)
+
+    def _network_and_runtime(self) -> tuple[Network, Runtime]:
+        home, groups = self._settings.home, self.groups
         if self.choice.kind == "plain":
-            self.network, self.runtime = HostNetwork(), PlainRuntime(settings.home, self.groups)
-        else:
-            bridge = BridgeNetwork if self.choice.kind == "root" else RootlessNetwork
-            network = bridge(settings.home)
-            images = settings.images or settings.home / "images"
-            self.network, self.runtime = (
-                network,
-                NamespaceRuntime(settings.home, network, self._rules(), images, self.groups),
-            )
-        self.backend = Backend(self.runtime, self._pods_dir)
+            return Network(), PlainRuntime(home, groups)
+        network = BridgeNetwork(home) if self.choice.kind == "root" else RootlessNetwork(home)
+        images = self._settings.images or home / "images"
+        return network, NamespaceRuntime(home, network, self._rules(), images, groups)
 
     @classmethod
     def of_last(cls, settings: Settings) -> Agent | None:
@@ -158,8 +155,7 @@ class Agent:
         """Bring the network up, keeping the links of running pods and removing others."""
         kernel.adopt_orphans()
         runtime_choice.save_choice(self._settings.home, self.choice)
-        records = PodRecords(self._pods_dir)
-        pods = [records.read(uid) for uid in records.uids()]
+        pods = [self.records.read(uid) for uid in self.records.uids()]
         self.network.open({record.address for record in pods if record.open and record.address})
 
     def api(self, port: int, ca: bytes) -> ApiAddress:
@@ -186,9 +182,11 @@ class Agent:
         handlers, probes, hooks = HandlerRunner(self.runtime), ContainerTasks(), ContainerTasks()
         prober = Prober(handlers, events, clock, probes)
         stopper = ContainerStopper(self.runtime, handlers, events, hooks)
-        parts = PodLoopParts(client, self.runtime, pods, starter, prober, stopper, events, clock)
+        nodes = {node.name for node in settings.nodes}
+        loop = PodLoop(nodes, client, self.runtime, pods, starter, prober, stopper, events, clock)
         queue: WorkQueue[Key] = WorkQueue("pods")
-        process_changed = self._pod_loop(manager, parts, queue)
+        process_changed = self._wire(loop, queue)
+        manager.loop(queue, loop.reconcile, workers=_WORKERS)
         references.on_change(pods, queue.add)
         manager.background("runtime", lambda: self.runtime.run(process_changed))
         manager.background(
@@ -215,27 +213,23 @@ class Agent:
         settings = self._settings
         gpus = {node.name: node.gpus for node in settings.nodes}
         return ContainerStarter(
-            ContainerStarterParts(
-                self.runtime,
-                hosts_files,
-                ReferenceReader(client, settings.nodes, self.gateway, api.ca.decode()),
-                VolumeDirectories(settings.home),
-                freshness,
-                ServiceAccountTokens(client, self._pods_dir, settings.clock),
-                GpuAllocator(self._pods_dir, self.runtime, gpus),
-                events,
-                self._base_env(),
-                api,
-            )
+            self.runtime,
+            hosts_files,
+            ReferenceReader(client, settings.nodes, self.gateway, api.ca.decode()),
+            VolumeDirectories(settings.home),
+            freshness,
+            ServiceAccountTokens(client, self._pods_dir, settings.clock),
+            GpuAllocator(self.records, gpus),
+            events,
+            self._base_env(),
+            api,
         )
 
-    def _pod_loop(
-        self, manager: Manager, parts: PodLoopParts, queue: WorkQueue[Key]
-    ) -> Callable[[str], None]:
-        """Wire the pod loop; returns what to call when processes of a pod changed."""
-        loop = PodLoop(parts, {node.name for node in self._settings.nodes})
-        for uid in self.runtime.uids():  # pods of an earlier daemon: continue or remove them
-            key = Key.parse(self.runtime.read(uid).key)
+    def _wire(self, loop: PodLoop, queue: WorkQueue[Key]) -> Callable[[str], None]:
+        """Queue pods for the loop as they change; the result is called when their processes
+        change."""
+        for uid in self.records.uids():  # pods of an earlier daemon: continue or remove them
+            key = Key.parse(self.records.read(uid).key)
             loop.remember(key, uid)
             queue.add(key)
 
@@ -247,9 +241,8 @@ class Agent:
             if key is not None:
                 queue.add(key)
 
-        parts.prober.changed = process_changed
-        parts.pods.subscribe(pod_changed)
-        manager.loop(queue, loop.reconcile, workers=_WORKERS)
+        loop.prober.changed = process_changed
+        loop.pods.subscribe(pod_changed)
         return process_changed
 
     def _base_env(self) -> dict[str, str]:
@@ -269,7 +262,7 @@ class Agent:
         Programs get SIGTERM first, and a little time to write a checkpoint.
         """
         async with asyncio.TaskGroup() as group:
-            for uid in self.runtime.uids():
+            for uid in self.records.uids():
                 group.create_task(self._stop_pod(uid))
         self.network.close()
         if self.groups is not None:
@@ -277,11 +270,11 @@ class Agent:
         runtime_choice.forget_choice(self._settings.home)
 
     async def _stop_pod(self, uid: str) -> None:
-        record = self.runtime.read(uid)
+        record = self.records.read(uid)
         if record.open:
             for container in record.alive:
                 await self.runtime.stop(uid, container, _STOP_GRACE)
             await self.runtime.wait_for_shims(uid, _STOP_GRACE + 1.0)
         await self.runtime.close(uid)
         if record.open and record.alive:
-            self.runtime.records.write_stopped(uid)
+            self.records.write_stopped(uid)

@@ -31,7 +31,7 @@ _FROM_LOG = "FallbackToLogsOnError"
 
 
 @dataclass(frozen=True)
-class ContainerStarterParts:
+class ContainerStarter:
     runtime: Runtime
     hosts_files: HostsFiles
     references: ReferenceReader
@@ -43,14 +43,9 @@ class ContainerStarterParts:
     base_env: Mapping[str, str]
     api: ApiAddress
 
-
-class ContainerStarter:
-    def __init__(self, parts: ContainerStarterParts) -> None:
-        self._parts = parts
-
     async def open(self, pod: Pod) -> None:
         """Make the pod's namespaces and its `/etc/hosts`."""
-        await self._parts.runtime.open(
+        await self.runtime.open(
             SandboxSpec(
                 pod.metadata.uid,
                 pod.metadata.key,
@@ -59,22 +54,21 @@ class ContainerStarter:
                 in_memory(pod),
             )
         )
-        self._parts.hosts_files.write(pod)
+        self.hosts_files.write(pod)
 
     async def start(self, pod: Pod, container: Container, number: int) -> None:
         """Start one attempt at a container of the pod."""
-        parts = self._parts
         self._report_differences(pod, container)
-        pod = await parts.tokens.with_token_volume(pod)
+        pod = await self.tokens.with_token_volume(pod)
         container = next(c for c in pod.all_containers if c.name == container.name)
-        record = parts.runtime.read(pod.metadata.uid)
-        parts.freshness.mark_current(pod)
-        context = await parts.references.read(pod, record.address)
-        base = self._base(pod, container) | parts.gpus.variables(pod, container)
+        record = self.runtime.records.read(pod.metadata.uid)
+        self.freshness.mark_current(pod)
+        context = await self.references.read(pod, record.address)
+        base = self._base(pod, container) | self.gpus.variables(pod, container)
         variables = env.environment(pod, container, context, base)
-        directories = await asyncio.to_thread(parts.volumes.prepare, pod, context)
-        await parts.tokens.renew(pod, directories)
-        await parts.runtime.start(
+        directories = await asyncio.to_thread(self.volumes.prepare, pod, context)
+        await self.tokens.renew(pod, directories)
+        await self.runtime.start(
             ContainerSpec(
                 uid=pod.metadata.uid,
                 name=container.name,
@@ -92,40 +86,40 @@ class ContainerStarter:
                 message_from_log=container.termination_message_policy == _FROM_LOG,
             )
         )
-        parts.events.record(pod, "Started", f"Started container {container.name} ({number})")
+        self.events.record(pod, "Started", f"Started container {container.name} ({number})")
 
     async def renew(self, pod: Pod) -> float | None:
         """Renew tokens that are due and files whose objects changed; returns the seconds until the
         next renewal, None for never."""
-        parts, uid = self._parts, pod.metadata.uid
-        stale = parts.freshness.is_stale(pod)
+        uid = pod.metadata.uid
+        stale = self.freshness.is_stale(pod)
         if stale:
-            parts.freshness.mark_current(pod)
-            context = await parts.references.read(pod, parts.runtime.read(uid).address)
-            await asyncio.to_thread(parts.volumes.refresh, pod, context)
-        left = parts.tokens.due_in(uid)
+            self.freshness.mark_current(pod)
+            context = await self.references.read(pod, self.runtime.records.read(uid).address)
+            await asyncio.to_thread(self.volumes.refresh, pod, context)
+        left = self.tokens.due_in(uid)
         if left is not None and (stale or left <= 0):
-            pod = await parts.tokens.with_token_volume(pod)
-            await parts.tokens.renew(pod, parts.volumes.own(pod))
-            left = parts.tokens.due_in(uid)
+            pod = await self.tokens.with_token_volume(pod)
+            await self.tokens.renew(pod, self.volumes.own(pod))
+            left = self.tokens.due_in(uid)
         return left
 
     def forget(self, uid: str) -> None:
-        self._parts.tokens.forget(uid)
-        self._parts.freshness.forget(uid)
+        self.tokens.forget(uid)
+        self.freshness.forget(uid)
 
     def _base(self, pod: Pod, container: Container) -> dict[str, str]:
         """The environment before the container's own variables."""
-        api = self._parts.api.variables(host_network=pod.spec.host_network)
+        api = self.api.variables(host_network=pod.spec.host_network)
         terminal = {"TERM": "xterm"} if container.tty else {}
-        return {**self._parts.base_env, "HOSTNAME": pod.hostname, **api, **terminal}
+        return {**self.base_env, "HOSTNAME": pod.hostname, **api, **terminal}
 
     def _report_differences(self, pod: Pod, container: Container) -> None:
         """Events about fields that this node does not honour: it has no images and one user."""
-        record = self._parts.events.record_once_per_owner
+        record = self.events.record_once_per_owner
         image = f'Image "{container.image}"'
         record(pod, "Pulled", f"{image} was not pulled: its command runs on this machine's files")
-        if self._parts.runtime.shares_files and container.volume_mounts:
+        if self.runtime.shares_files and container.volume_mounts:
             message = "Volumes cannot be mounted on this node: they are links below $MUSTER_ROOT"
             record(pod, "VolumesNotMounted", message, warning=True)
         for context in (pod.spec.security_context, container.security_context):

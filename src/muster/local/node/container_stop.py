@@ -8,6 +8,7 @@ a restart of the daemon a hook may run a second time.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.local.node.runtime.pod_records import AttemptKey
@@ -23,38 +24,34 @@ _MIN_AFTER_HOOK = 2.0
 """Seconds that a container has to exit after its hook, however long the hook took."""
 
 
+@dataclass(frozen=True)
 class ContainerStopper:
-    def __init__(
-        self, runtime: Runtime, handlers: RunsHandlers, events: PodEvents, tasks: ContainerTasks
-    ) -> None:
-        self._runtime = runtime
-        self._handlers = handlers
-        self._events = events
-        self._tasks = tasks
+    runtime: Runtime
+    handlers: RunsHandlers
+    events: PodEvents
+    tasks: ContainerTasks
 
     async def stop(self, pod: Pod, container: Container, number: int, grace: float) -> None:
         """Begin to stop a container that must be gone in `grace` seconds."""
         hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
         if hook is None or grace <= 0:
-            await self._runtime.stop(pod.metadata.uid, container.name, grace)
+            await self.runtime.stop(pod.metadata.uid, container.name, grace)
             return
         attempt = AttemptKey(pod.metadata.uid, container.name, number)
-        self._tasks.start(
-            attempt, lambda: self._hook_and_stop(attempt, pod, container, hook, grace)
-        )
+        self.tasks.start(attempt, lambda: self._hook_and_stop(attempt, pod, container, hook, grace))
 
     def forget(self, uid: str) -> None:
-        for attempt in self._tasks.attempts(uid):
-            self._tasks.stop(attempt)
+        for attempt in self.tasks.attempts(uid):
+            self.tasks.stop(attempt)
 
     async def _hook_and_stop(
         self, attempt: AttemptKey, pod: Pod, container: Container, hook: Handler, grace: float
     ) -> None:
         clock = asyncio.get_running_loop().time
         deadline = clock() + grace
-        result = await self._handlers.run(attempt.uid, container, hook, grace)
+        result = await self.handlers.run(attempt.uid, container, hook, grace)
         if not result.ok:
             message = f"PreStopHook failed: {result.output}"
-            self._events.record(pod, "FailedPreStopHook", message, warning=True, once=str(attempt))
+            self.events.record(pod, "FailedPreStopHook", message, warning=True, once=str(attempt))
         left = max(deadline - clock(), _MIN_AFTER_HOOK)
-        await self._runtime.stop(attempt.uid, container.name, left)
+        await self.runtime.stop(attempt.uid, container.name, left)

@@ -19,14 +19,12 @@ from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from muster.api.meta import Raw
     from muster.local.apiserver.streams.node_interface import (
         ExecOptions,
         LogOptions,
         Streams,
-        Usage,
     )
     from muster.local.node.runtime.container_runtime import Runtime
     from muster.local.node.runtime.shim_client import ShimConnection
@@ -36,15 +34,14 @@ _KILLED = 137
 
 
 class Backend:
-    """`folder` has one directory per pod."""
-
-    def __init__(self, runtime: Runtime, folder: Path) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._meter = UsageMeter(runtime, folder)
+        self.usage = UsageMeter(runtime.records).usage
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        numbers = self._runtime.attempts(uid, options.container)
+        records = self._runtime.records
+        numbers = records.attempts(uid, options.container)
         if options.previous:
             numbers = numbers[:-1]
         if not numbers:
@@ -55,7 +52,7 @@ class Backend:
                 else f"{container} is waiting to start"
             )
         number = numbers[-1]
-        path = self._runtime.folder(uid, options.container, number) / "log"
+        path = records.attempt(uid, options.container, number) / "log"
 
         def alive() -> bool:
             return read_attempt(path.parents[1], number).alive
@@ -89,13 +86,10 @@ class Backend:
         return code
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
-        record = self._runtime.read(pod["metadata"]["uid"])
+        record = self._runtime.records.read(pod["metadata"]["uid"])
         if not record.open:
             raise _bad_request(f'pod "{pod["metadata"]["name"]}" is not running')
         return record.address, port
-
-    async def usage(self) -> Usage:
-        return await self._meter.usage()
 
 
 async def _relay(shim: ShimConnection, options: ExecOptions, streams: Streams) -> Raw:

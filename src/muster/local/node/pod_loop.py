@@ -49,18 +49,6 @@ _MAX_ROUNDS = 6
 _RETRY = 2.0
 
 
-@dataclass(frozen=True)
-class PodLoopParts:
-    client: Client
-    runtime: Runtime
-    pods: Informer[Pod]
-    starter: ContainerStarter
-    prober: Prober
-    stopper: ContainerStopper
-    events: PodEvents
-    clock: Callable[[], datetime]
-
-
 @dataclass
 class _KnownPod:
     """A pod of which there is something on this machine."""
@@ -72,12 +60,19 @@ class _KnownPod:
     """The API's answer to that write."""
 
 
+@dataclass
 class PodLoop:
-    def __init__(self, parts: PodLoopParts, nodes: set[str]) -> None:
-        self._parts = parts
-        self._nodes = nodes
-        self._known: dict[str, _KnownPod] = {}
-        self._uids: dict[Key, set[str]] = {}
+    nodes: set[str]
+    client: Client
+    runtime: Runtime
+    pods: Informer[Pod]
+    starter: ContainerStarter
+    prober: Prober
+    stopper: ContainerStopper
+    events: PodEvents
+    clock: Callable[[], datetime]
+    _known: dict[str, _KnownPod] = field(default_factory=dict, init=False)
+    _uids: dict[Key, set[str]] = field(default_factory=dict, init=False)
 
     def remember(self, key: Key, uid: str) -> None:
         """There is a record of this pod on disk."""
@@ -107,14 +102,14 @@ class PodLoop:
         """Renew the tokens and volumes of a running pod; seconds until the next visit."""
         if pod.finished or pod.terminating:
             return again
-        due = await self._parts.starter.renew(pod)
+        due = await self.starter.renew(pod)
         waits = [seconds for seconds in (again, due) if seconds is not None]
         return min(waits, default=None)
 
     def _current(self, key: Key) -> Pod | None:
         """The pod if it is on one of our nodes; the answer to our last write if that is newer."""
-        pod = self._parts.pods.get(key)
-        if pod is None or pod.spec.node_name not in self._nodes:
+        pod = self.pods.get(key)
+        if pod is None or pod.spec.node_name not in self.nodes:
             return None
         known = self._known.get(pod.metadata.uid)
         answer = None if known is None else known.answer
@@ -123,10 +118,10 @@ class PodLoop:
     async def _forget_others(self, key: Key, pod: Pod | None) -> None:
         """Remove what is left of pods that had this name and are gone from the API."""
         for uid in self._uids.get(key, set()) - ({pod.metadata.uid} if pod else set()):
-            self._parts.prober.forget(uid)
-            self._parts.stopper.forget(uid)
-            self._parts.starter.forget(uid)
-            await self._parts.runtime.forget(uid)
+            self.prober.forget(uid)
+            self.stopper.forget(uid)
+            self.starter.forget(uid)
+            await self.runtime.forget(uid)
             self._uids[key].discard(uid)
             self._known.pop(uid, None)
         if not self._uids.get(key):
@@ -134,14 +129,14 @@ class PodLoop:
 
     def _read(self, pod: Pod) -> PodRecord:
         """The pod's record, with the health that its probes report."""
-        return self._parts.prober.with_health(pod, self._parts.runtime.read(pod.metadata.uid))
+        return self.prober.with_health(pod, self.runtime.records.read(pod.metadata.uid))
 
     async def _act_until_settled(self, pod: Pod) -> tuple[Decision, dict[str, WaitingReason]]:
         """Act until there is no action left or one fails; returns why containers wait."""
         decision = Decision()
         for _ in range(_MAX_ROUNDS):
             record = self._read(pod)
-            decision = decide(pod, record, self._parts.clock())
+            decision = decide(pod, record, self.clock())
             actions = [action for action in decision.actions if not isinstance(action, Remove)]
             if not actions:
                 break
@@ -161,19 +156,19 @@ class PodLoop:
         except (CannotRun, OSError) as error:
             waiting[name] = WaitingReason("RunContainerError", errors.describe(error))
         if name in waiting:
-            self._parts.events.record(pod, "Failed", waiting[name].message, warning=True)
+            self.events.record(pod, "Failed", waiting[name].message, warning=True)
 
     async def _act(self, pod: Pod, action: Action) -> None:
         match action:
             case Open():
-                await self._parts.starter.open(pod)
+                await self.starter.open(pod)
             case Start():
-                await self._parts.starter.start(pod, action.container, action.number)
+                await self.starter.start(pod, action.container, action.number)
             case Stop():
                 self._record_stop(pod, action)
-                await self._parts.stopper.stop(pod, action.container, action.number, action.grace)
+                await self.stopper.stop(pod, action.container, action.number, action.grace)
             case Close():
-                await self._parts.runtime.close(pod.metadata.uid)
+                await self.runtime.close(pod.metadata.uid)
             case Remove():
                 pass
 
@@ -181,18 +176,18 @@ class PodLoop:
         restart = stop.reason and f"Container {stop.reason}, will be restarted"
         message = restart or f"Stopping container {stop.container.name}"
         once = f"{pod.metadata.uid}/{stop.number}"
-        self._parts.events.record(pod, "Killing", message, once=once)
+        self.events.record(pod, "Killing", message, once=once)
 
     async def _write_status(self, pod: Pod, waiting: Mapping[str, WaitingReason]) -> None:
         uid = pod.metadata.uid
         record, known = self._read(pod), self._known[uid]
-        host = self._parts.runtime.host_address
-        status = pod_status(pod, record, waiting, host, self._parts.clock())
+        host = self.runtime.host_address
+        status = pod_status(pod, record, waiting, host, self.clock())
         if not status or status == known.written:
             return
         self._record_failures(pod, record)
         with contextlib.suppress(NotFound, Conflict):  # another pod has the name by now
-            known.answer = await self._parts.client.patch(
+            known.answer = await self.client.patch(
                 PODS_TO_RUN,
                 pod.metadata.key,
                 {"metadata": {"uid": uid}, "status": status},
@@ -205,14 +200,14 @@ class PodLoop:
             last = attempts[-1]
             if last.reason in ("StartError", LOST):
                 message = f"container {name}: {last.message}"
-                self._parts.events.record(pod, "Failed", message, warning=True)
+                self.events.record(pod, "Failed", message, warning=True)
             elif not last.alive and last.exit_code and restart_delay(last, record):
                 message = f"Back-off restarting failed container {name}"
-                self._parts.events.record(pod, "BackOff", message, warning=True)
+                self.events.record(pod, "BackOff", message, warning=True)
 
     async def _remove(self, pod: Pod) -> None:
         with contextlib.suppress(NotFound, Conflict):
-            await self._parts.client.delete(PODS, pod.metadata.key, uid=pod.metadata.uid, grace=0)
+            await self.client.delete(PODS, pod.metadata.key, uid=pod.metadata.uid, grace=0)
 
 
 def _version(pod: Pod) -> int:

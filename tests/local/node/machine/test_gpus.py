@@ -17,15 +17,14 @@ from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.errors import MissingReference
 from muster.local.node.machine import capacity, gpus
-from muster.local.node.machine.gpus import Gpu, GpuAllocator, GpuUse
-from muster.local.node.runtime.pod_records import PodRecord
+from muster.local.node.machine.gpus import GpuAllocator, GpuUse
+from muster.local.node.runtime.pod_records import PodRecord, PodRecords
 from tests.local.node import leftovers
 from tests.local.node.local_node import Raw, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest, pod
 from tests.prerequisites import missing_prerequisite
 
 LIBRARY = """
-#include <stdio.h>
 static int slot[4];
 int nvmlInitWithFlags(unsigned flags) { return FAIL; }
 int nvmlShutdown(void) { return 0; }
@@ -33,12 +32,6 @@ int nvmlDeviceGetCount_v2(unsigned *count) { *count = 4; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
     *handle = &slot[index];
     return index == 2 ? 15 : 0;  /* one has fallen off the bus */
-}
-int nvmlDeviceGetUUID(void *handle, char *text, unsigned size) {
-    return snprintf(text, size, "GPU-%d", (int)((int *)handle - slot)) < 0;
-}
-int nvmlDeviceGetName(void *handle, char *text, unsigned size) {
-    return snprintf(text, size, "Pretend 100") < 0;
 }
 int nvmlDeviceGetUtilizationRates(void *handle, unsigned *rates) {
     rates[0] = 10 * (unsigned)((int *)handle - slot) + 5;  /* percent of time */
@@ -82,9 +75,7 @@ def test_the_drivers_gpus_are_found_except_broken_ones(
 ) -> None:
     install_driver(tmp_path, monkeypatch)
 
-    assert gpus.find_gpus() == tuple(
-        Gpu(index, f"GPU-{index}", "Pretend 100") for index in (0, 1, 3)
-    )
+    assert gpus.find_gpus() == (0, 1, 3)
 
 
 def test_a_driver_that_does_not_start_has_no_gpus(
@@ -120,7 +111,7 @@ def test_without_gpus_to_read_nvml_is_not_loaded(monkeypatch: pytest.MonkeyPatch
 
 
 def fixed_gpus(*numbers: int) -> Any:
-    return cache(lambda: tuple(Gpu(number, "", "") for number in numbers))
+    return cache(lambda: numbers)
 
 
 def test_real_gpus_are_on_one_node_each_and_the_rest_only_declared(
@@ -140,10 +131,11 @@ def test_real_gpus_are_on_one_node_each_and_the_rest_only_declared(
     ]
 
 
-class OpenPods:
-    """A runtime that only tells which pods have namespaces."""
+class OpenPods(PodRecords):
+    """Records of pods that have namespaces (True) or had them (False)."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
         self.pods: dict[str, bool] = {}
 
     def uids(self) -> list[str]:
@@ -158,13 +150,13 @@ def gpu_container(name: str, count: int) -> Raw:
 
 
 def test_no_gpu_is_allocated_twice_and_those_of_an_ended_pod_are_free_again(tmp_path: Path) -> None:
-    runtime = OpenPods()
-    devices = GpuAllocator(tmp_path, runtime, {"muster-0": (0, 1, 2, 3)})  # type: ignore[arg-type]
+    records = OpenPods(tmp_path)
+    devices = GpuAllocator(records, {"muster-0": (0, 1, 2, 3)})
 
     def given(name: str, *containers: Raw) -> list[str]:
         one = pod(name, *containers)
         (tmp_path / one.metadata.uid).mkdir(exist_ok=True)
-        runtime.pods[one.metadata.uid] = True
+        records.pods[one.metadata.uid] = True
         answers = [devices.variables(one, c) for c in one.spec.containers]
         return [answer["CUDA_VISIBLE_DEVICES"] for answer in answers]
 
@@ -175,16 +167,16 @@ def test_no_gpu_is_allocated_twice_and_those_of_an_ended_pod_are_free_again(tmp_
     ]
     with pytest.raises(MissingReference, match="1 GPU"):
         given("b", gpu_container("x", 2))
-    runtime.pods["uid-a"] = False
+    records.pods["uid-a"] = False
     assert given("b", gpu_container("x", 2)) == ["0,1"]
 
-    devices = GpuAllocator(tmp_path, runtime, {"muster-0": (0, 1, 2, 3)})  # type: ignore[arg-type]
+    devices = GpuAllocator(records, {"muster-0": (0, 1, 2, 3)})
     assert given("b", gpu_container("x", 2)) == ["0,1"]
     assert given("c", gpu_container("x", 2)) == ["2,3"]
 
 
 def test_a_machine_without_gpus_leaves_the_variables_alone(tmp_path: Path) -> None:
-    devices = GpuAllocator(tmp_path, OpenPods(), {"muster-0": ()})  # type: ignore[arg-type]
+    devices = GpuAllocator(OpenPods(tmp_path), {"muster-0": ()})
     one = pod("p", gpu_container("x", 1))
 
     assert devices.variables(one, one.spec.containers[0]) == {}

@@ -33,8 +33,8 @@ def pull_the_plug(local: LocalCluster) -> None:
     until(lambda: not leftovers.of(data).processes, what="the end of all processes")
     with Netlink() as net:
         for name in leftovers.of(data).links:
-            if link := net.link(name):
-                net.delete(link.number)
+            if index := net.index(name):
+                net.delete(index)
     for file in data.glob("pods/*/pod"):
         files.write_atomically(file, json.dumps(json.loads(file.read_text()) | {"boot": "another"}))
 

@@ -7,24 +7,20 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from muster.local.node.machine import usage
 from muster.local.node.machine.gpus import GpuUse
 from muster.local.node.machine.usage import MIN_WINDOW, UsageMeter, UsageSample, usage_between
-from muster.local.node.runtime.pod_records import Attempt, PodRecord, State
-
-if TYPE_CHECKING:
-    from muster.local.node.runtime.container_runtime import Runtime
+from muster.local.node.runtime.pod_records import Attempt, PodRecord, PodRecords, State
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = ("u", "a"), ("u", "b")
 
 
-class OnePod:
-    """A runtime that runs one pod: this very process."""
+class OnePod(PodRecords):
+    """The records of one pod that runs: this very process."""
 
     def uids(self) -> list[str]:
         return ["u", "gone"]
@@ -77,13 +73,13 @@ async def test_a_container_uses_the_gpus_that_are_allocated_to_it(
     loads = {0: GpuUse(0.25, 100), 1: GpuUse(1.0, 100), 2: GpuUse(0.5, 11)}
     monkeypatch.setattr(usage, "gpu_use", lambda numbers: {n: loads[n] for n in numbers})
 
-    used = await UsageMeter(cast("Runtime", OnePod()), tmp_path).usage()
+    used = await UsageMeter(OnePod(tmp_path)).usage()
 
     assert (used.pods["u"]["a"].gpus, used.pods["u"]["a"].gpu_memory) == (0.75, 111)
 
 
 async def test_running_processes_are_measured_and_ended_ones_are_not(tmp_path: Path) -> None:
-    meter = UsageMeter(cast("Runtime", OnePod()), tmp_path)
+    meter = UsageMeter(OnePod(tmp_path))
 
     first = await meter.usage()
     ran = time.process_time()

@@ -86,7 +86,7 @@ said_read, said = os.pipe()
 world, go_world = child(lambda: configure("203.0.113.2/24"), serve)
 with Netlink() as net:
     net.add_bridge("outer")
-    outer = net.link("outer").number
+    outer = net.index("outer")
     net.add_veth("up0", outer, "eth0", world)
     net.add_address(outer, address("203.0.113.1/24"))
     net.add_default_route(ipaddress.IPv4Address("203.0.113.2"))
@@ -100,7 +100,7 @@ own = network.allocate(Key("ns", "p"))
 plan = network.link(own)
 pod, go_pod = child(lambda: configure(plan["address"], plan["gateway"]), call)
 with Netlink() as net:
-    net.add_veth(plan["link"], net.link(network.bridge).number, "eth0", pod)
+    net.add_veth(plan["link"], net.index(network.bridge), "eth0", pod)
 go_pod()
 os.waitpid(pod, 0)
 heard = os.read(said_read, 99).decode()

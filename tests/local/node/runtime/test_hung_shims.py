@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Supervisors that do not hang end far sooner."""
-    monkeypatch.setattr("muster.local.node.runtime.shim_runtime._EXIT_TIMEOUT", 1.0)
+    monkeypatch.setattr("muster.local.node.runtime.container_runtime._EXIT_TIMEOUT", 1.0)
     monkeypatch.setattr("muster.local.node.agent._STOP_GRACE", 1.0)
 
 

@@ -53,7 +53,7 @@ def declare_nodes(
         "pods": str(_PODS),
         "ephemeral-storage": f"{_disk() // 1024}Ki",
     }
-    real = tuple(gpu.number for gpu in gpus.find_gpus())
+    real = gpus.find_gpus()
     each = len(real) if gpus_each is None else gpus_each
     nodes = []
     for number in range(count):

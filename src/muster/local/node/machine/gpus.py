@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,19 +19,12 @@ from muster.local.node.standalone.linux import files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
 
     from muster.local.node.pod import Container, Pod
-    from muster.local.node.runtime.container_runtime import Runtime
+    from muster.local.node.runtime.pod_records import PodRecords
 
 RESOURCE = "nvidia.com/gpu"
 _FILE = "gpus"
-
-
-class Gpu(NamedTuple):
-    number: int
-    uuid: str
-    name: str
 
 
 class GpuUse(NamedTuple):
@@ -57,15 +51,14 @@ def _nvml() -> Iterator[Any]:
 
 
 @cache
-def find_gpus() -> tuple[Gpu, ...]:
-    """Every GPU that the driver shows; none without a driver."""
+def find_gpus() -> tuple[int, ...]:
+    """The indexes of all GPUs that the driver shows; none without a driver."""
     gpus = []
     with _nvml() as nvml:
         for index in range(nvml.nvmlDeviceGetCount() if nvml is not None else 0):
             with contextlib.suppress(nvml.NVMLError):  # fell off the bus, or is not ours to use
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
-                gpus.append(Gpu(index, uuid, name))
+                nvml.nvmlDeviceGetHandleByIndex(index)
+                gpus.append(index)
     return tuple(gpus)
 
 
@@ -83,9 +76,9 @@ def gpu_use(numbers: Collection[int]) -> dict[int, GpuUse]:
     return uses
 
 
-def allocated_gpus(folder: Path, uid: str) -> dict[str, list[int]]:
-    """The GPUs of a pod's containers; `folder` has one directory per pod."""
-    return files.read_json(folder / uid / _FILE)
+def allocated_gpus(records: PodRecords, uid: str) -> dict[str, list[int]]:
+    """The GPUs of a pod's containers."""
+    return files.read_json(records.pod(uid) / _FILE)
 
 
 def gpus_of_node(real: tuple[int, ...], node: int, each: int) -> tuple[int, ...]:
@@ -93,20 +86,17 @@ def gpus_of_node(real: tuple[int, ...], node: int, each: int) -> tuple[int, ...]
     return real[node * each : (node + 1) * each]
 
 
+@dataclass(frozen=True)
 class GpuAllocator:
     """Allocates the GPUs of every node to its containers."""
 
-    def __init__(
-        self, folder: Path, runtime: Runtime, by_node: Mapping[str, tuple[int, ...]]
-    ) -> None:
-        self._folder = folder
-        self._runtime = runtime
-        self._by_node = by_node
+    records: PodRecords
+    by_node: Mapping[str, tuple[int, ...]]
 
     def variables(self, pod: Pod, container: Container) -> dict[str, str]:
         """The environment that names the container's GPUs; empty if no node has a real GPU."""
-        offered = self._by_node.get(pod.spec.node_name, ())
-        if not any(self._by_node.values()):
+        offered = self.by_node.get(pod.spec.node_name, ())
+        if not any(self.by_node.values()):
             return {}
         count = quantity.parse_whole(container.resources.limits.get(RESOURCE, 0))
         own = self._allocate(pod.metadata.uid, container.name, offered, count) if count else []
@@ -116,7 +106,7 @@ class GpuAllocator:
     def _allocate(
         self, uid: str, container: str, offered: tuple[int, ...], count: int
     ) -> list[int]:
-        own = allocated_gpus(self._folder, uid)
+        own = allocated_gpus(self.records, uid)
         if container not in own:
             taken = {*self._others(uid), *(gpu for gpus in own.values() for gpu in gpus)}
             free = [gpu for gpu in offered if gpu not in taken]
@@ -126,13 +116,13 @@ class GpuAllocator:
                     f"waiting for {needed - len(free)} GPUs of a terminating pod"
                 )
             own[container] = free[:needed]
-            files.write_atomically(self._folder / uid / _FILE, json.dumps(own))
+            files.write_atomically(self.records.pod(uid) / _FILE, json.dumps(own))
         return own[container]
 
     def _others(self, uid: str) -> Iterator[int]:
         """The GPUs of other pods that still have processes."""
-        for other in self._runtime.uids():
-            gpus = allocated_gpus(self._folder, other) if other != uid else {}
-            if gpus and self._runtime.read(other).open:
+        for other in self.records.uids():
+            gpus = allocated_gpus(self.records, other) if other != uid else {}
+            if gpus and self.records.read(other).open:
                 for numbers in gpus.values():
                     yield from numbers

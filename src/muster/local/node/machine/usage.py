@@ -20,9 +20,8 @@ from muster.local.node.machine.gpus import GpuUse, allocated_gpus, gpu_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
-    from muster.local.node.runtime.container_runtime import Runtime
+    from muster.local.node.runtime.pod_records import PodRecords
 
 MIN_WINDOW = 1.0
 """Seconds between two samples; for less, the kernel's clock ticks are too coarse."""
@@ -43,11 +42,10 @@ class UsageSample(NamedTuple):
 
 
 class UsageMeter:
-    """Measures the containers of one runtime; `folder` has one directory per pod."""
+    """Measures the containers of all pods that have a record."""
 
-    def __init__(self, runtime: Runtime, folder: Path) -> None:
-        self._runtime = runtime
-        self._folder = folder
+    def __init__(self, records: PodRecords) -> None:
+        self._records = records
         self._last: UsageSample | None = None
         self._lock = asyncio.Lock()
 
@@ -80,7 +78,7 @@ class UsageMeter:
 
     def _gpus(self, containers: Iterable[ContainerKey]) -> dict[ContainerKey, GpuUse]:
         """The use of all GPUs of each container that has any."""
-        pods = {uid: allocated_gpus(self._folder, uid) for uid, _ in containers}
+        pods = {uid: allocated_gpus(self._records, uid) for uid, _ in containers}
         numbers = {key: own for key in containers if (own := pods[key[0]].get(key[1]))}
         uses = gpu_use({number for own in numbers.values() for number in own})
         return {
@@ -90,8 +88,8 @@ class UsageMeter:
         }
 
     def _running(self) -> Iterable[tuple[ContainerKey, int]]:
-        for uid in self._runtime.uids():
-            record = self._runtime.read(uid)
+        for uid in self._records.uids():
+            record = self._records.read(uid)
             for container in record.alive:
                 attempt = record.last(container)
                 if attempt is not None and attempt.pid:

@@ -21,19 +21,18 @@ from muster.local.node.network.addresses import (
     overlaps,
 )
 from muster.local.node.network.nat import Nat, name_servers
+from muster.local.node.network.pod_network import Network
 from muster.local.node.standalone.linux import files
 from muster.local.node.standalone.linux.netlink import Netlink
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable
     from pathlib import Path
-    from socket import socket
 
     from muster.api.meta import Key
-    from muster.local.node.network.pod_network import ExternalAccess
 
 
-class BridgeNetwork:
+class BridgeNetwork(Network):
     """The bridge in the machine's own network namespace; needs root."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -42,7 +41,7 @@ class BridgeNetwork:
         self.prefix = f"mu{digest[:8]}"
         self._seed = int(digest[8:16], 16)
         self._file = data_dir / "network"
-        self._nat = Nat(self.bridge)
+        self.external = self._nat = Nat(self.bridge)
         self._addresses: Addresses | None = None
 
     @property
@@ -59,17 +58,10 @@ class BridgeNetwork:
     def server_addresses(self) -> tuple[str, ...]:
         return (self.gateway,)
 
-    def listen(self, port: int) -> socket | None:
-        return None
-
     @property
     def holder(self) -> int:
         """The process whose namespaces pods are made in; 0 for our own."""
         return 0
-
-    @property
-    def external(self) -> ExternalAccess:
-        return self._nat
 
     @property
     def name_servers(self) -> list[str]:
@@ -88,15 +80,12 @@ class BridgeNetwork:
 
     def open(self, live: Collection[str] = ()) -> None:
         with Netlink() as net:
-            bridge = net.link(self.bridge)
-            own = bridge.number if bridge else -1
-            self.choose_subnet(n for n, link in net.networks().items() if link != own)
-            if bridge is None:
+            own = net.index(self.bridge)
+            self.choose_subnet(n for n, link in net.networks().items() if not own or link != own)
+            if not own:
                 net.add_bridge(self.bridge)
-                bridge = net.link(self.bridge)
-                assert bridge is not None
             with contextlib.suppress(FileExistsError):
-                net.add_address(bridge.number, self.interface)
+                net.add_address(net.index(self.bridge), self.interface)
             live_links = {self._link(Address(text)) for text in live}
             for link in net.links():
                 if link.name.startswith(self.prefix) and link.name not in live_links:
@@ -132,9 +121,8 @@ class BridgeNetwork:
     def detach(self, address: str) -> None:
         """Remove a pod's link now; the kernel does it some time after the namespace is gone."""
         with Netlink() as net, contextlib.suppress(OSError):
-            link = net.link(self._link(Address(address)))
-            if link is not None:
-                net.delete(link.number)
+            if index := net.index(self._link(Address(address))):
+                net.delete(index)
 
     def close(self) -> None:
         with Netlink() as net:

@@ -12,6 +12,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.local.node.pod import Pod
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Key
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
-    from muster.local.node.pod import HostAlias, Pod
+    from muster.local.node.pod import HostAlias
     from muster.local.node.runtime.container_runtime import Runtime
 
 
@@ -45,7 +47,7 @@ def hosts_entries(
 
     `address` gives the address that a pod has or will have; `last` the last address of a pod name.
     """
-    entries: set[HostsEntry] = set()
+    entries = set[HostsEntry]()
     labelled: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:
         if pod.finished:
@@ -129,8 +131,8 @@ class HostsFiles:
         self._pods_dir = pods_dir
         self._changed = asyncio.Event()
         self._table: list[HostsEntry] | None = None
-        pods.subscribe(self._pod_changed)
-        services.subscribe(self._service_changed)
+        pods.subscribe(self._on_change)
+        services.subscribe(self._on_change)
 
     async def run(self) -> None:
         await self._pods.synced()
@@ -175,20 +177,15 @@ class HostsFiles:
     def _file(self, pod: Pod) -> Path:
         return self._pods_dir / pod.metadata.uid / "hosts"
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _on_change(self, change: Change[Pod] | Change[Service]) -> None:
         old, new = change.old, change.new
         if old is None or new is None or _relevant(old) != _relevant(new):
-            self._invalidate()
-
-    def _service_changed(self, change: Change[Service]) -> None:
-        old, new = change.old, change.new
-        if old is None or new is None or old.spec.selector != new.spec.selector:
-            self._invalidate()
-
-    def _invalidate(self) -> None:
-        self._table = None
-        self._changed.set()
+            self._table = None
+            self._changed.set()
 
 
-def _relevant(pod: Pod) -> tuple[Key, bool, dict[str, str]]:
-    return pod.metadata.key, pod.finished, pod.metadata.labels
+def _relevant(item: Pod | Service) -> tuple[object, ...]:
+    """The fields that names and addresses depend on."""
+    if isinstance(item, Pod):
+        return item.metadata.key, item.finished, item.metadata.labels
+    return (item.spec.selector,)

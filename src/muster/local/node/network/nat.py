@@ -15,6 +15,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from muster.local.node.network.pod_network import ExternalAccess
 from muster.local.node.standalone.linux import nftables
 
 if TYPE_CHECKING:
@@ -81,13 +82,12 @@ def _state() -> Iterator[Path]:
             os.close(lock)
 
 
-class Nat:
-    """NAT for one bridge. `method` is empty if the machine does not allow it."""
+class Nat(ExternalAccess):
+    """NAT for one bridge."""
 
     def __init__(self, bridge: str) -> None:
+        super().__init__()
         self._bridge = bridge
-        self.method = ""
-        self.unavailable_reason = ""
 
     def open(self, subnet: ipaddress.IPv4Network) -> None:
         """Enable NAT. A machine that does not allow it is no error."""
@@ -124,9 +124,7 @@ def name_servers() -> list[str]:
         except OSError:
             continue
         servers = [words[1] for words in lines if len(words) > 1 and words[0] == "nameserver"]
-        usable = [
-            server for server in servers if not server.startswith("127.") and ":" not in server
-        ]
-        if usable:
-            return usable
+        reachable = [s for s in servers if not s.startswith("127.") and ":" not in s]
+        if reachable:
+            return reachable
     return []

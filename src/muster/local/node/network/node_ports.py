@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.core import port_number
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from muster.api.core import Service
     from muster.api.meta import Key
     from muster.kube.watch.informer import Informer
-    from muster.kube.watch.informer_cache import Change
     from muster.local.node.pod import Pod
     from muster.local.node.runtime.container_runtime import Runtime
 
@@ -73,7 +73,7 @@ class NodePorts:
         self._changed = asyncio.Event()
         self._listening: dict[int, asyncio.Server] = {}
         self._turn = 0
-        services.subscribe(self._service_changed)
+        services.subscribe(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Listen on the node ports of all services, until cancelled."""
@@ -90,12 +90,7 @@ class NodePorts:
         for port in self._listening.keys() - ports:
             self._listening.pop(port).close()
         for port in ports - self._listening.keys():
-
-            async def serve(
-                reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int = port
-            ) -> None:
-                await self._serve(port, reader, writer)
-
+            serve = partial(self._serve, port)
             try:
                 self._listening[port] = await asyncio.start_server(serve, LOOPBACK, port)
             except OSError as error:
@@ -122,9 +117,6 @@ class NodePorts:
         self._turn += 1
         sock = await self._runtime.reach(*pods[self._turn % len(pods)])
         return await asyncio.open_connection(sock=sock)
-
-    def _service_changed(self, change: Change[Service]) -> None:
-        self._changed.set()
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

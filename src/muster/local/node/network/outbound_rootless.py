@@ -8,14 +8,14 @@ its PID and start time are saved, and it is killed with the cluster.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from muster.local.node.network.pod_network import ExternalAccess
 from muster.local.node.runtime import processes
-from muster.local.node.standalone.linux import files, kernel
+from muster.local.node.standalone.linux import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,15 +28,14 @@ _SLIRP_DNS = "10.0.2.3"
 _PASTA_DNS = "169.254.53.53"
 
 
-class UserModeNetwork:
+class UserModeNetwork(ExternalAccess):
     """`method` is the name of the program once it runs."""
 
     def __init__(self, data_dir: Path) -> None:
+        super().__init__()
         self._folder = data_dir
         self._record = data_dir / "outside"
         self._errors = data_dir / "outside.err"
-        self.method = ""
-        self.unavailable_reason = ""
 
     @property
     def name_servers(self) -> list[str]:
@@ -45,8 +44,8 @@ class UserModeNetwork:
 
     def open(self, holder: int) -> None:
         """Find the program that serves this holder, or start one. Having none is no error."""
-        saved = self._saved()
-        if saved.get("holder") == holder and _is_running(saved):
+        saved = files.read_json(self._record)
+        if saved.get("holder") == holder and processes.saved_pid(self._record):
             self.method = saved["how"]
             return
         failures = []
@@ -55,9 +54,7 @@ class UserModeNetwork:
             pid = start(program, holder) if program else 0
             if pid:
                 self.method = name
-                identity = {"pid": pid, "started": kernel.start_time(pid)}
-                saved = identity | {"how": name, "holder": holder}
-                files.write_atomically(self._record, json.dumps(saved))
+                processes.save_pid(self._record, pid, how=name, holder=holder)
                 return
             if program:
                 failures.append(_explain(name, self._errors.read_text(errors="replace")))
@@ -66,13 +63,7 @@ class UserModeNetwork:
         )
 
     def close(self) -> None:
-        saved = self._saved()
-        if saved and _is_running(saved):
-            processes.kill_and_wait(saved["pid"])
-        self._record.unlink(missing_ok=True)
-
-    def _saved(self) -> dict[str, Any]:
-        return files.read_json(self._record)
+        processes.kill_saved(self._record)
 
     def _slirp(self, program: str, holder: int) -> int:
         ready, theirs = os.pipe()
@@ -97,23 +88,9 @@ class UserModeNetwork:
         return 0 if code else int(file.read_text())
 
     def _spawn(self, argv: list[str]) -> int:
-        actions: list[tuple[Any, ...]] = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
-            (
-                os.POSIX_SPAWN_OPEN,
-                2,
-                str(self._errors),
-                os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
-                0o600,
-            ),
-        ]
+        self._errors.unlink(missing_ok=True)
         env = os.environ | {"MUSTER_HOLDER": str(self._folder)}
-        return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
-
-
-def _is_running(saved: dict[str, Any]) -> bool:
-    return bool(kernel.start_time(saved["pid"]) == saved["started"])
+        return processes.spawn(argv, env, {}, self._errors)
 
 
 def _explain(name: str, output: str) -> str:

@@ -1,8 +1,10 @@
-"""What the agent needs of the pods' network, whichever kind the machine allows."""
+"""What the agent needs of the pods' network. The base class is the machine's own network, for pods
+without namespaces; `bridge` and `rootless` are the networks for pods with namespaces."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -11,57 +13,35 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 
 
-class ExternalAccess(Protocol):
+@dataclass
+class ExternalAccess:
     """How pods reach networks outside the machine."""
 
-    @property
-    def method(self) -> str:
-        """`NAT`, or the name of a program; empty if pods cannot."""
-
-    @property
-    def unavailable_reason(self) -> str:
-        """Why pods cannot."""
+    method: str = ""
+    """`NAT`, or the name of a program; empty if pods have no access."""
+    unavailable_reason: str = ""
 
 
-class Network(Protocol):
+class Network:
+    def __init__(self) -> None:
+        self.external = ExternalAccess("the machine's own network")
+
     @property
     def gateway(self) -> str:
         """The address of this machine as pods see it."""
-
-    @property
-    def external(self) -> ExternalAccess: ...
+        return LOOPBACK
 
     @property
     def server_addresses(self) -> tuple[str, ...]:
         """Addresses at which a server of this process can listen for pods, besides loopback."""
+        return ()
 
     def listen(self, port: int) -> socket | None:
         """A listening socket at the gateway, where binding to `server_addresses` cannot work."""
+        return None
 
     def open(self, live: Collection[str] = ()) -> None:
         """Bring the network up; links of pods whose address is not in `live` are removed."""
 
     def close(self) -> None:
         """Remove the network. No pod may be left."""
-
-
-class HostNetwork:
-    """The machine's own network, for pods without namespaces."""
-
-    gateway = LOOPBACK
-    server_addresses: tuple[str, ...] = ()
-    method = "the machine's own network"
-    unavailable_reason = ""
-
-    @property
-    def external(self) -> ExternalAccess:
-        return self
-
-    def listen(self, port: int) -> None:
-        return None
-
-    def open(self, live: Collection[str] = ()) -> None:
-        """Nothing to bring up."""
-
-    def close(self) -> None:
-        """Nothing to remove."""

@@ -14,14 +14,11 @@ from muster.local.node.network import pod_sockets
 from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.network.outbound_rootless import UserModeNetwork
 from muster.local.node.runtime import processes
-from muster.local.node.standalone.linux import files, kernel
 from muster.local.node.standalone.linux.netlink import Netlink
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
-
-    from muster.local.node.network.pod_network import ExternalAccess
 
 _START_TIMEOUT = 10.0
 
@@ -31,15 +28,11 @@ class RootlessNetwork(BridgeNetwork):
         super().__init__(data_dir)
         self._folder = data_dir
         self._record = data_dir / "holder"
-        self._user_mode = UserModeNetwork(data_dir)
+        self.external = self._user_mode = UserModeNetwork(data_dir)
 
     @property
     def holder(self) -> int:
-        saved = files.read_json(self._record)
-        if saved.get("boot") != kernel.boot_id():
-            return 0
-        pid = int(saved["pid"])
-        return pid if kernel.start_time(pid) == saved["started"] else 0
+        return processes.saved_pid(self._record)
 
     def open(self, live: Collection[str] = ()) -> None:
         """Choose a subnet; start the holder unless it still runs. Links go with their pods."""
@@ -54,10 +47,6 @@ class RootlessNetwork(BridgeNetwork):
         return ()
 
     @property
-    def external(self) -> ExternalAccess:
-        return self._user_mode
-
-    @property
     def name_servers(self) -> list[str]:
         return self._user_mode.name_servers
 
@@ -66,10 +55,7 @@ class RootlessNetwork(BridgeNetwork):
 
     def close(self) -> None:
         self._user_mode.close()
-        pid = self.holder
-        if pid:
-            processes.kill_and_wait(pid)
-        self._record.unlink(missing_ok=True)
+        processes.kill_saved(self._record)
 
     def listen(self, port: int) -> socket.socket | None:
         return pod_sockets.listen_in_namespace(
@@ -84,12 +70,7 @@ class RootlessNetwork(BridgeNetwork):
             with theirs:
                 fds = {0: theirs.fileno()}
                 pid = processes.start_program("namespace_holder", [], fds, errors)
-            identity = {
-                "pid": pid,
-                "started": kernel.start_time(pid),
-                "boot": kernel.boot_id(),
-            }
-            files.write_atomically(self._record, json.dumps(identity))
+            processes.save_pid(self._record, pid)
             request = {
                 "folder": str(self._folder),
                 "bridge": self.bridge,

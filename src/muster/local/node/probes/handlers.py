@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import json
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster import errors
 from muster.api.core import port_number
@@ -29,11 +30,11 @@ class HandlerResult(NamedTuple):
     output: str = ""
 
 
+@dataclass(frozen=True)
 class HandlerRunner:
     """Runs handlers in the containers of one runtime."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    runtime: Runtime
 
     async def run(
         self, uid: str, container: Container, handler: Handler, limit: float | None
@@ -63,7 +64,7 @@ class HandlerRunner:
 
     async def _exec(self, uid: str, container: str, command: tuple[str, ...]) -> HandlerResult:
         output = b""
-        connection = self._runtime.connect_shim(
+        connection = self.runtime.connect_shim(
             uid, container, op="exec", argv=list(command), tty=False, stdin=False
         )
         async with connection as shim:
@@ -82,7 +83,7 @@ class HandlerRunner:
         secure = get.scheme.upper() == "HTTPS"
         reader, writer = await self._connect(uid, port, get.host, secure=secure)
         try:
-            host = get.host or self._runtime.read(uid).address
+            host = get.host or self.runtime.records.read(uid).address
             writer.write(_request(get, f"{host}:{port}"))
             await writer.drain()
             line = await reader.readuntil(b"\n")
@@ -99,21 +100,17 @@ class HandlerRunner:
     async def _connect(
         self, uid: str, port: int, host: str, *, secure: bool = False
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        context = None
+        tls: dict[str, Any] = {}
         if secure:  # like the kubelet, without checking the certificate
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        name = "" if secure else None
+            tls = {"ssl": context, "server_hostname": ""}
         if host:
-            return await asyncio.open_connection(
-                host, port, ssl=context, server_hostname=name, limit=_MAX_LINE
-            )
-        sock = await self._runtime.reach(uid, port)
+            return await asyncio.open_connection(host, port, limit=_MAX_LINE, **tls)
+        sock = await self.runtime.reach(uid, port)
         try:
-            return await asyncio.open_connection(
-                sock=sock, ssl=context, server_hostname=name, limit=_MAX_LINE
-            )
+            return await asyncio.open_connection(sock=sock, limit=_MAX_LINE, **tls)
         except BaseException:
             with contextlib.suppress(OSError):
                 sock.close()

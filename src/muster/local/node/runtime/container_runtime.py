@@ -1,13 +1,26 @@
-"""What the pod loop needs of a runtime.
+"""The runtime: pods become processes, and each container gets a shim that supervises it.
 
-`read` returns what is there; the runtime calls `changed` when a pod should be visited again. Every
-method may be called twice.
+`Runtime` has the part that does not depend on namespaces: it starts shims, watches them, and finds
+them again after a restart of the daemon. `NamespaceRuntime` and `PlainRuntime` add how a pod is
+opened and closed. One task per running container waits for its shim to exit, so the pod loop hears
+of an exit at once. `records` reads the state of every pod from disk; the runtime calls `changed`
+when the pod loop should visit a pod again.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from muster.local.node.runtime import shim_client
+from muster.local.node.runtime.pod_records import AttemptKey, PodRecords
+from muster.local.node.standalone.linux import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,10 +28,15 @@ if TYPE_CHECKING:
     from pathlib import Path
     from socket import socket
 
-    from muster.api.meta import Key
-    from muster.local.node.runtime.pod_records import PodRecord
+    from muster.api.meta import Key, Raw
+    from muster.local.node.runtime.cgroups import MemoryCgroups
     from muster.local.node.runtime.rootfs import Mount
     from muster.local.node.runtime.shim_client import ShimConnection
+
+log = logging.getLogger(__name__)
+
+_EXIT_TIMEOUT = 5.0
+_POLL = 0.005
 
 
 @dataclass(frozen=True)
@@ -48,7 +66,7 @@ class ContainerSpec:
     tty: bool = False
     stdin: bool = False
     stdin_once: bool = False
-    """Whether standard input closes when the first attached client closes it or is gone."""
+    """Whether standard input closes when the first attached client closes it or disconnects."""
     memory: int | None = None
     """The memory limit in bytes."""
     message_path: str = "/dev/termination-log"
@@ -56,59 +74,143 @@ class ContainerSpec:
     """Whether the end of the log becomes the message if the program fails without one."""
 
 
-class Runtime(Protocol):
-    """Runs pods. `run` must be running for anything else to work."""
+class Runtime(ABC):
+    """Runs the pods below one data directory. Other methods work only while `run` is running.
 
-    async def run(self, changed: Callable[[str], None]) -> None:
-        """Watch all containers; call `changed(uid)` when a pod should be visited again."""
+    Every method may be called twice: the pod loop repeats an action after a restart of the daemon.
+    """
 
-    def uids(self) -> list[str]:
-        """All pods that have a record."""
+    shares_files: bool
+    """Whether pods see this machine's files, and volumes only as links."""
 
-    def read(self, uid: str) -> PodRecord: ...
+    def __init__(self, data_dir: Path, groups: MemoryCgroups | None = None) -> None:
+        self._groups = groups
+        self.records = PodRecords(data_dir / "pods")
+        self._to_watch: asyncio.Queue[AttemptKey] = asyncio.Queue()
+        self._children: dict[Path, int] = {}
 
     @property
-    def shares_files(self) -> bool:
-        """Whether pods see this machine's files, and volumes only as links."""
-
-    @property
+    @abstractmethod
     def host_address(self) -> str:
         """The address of this machine as pods see it."""
 
+    @abstractmethod
     def address(self, key: Key) -> str:
         """The address that a pod of this name has or will have."""
 
+    @abstractmethod
     def last_address(self, key: Key) -> str:
         """The last address of a pod of this name; empty if unknown."""
 
+    @abstractmethod
     async def open(self, spec: SandboxSpec) -> None:
         """Make the pod's namespaces."""
 
+    @abstractmethod
     async def start(self, spec: ContainerSpec) -> None:
         """Start an attempt at a container in the pod's namespaces."""
 
-    async def stop(self, uid: str, container: str, grace: float) -> None:
-        """Send SIGTERM to a container, and SIGKILL after `grace` seconds."""
-
+    @abstractmethod
     async def close(self, uid: str) -> None:
         """Kill the pod's processes and namespaces; its logs and exit codes stay."""
 
-    async def forget(self, uid: str) -> None:
-        """Close the pod and delete its record."""
-
-    def attempts(self, uid: str, container: str) -> list[int]:
-        """The numbers of the attempts that still have a log."""
-
-    def folder(self, uid: str, container: str, number: int) -> Path:
-        """The directory of an attempt, with its log and exit code."""
-
+    @abstractmethod
     async def connect(self, uid: str, port: int) -> socket:
         """A connection to a port inside the pod: on its loopback, else at its address."""
 
+    @abstractmethod
     async def reach(self, uid: str, port: int) -> socket:
         """A connection to a port at the pod's address, as its peers make it."""
+
+    async def run(self, changed: Callable[[str], None]) -> None:
+        """Watch all containers; call `changed(uid)` when a pod should be visited again."""
+        for uid in self.records.uids():
+            for name in self.records.read(uid).alive:
+                number = self.records.attempts(uid, name)[-1]
+                self._to_watch.put_nowait(AttemptKey(uid, name, number))
+        async with asyncio.TaskGroup() as group:
+            while True:
+                attempt = await self._to_watch.get()
+                group.create_task(self._watch(attempt, changed))
+
+    async def stop(self, uid: str, container: str, grace: float) -> None:
+        """Send SIGTERM to a container, and SIGKILL after `grace` seconds."""
+        with contextlib.suppress(ConnectionError):
+            async with self.connect_shim(uid, container, op="stop", grace=grace):
+                pass
+
+    async def forget(self, uid: str) -> None:
+        """Close the pod and delete its record."""
+        await self.close(uid)
+        await asyncio.to_thread(self.records.forget, uid)
 
     def connect_shim(
         self, uid: str, container: str, **request: Any
     ) -> AbstractAsyncContextManager[ShimConnection]:
         """A connection to the shim of a running container."""
+        number = (self.records.attempts(uid, container) or [0])[-1]
+        return shim_client.connect_shim(self.records.attempt(uid, container, number), **request)
+
+    async def supervise(self, spec: ContainerSpec, body: Raw) -> None:
+        """Start the shim of one attempt; `body` extends the shim's spec."""
+        folder = self.records.attempt(spec.uid, spec.name, spec.number)
+        program = {
+            "argv": spec.argv,
+            "env": spec.env,
+            "cwd": spec.cwd,
+            "tty": spec.tty,
+            "stdin": spec.stdin,
+            "stdin_once": spec.stdin_once,
+            "memory": self._memory_cgroup(spec),
+            "message_from_log": spec.message_from_log,
+        }
+        record = self.records.read(spec.uid)
+        previous = record.current(spec.name)
+        restarts = 0 if previous is None else previous.restarts + 1
+        turn = {"sandbox": record.sandbox, "row": restarts}
+        start = partial(shim_client.start_shim, folder, program | body, turn)
+        self._children[folder] = await asyncio.to_thread(start)
+        self.records.forget_old_attempts(spec.uid, spec.name)
+        self._to_watch.put_nowait(AttemptKey(spec.uid, spec.name, spec.number))
+
+    def _memory_cgroup(self, spec: ContainerSpec) -> dict[str, str]:
+        if self._groups is None or not spec.memory:
+            return {}
+        return self._groups.make(f"{spec.uid}.{spec.name}.{spec.number}", spec.memory)
+
+    async def wait_for_shims(self, uid: str, seconds: float) -> None:
+        """Wait until all shims of the pod have written exit codes and exited, or for so long."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        while self.records.supervised(uid) and clock() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL)
+
+    async def end_shims(self, uid: str) -> None:
+        """Wait for the shims of a pod whose processes were killed; kill shims that hang."""
+        await self.wait_for_shims(uid, _EXIT_TIMEOUT)
+        for folder in self.records.supervised(uid):
+            log.warning("the shim in %s hangs, and is killed", folder)
+            await asyncio.to_thread(shim_client.kill_shim, folder)
+        await self.wait_for_shims(uid, _EXIT_TIMEOUT)
+
+    def remove_cgroups(self, uid: str) -> None:
+        if self._groups is not None:
+            self._groups.remove(f"{uid}.")
+
+    async def _watch(self, attempt: AttemptKey, changed: Callable[[str], None]) -> None:
+        """Report every message of a shim, and its exit."""
+        folder = self.records.attempt(*attempt)
+        # The lock tells whether the shim lives, not the socket. The kernel closes the files of a
+        # killed process in any order: a shim that closed its socket may hold the lock a moment
+        # longer.
+        while files.is_locked(folder / "lock"):
+            with contextlib.suppress(ConnectionError):
+                async with shim_client.connect_shim(folder, op="watch") as shim:
+                    async for _ in shim.frames():
+                        changed(attempt.uid)
+            await asyncio.sleep(_POLL)  # there is no event for a released lock
+        # The shims of an earlier daemon are not our children: init reaps them.
+        child = self._children.pop(folder, 0)
+        if child:
+            await asyncio.to_thread(os.waitpid, child, 0)
+        changed(attempt.uid)

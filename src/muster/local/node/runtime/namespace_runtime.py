@@ -1,19 +1,20 @@
 """The runtime that gives every pod its own namespaces, as root or rootless.
 
-The pod's first process (`pause`) holds the namespaces: when it exits, all of them are gone.
+The pod's first process (`pause`) holds the namespaces: when it exits, the kernel kills every
+process of the pod and frees the namespaces.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun
 from muster.local.node.network import pod_sockets
-from muster.local.node.runtime import processes, rootfs, sandbox
+from muster.local.node.runtime import processes, rootfs
+from muster.local.node.runtime.container_runtime import Runtime
 from muster.local.node.runtime.rootfs import Mount
-from muster.local.node.runtime.shim_runtime import ShimRuntime
+from muster.local.node.runtime.sandbox import open_sandbox
 from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from muster.local.node.network.bridge import BridgeNetwork
     from muster.local.node.runtime.cgroups import MemoryCgroups
     from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
+    from muster.local.node.runtime.pod_records import PodRecord
 
 
-class NamespaceRuntime(ShimRuntime):
+class NamespaceRuntime(Runtime):
     shares_files = False
 
     def __init__(
@@ -46,7 +48,7 @@ class NamespaceRuntime(ShimRuntime):
         self._busy: set[str] = set()
 
     async def run(self, changed: Callable[[str], None]) -> None:
-        self._busy |= {self.read(uid).key for uid in self.uids()}
+        self._busy |= {self.records.read(uid).key for uid in self.records.uids()}
         await super().run(changed)
 
     @property
@@ -60,7 +62,7 @@ class NamespaceRuntime(ShimRuntime):
         return str(self._network.addresses.find(key) or "")
 
     async def open(self, spec: SandboxSpec) -> None:
-        before = self.read(spec.uid)
+        before = self.records.read(spec.uid)
         if before.open:
             return
         if before.pause and not await asyncio.to_thread(processes.kill_and_wait, before.pause):
@@ -86,13 +88,17 @@ class NamespaceRuntime(ShimRuntime):
         shared = [["tmpfs", str(folder / "shm"), "mode=1777"]]
         for name, mount_options in spec.memory_volumes.items():
             shared.append(["tmpfs", str(folder / "volumes" / name), mount_options])
-        join = self._network.holder
-        options = sandbox.SandboxOptions(spec.hostname, bool(address), join, tuple(shared))
-        _, starter = await sandbox.open_sandbox(folder, options, created)
-        await asyncio.to_thread(os.waitpid, starter, 0)
+        request = {
+            "folder": str(folder),
+            "hostname": spec.hostname,
+            "network": bool(address),
+            "shared": shared,
+            "join": self._network.holder,
+        }
+        await open_sandbox(folder, request, created)
 
     async def start(self, spec: ContainerSpec) -> None:
-        record = self.read(spec.uid)
+        record = self.records.read(spec.uid)
         folder = self.records.attempt(spec.uid, spec.name, spec.number)
         if folder.exists():
             return
@@ -106,6 +112,7 @@ class NamespaceRuntime(ShimRuntime):
                 if (pod / name).exists()
             ),
         )
+        # A volume that the pod mounts at one of our paths replaces ours.
         mounts = {mount.path: mount for mount in (*own, *spec.mounts)}
         layer = self._images / spec.image
         layers = [str(layer)] if spec.image and layer.is_dir() else []
@@ -115,7 +122,7 @@ class NamespaceRuntime(ShimRuntime):
         await self.supervise(spec, body)
 
     async def close(self, uid: str) -> None:
-        record = self.read(uid)
+        record = self.records.read(uid)
         # In this order: the first process stays until every shim has reaped its children.
         if record.pause:
             processes.kill(record.pause)
@@ -127,26 +134,21 @@ class NamespaceRuntime(ShimRuntime):
             await asyncio.to_thread(self._network.detach, record.address)
 
     async def forget(self, uid: str) -> None:
-        self._busy.discard(self.read(uid).key)
-        await self.close(uid)
-        await asyncio.to_thread(self.records.forget, uid)
+        self._busy.discard(self.records.read(uid).key)
+        await super().forget(uid)
 
     async def connect(self, uid: str, port: int) -> socket:
-        record, errors = self.read(uid), self.records.pod(uid) / "dial.err"
-        if not record.open:
-            raise CannotRun("the pod is not running")
-        return await pod_sockets.connect_from_pod(
-            record.pause, [("127.0.0.1", port), (record.address, port)], errors
-        )
+        record = self.records.read_open(uid)
+        return await self._connect_inside(record, ("127.0.0.1", port), (record.address, port))
 
     async def reach(self, uid: str, port: int) -> socket:
-        record = self.read(uid)
-        if not record.open:
-            raise CannotRun("the pod is not running")
-        on_host = record.address == self._network.gateway
-        if self._network.holder and not on_host:
-            errors = self.records.pod(uid) / "dial.err"
-            return await pod_sockets.connect_from_pod(
-                record.pause, [(record.address, port)], errors
-            )
-        return await pod_sockets.connect_from_host("127.0.0.1" if on_host else record.address, port)
+        record = self.records.read_open(uid)
+        if record.address == self._network.gateway:  # a pod on the host's network
+            return await pod_sockets.connect_from_host("127.0.0.1", port)
+        if self._network.holder:  # rootless: the daemon is outside the pods' network
+            return await self._connect_inside(record, (record.address, port))
+        return await pod_sockets.connect_from_host(record.address, port)
+
+    async def _connect_inside(self, record: PodRecord, *addresses: tuple[str, int]) -> socket:
+        errors = self.records.pod(record.uid) / "dial.err"
+        return await pod_sockets.connect_from_pod(record.pause, list(addresses), errors)

@@ -14,10 +14,10 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.errors import CannotRun
 from muster.local.node.network import pod_sockets
 from muster.local.node.network.pod_network import LOOPBACK
-from muster.local.node.runtime.shim_runtime import ShimRuntime
+from muster.local.node.runtime.container_runtime import Runtime
+from muster.local.node.standalone.linux import kernel
 from muster.local.node.standalone.linux.files import inside
 
 if TYPE_CHECKING:
@@ -31,12 +31,9 @@ if TYPE_CHECKING:
 MARK = "MUSTER_POD"
 
 
-class PlainRuntime(ShimRuntime):
+class PlainRuntime(Runtime):
     shares_files = True
-
-    @property
-    def host_address(self) -> str:
-        return LOOPBACK
+    host_address = LOOPBACK
 
     def address(self, key: Key) -> str:
         return LOOPBACK
@@ -45,7 +42,7 @@ class PlainRuntime(ShimRuntime):
         return LOOPBACK
 
     async def open(self, spec: SandboxSpec) -> None:
-        before, folder = self.read(spec.uid), self.records.pod(spec.uid)
+        before, folder = self.records.read(spec.uid), self.records.pod(spec.uid)
         if before.open:
             return
         for name in ("root", "tmp", "work"):
@@ -54,7 +51,7 @@ class PlainRuntime(ShimRuntime):
         self.records.write_pod(spec.uid, body | {"sandbox": before.next_sandbox})
 
     async def start(self, spec: ContainerSpec) -> None:
-        if self.folder(spec.uid, spec.name, spec.number).exists():
+        if self.records.attempt(spec.uid, spec.name, spec.number).exists():
             return
         folder = self.records.pod(spec.uid)
         await asyncio.to_thread(_link, folder / "root", spec.mounts)
@@ -73,7 +70,7 @@ class PlainRuntime(ShimRuntime):
         return path if Path(path).is_dir() else str(folder / "root" / inside(path))
 
     async def close(self, uid: str) -> None:
-        record = self.read(uid)
+        record = self.records.read(uid)
         await asyncio.to_thread(_kill_all, str(self.records.pod(uid)))
         await self.end_shims(uid)
         self.remove_cgroups(uid)
@@ -81,17 +78,11 @@ class PlainRuntime(ShimRuntime):
             body = {"key": record.key, "address": record.address, "sandbox": record.sandbox}
             self.records.write_pod(uid, body)
 
-    async def forget(self, uid: str) -> None:
-        await self.close(uid)
-        await asyncio.to_thread(self.records.forget, uid)
-
-    async def connect(self, uid: str, port: int) -> socket:
-        return await self.reach(uid, port)
-
     async def reach(self, uid: str, port: int) -> socket:
-        if not self.read(uid).open:
-            raise CannotRun("the pod is not running")
+        self.records.read_open(uid)
         return await pod_sockets.connect_from_host(LOOPBACK, port)
+
+    connect = reach
 
 
 def _link(root: Path, mounts: Iterable[Mount]) -> None:
@@ -106,7 +97,7 @@ def _link(root: Path, mounts: Iterable[Mount]) -> None:
 def _kill_all(folder: str) -> None:
     """Kill every process with the pod's mark in its environment, whatever its parent."""
     mark = f"{MARK}={folder}".encode()
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    for pid in kernel.pids():
         with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                os.kill(int(name), signal.SIGKILL)
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.errors import CannotRun
 from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
@@ -175,6 +176,13 @@ class PodRecords:
             bool(saved.get("stopped")),
             {name: attempts for name, attempts in containers.items() if attempts},
         )
+
+    def read_open(self, uid: str) -> PodRecord:
+        """The record of a pod that must be running."""
+        record = self.read(uid)
+        if not record.open:
+            raise CannotRun("the pod is not running")
+        return record
 
     def supervised(self, uid: str) -> list[Path]:
         """The directories of attempts whose shims still run."""

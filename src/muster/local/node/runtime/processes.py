@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import select
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import muster
-from muster.local.node.standalone.linux import kernel
+from muster.local.node.standalone.linux import files, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SOURCE = str(Path(muster.__file__).parents[1])
 _RUN = (
@@ -30,7 +34,14 @@ _EXIT_TIMEOUT = 10.0
 
 
 def start_program(program: str, arguments: list[str], fds: dict[int, int], errors: Path) -> int:
-    """Start a standalone program in its own session with these descriptors; returns its PID."""
+    """Start a standalone program with these descriptors; returns its PID."""
+    argv = [sys.executable, "-I", "-S", "-c", _RUN.format(program), _SOURCE, *arguments]
+    return spawn(argv, _ENV, fds, errors)
+
+
+def spawn(argv: list[str], env: Mapping[str, str], fds: dict[int, int], errors: Path) -> int:
+    """Start a program in its own session; `fds` maps its descriptors to ours. Returns its PID."""
+    # Copies with high numbers: one dup2 must not overwrite the source of the next.
     copies = {
         number: fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _DESCRIPTORS_FROM)
         for number, fd in fds.items()
@@ -41,9 +52,8 @@ def start_program(program: str, arguments: list[str], fds: dict[int, int], error
         (os.POSIX_SPAWN_OPEN, 2, str(errors), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
     ]
     actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in copies.items()]
-    argv = [sys.executable, "-I", "-S", "-c", _RUN.format(program), _SOURCE, *arguments]
     try:
-        return os.posix_spawn(sys.executable, argv, _ENV, file_actions=actions, setsid=True)
+        return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
     finally:
         for fd in copies.values():
             os.close(fd)
@@ -53,6 +63,28 @@ def last_line(errors: Path) -> str:
     """The last line that a program wrote to its error file."""
     lines = errors.read_text(errors="replace").split("\n") if errors.exists() else []
     return next((line for line in reversed(lines) if line.strip()), "it exited without a message")
+
+
+def save_pid(record: Path, pid: int, **details: Any) -> None:
+    """Save which process this is; PIDs are reused, so its start time and the boot count too."""
+    identity = {"pid": pid, "started": kernel.start_time(pid), "boot": kernel.boot_id()}
+    files.write_atomically(record, json.dumps(identity | details))
+
+
+def saved_pid(record: Path) -> int:
+    """The PID of the process that was saved; 0 if it does not run any more."""
+    saved = files.read_json(record)
+    if saved.get("boot") != kernel.boot_id() or kernel.start_time(saved["pid"]) != saved["started"]:
+        return 0
+    return int(saved["pid"])
+
+
+def kill_saved(record: Path) -> None:
+    """Kill the process that was saved, if it still runs, and remove the record."""
+    pid = saved_pid(record)
+    if pid:
+        kill_and_wait(pid)
+    record.unlink(missing_ok=True)
 
 
 def kill(pid: int) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun
 from muster.local.node.runtime.processes import last_line, start_program
@@ -19,26 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from muster.local.node.standalone.linux.mounts import Step
+    from muster.api.meta import Raw
 
 _START_TIMEOUT = 10.0
 
 
-@dataclass(frozen=True)
-class SandboxOptions:
-    """`join` is the process whose user and network namespaces the pod's are made in, 0 for our own.
-    `shared` is mounted for all containers of the pod."""
-
-    hostname: str
-    own_network: bool
-    join: int = 0
-    shared: tuple[Step, ...] = ()
-
-
-async def open_sandbox(
-    folder: Path, options: SandboxOptions, created: Callable[[int], dict[str, str]]
-) -> tuple[int, int]:
-    """The PID of the pod's first process, and the PID of its starter, which must be reaped.
+async def open_sandbox(folder: Path, request: Raw, created: Callable[[int], Raw]) -> None:
+    """Start the pod's first process with this request, see `pause`.
 
     `created` is called when the namespaces exist: it records the PID and returns the address to
     configure inside.
@@ -50,32 +37,24 @@ async def open_sandbox(
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     try:
         async with asyncio.timeout(_START_TIMEOUT):
-            _send(
-                writer,
-                folder=str(folder),
-                hostname=options.hostname,
-                network=options.own_network,
-                shared=list(options.shared),
-                join=options.join,
-            )
+            _send(writer, request)
             pid = int((await _receive(reader, errors))["pid"])
-            address = await asyncio.to_thread(created, pid)
-            _send(writer, **address)
+            _send(writer, await asyncio.to_thread(created, pid))
             await _receive(reader, errors)
-            return pid, starter
     except TimeoutError as error:
         raise CannotRun(f"the pod's first process did not start in {_START_TIMEOUT:g} s") from error
     finally:
         writer.close()
+    await asyncio.to_thread(os.waitpid, starter, 0)
 
 
-def _send(writer: asyncio.StreamWriter, **body: Any) -> None:
+def _send(writer: asyncio.StreamWriter, body: Raw) -> None:
     writer.write(json.dumps(body).encode() + b"\n")
 
 
-async def _receive(reader: asyncio.StreamReader, errors: Path) -> dict[str, Any]:
+async def _receive(reader: asyncio.StreamReader, errors: Path) -> Raw:
     line = await reader.readline()
     if not line:
         raise CannotRun(f"cannot create the pod's namespaces: {last_line(errors)}")
-    body: dict[str, Any] = json.loads(line)
+    body: Raw = json.loads(line)
     return body

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.local.node.runtime.processes import start_program
 from muster.local.node.standalone import shim_socket
+from muster.local.node.standalone.linux import kernel
 from muster.local.node.standalone.shim import LISTENER, LOCK
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def kill_shim(folder: Path) -> None:
     took the lock. The pidfd makes sure that the process checked is the process killed.
     """
     lock = folder / "lock"
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    for pid in kernel.pids():
         with contextlib.suppress(OSError):
             handle = os.pidfd_open(pid)
             with open(handle):

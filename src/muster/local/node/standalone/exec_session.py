@@ -47,20 +47,17 @@ def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[
 
     fds = kernel.open_namespaces(main)
     tty = bool(request.get("tty"))
-    cwd = request.get("cwd") or "/"
     env = spec["env"] | ({"TERM": "xterm"} if tty else {})
     try:
         kernel.enter(fds)
-        streams = _terminal(request) if tty else _pipes()
-        program = spawn.Program(request["argv"], env, cwd, tty, prepare)
+        streams = _terminal() if tty else _pipes()
+        program = spawn.Program(request["argv"], env, "/", tty, prepare)
         pid, _ = spawn.start(program, streams.theirs)
     except (spawn.StartFailed, OSError) as error:
         code = error.code if isinstance(error, spawn.StartFailed) else _CANNOT_ENTER
-        client.sendall(
-            shim_socket.message(shim_socket.STATUS, {"exitCode": code, "message": str(error)})
-        )
+        client.sendall(shim_socket.status({"exitCode": code, "message": str(error)}))
         return
-    client.sendall(shim_socket.message(shim_socket.STATUS, {"state": "running"}))
+    client.sendall(shim_socket.status({"state": "running"}))
     for fd in set(streams.theirs):
         os.close(fd)
     relay = _Relay(client, streams, pid)
@@ -69,9 +66,9 @@ def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[
     relay.run()
 
 
-def _terminal(request: dict[str, Any]) -> _Streams:
+def _terminal() -> _Streams:
     ours, theirs = os.openpty()
-    spawn.resize(ours, int(request.get("rows") or 24), int(request.get("columns") or 80))
+    spawn.resize(ours, 24, 80)  # until the client sends its size
     return _Streams(ours, {ours: shim_socket.STDOUT}, (theirs, theirs, theirs), ours)
 
 
@@ -104,25 +101,17 @@ class _Relay:
                     key.data(key.fd, events)
             _, status = os.waitpid(self._pid, 0)
             code, number = spawn.exit_code(status)
-            self._client.sendall(
-                shim_socket.message(
-                    shim_socket.STATUS, {"exitCode": code, "signal": number, "message": ""}
-                )
-            )
+            end = {"exitCode": code, "signal": number, "message": ""}
+            self._client.sendall(shim_socket.status(end))
         shim_socket.close_gracefully(self._client, 1.0)
 
     def _from_program(self, fd: int, _: int) -> None:
-        try:
-            data = os.read(fd, _CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:  # no process uses the terminal any more
-            data = b""
+        data = spawn.read_output(fd)
         if data:
             self._client.sendall(shim_socket.frame(self._streams.outputs[fd], data))
-            return
-        self._select.unregister(fd)
-        del self._streams.outputs[fd]
+        elif data is not None:
+            self._select.unregister(fd)
+            del self._streams.outputs[fd]
 
     def _from_client(self, _: int, __: int) -> None:
         data = self._client.recv(_CHUNK)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import os
 import socket
 
+from muster.local.node.standalone.handshake import Channel, become_sleep
 from muster.local.node.standalone.linux import files, kernel, nftables
 from muster.local.node.standalone.linux.netlink import Netlink
 
@@ -28,8 +28,8 @@ def _enable_nat(request: dict[str, str]) -> None:
 
 
 def main() -> int:
-    channel = socket.socket(fileno=os.dup(0)).makefile("rw", encoding="utf-8")
-    request = json.loads(channel.readline() or "null")
+    channel = Channel(socket.socket(fileno=os.dup(0)))
+    request = channel.receive()
     if request is None:
         return 1
     user, group = os.geteuid(), os.getegid()
@@ -38,18 +38,9 @@ def main() -> int:
     files.write("/proc/self/uid_map", f"0 {user} 1")
     files.write("/proc/self/gid_map", f"0 {group} 1")
     with Netlink() as net:
+        net.set_up(net.index("lo"))
         net.add_bridge(request["bridge"])
-        for link in net.links():
-            if link.name == "lo":
-                net.set_up(link.number)
-            elif link.name == request["bridge"]:
-                net.add_address(link.number, ipaddress.IPv4Interface(request["address"]))
+        net.add_address(net.index(request["bridge"]), ipaddress.IPv4Interface(request["address"]))
     _enable_nat(request)
-    channel.write(json.dumps({"ready": True}) + "\n")
-    channel.flush()
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
-    os.closerange(3, null + 1024)
-    os.chdir("/")
-    return os.execvpe("sleep", ["sleep", "infinity"], {"MUSTER_HOLDER": request["folder"]})
+    channel.send(ready=True)
+    return become_sleep({"MUSTER_HOLDER": request["folder"]})

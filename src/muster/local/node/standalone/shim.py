@@ -28,7 +28,6 @@ from muster.local.node.standalone.shim_socket import ShimClient
 from muster.local.node.standalone.stdin import StdinWriter
 
 LOCK, LISTENER = 3, 4
-_CHUNK = 64 * 1024
 _DRAIN = 1.0
 _MAX_DESCRIPTORS = 1 << 20
 
@@ -133,21 +132,17 @@ class Shim:
         self._select.register(fd, selectors.EVENT_READ, self._output)
 
     def _output(self, fd: Any, _: int) -> None:
-        try:
-            data = os.read(fd, _CHUNK)
-        except BlockingIOError:
+        data = spawn.read_output(fd)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._select.unregister(fd)
             del self._outputs[fd]
             return
         stream = self._outputs[fd]
         self._log.write(stream, data)
-        frame = shim_socket.frame(
-            shim_socket.STDOUT if stream == "stdout" else shim_socket.STDERR, data
-        )
+        channel = shim_socket.STDOUT if stream == "stdout" else shim_socket.STDERR
+        frame = shim_socket.frame(channel, data)
         for client in list(self._clients):
             if client.attached:
                 client.send(frame)
@@ -188,7 +183,7 @@ class Shim:
         match request["op"]:
             case "watch":
                 client.watching = True
-                client.send(shim_socket.message(shim_socket.STATUS, self._state))
+                client.send(shim_socket.status(self._state))
             case "attach":
                 client.watching = client.attached = True
                 client.typing = bool(request.get("stdin"))
@@ -244,9 +239,7 @@ class Shim:
     def _kill_rest(self) -> None:
         """Kill the processes that the container's process left."""
         for _ in range(20):
-            left = [
-                pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._owns(pid)
-            ]
+            left = [pid for pid in kernel.pids() if self._owns(pid)]
             if not left:
                 return
             for pid in left:
@@ -275,7 +268,7 @@ class Shim:
     def _send_status(self) -> None:
         for client in list(self._clients):
             if client.watching:
-                client.send(shim_socket.message(shim_socket.STATUS, self._state))
+                client.send(shim_socket.status(self._state))
 
 
 def _null_streams() -> tuple[int, int, int]:

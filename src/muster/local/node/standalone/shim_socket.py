@@ -31,8 +31,9 @@ def frame(channel: int, data: bytes) -> bytes:
     return _HEADER.pack(channel, len(data)) + data
 
 
-def message(channel: int, body: dict[str, Any]) -> bytes:
-    return frame(channel, json.dumps(body).encode())
+def status(body: dict[str, Any]) -> bytes:
+    """A frame that tells the state of the program."""
+    return frame(STATUS, json.dumps(body).encode())
 
 
 class FrameReader:

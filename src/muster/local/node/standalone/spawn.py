@@ -111,6 +111,16 @@ def take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+def read_output(fd: int) -> bytes | None:
+    """The program's next output; empty at its end, None if there is none yet."""
+    try:
+        return os.read(fd, 64 * 1024)
+    except BlockingIOError:
+        return None
+    except OSError:  # no process uses the terminal any more
+        return b""
+
+
 def resize(terminal: int, rows: int, columns: int) -> None:
     """Set the window size of a terminal."""
     with contextlib.suppress(OSError):

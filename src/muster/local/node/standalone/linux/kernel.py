@@ -91,13 +91,13 @@ def reap_orphans() -> None:
     A pid namespace exists until the last zombie in it is reaped. Our other children, for which
     other parts of this process may wait, are in our own pid namespace and are left alone.
     """
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    for pid in pids():
         try:
-            lines = files.read(f"/proc/{name}/status").splitlines()
+            lines = files.read(f"/proc/{pid}/status").splitlines()
             status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
             nested = len(status.get("NSpid", "").split()) > 1
             if nested and status["PPid"] == str(os.getpid()) and status["State"][0] == "Z":
-                os.waitpid(int(name), os.WNOHANG)
+                os.waitpid(pid, os.WNOHANG)
         except OSError:  # it is gone, or was reaped by another thread
             continue
 
@@ -138,6 +138,11 @@ def pivot_root(root: str) -> None:
     _checked(_libc.pivot_root(b".", b"."), root)
     unmount(".", MNT_DETACH)
     os.chdir("/")
+
+
+def pids() -> list[int]:
+    """All processes that this one can see."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def boot_id() -> str:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
 _NEWADDR = 20
 _NEWROUTE, _GETROUTE = 24, 26
-_ERROR, _DONE = 2, 3
-_REQUEST, _ACK, _EXCL, _CREATE, _DUMP = 0x1, 0x4, 0x200, 0x400, 0x300
+ERROR, _DONE = 2, 3
+REQUEST, ACK, _EXCL, CREATE, _DUMP = 0x1, 0x4, 0x200, 0x400, 0x300
 _IFF_UP = 1
 
 _IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_NET_NS_PID = 3, 10, 18, 19
@@ -38,8 +38,6 @@ _ATTRIBUTE = struct.Struct("=HH")
 class Link(NamedTuple):
     number: int
     name: str
-    master: int
-    up: bool
 
 
 class Netlink:
@@ -62,15 +60,14 @@ class Netlink:
     def links(self) -> list[Link]:
         links = []
         for body in self._dump(_GETLINK, _LINK.pack(0, 0, 0, 0, 0)):
-            _, _, index, flags, _ = _LINK.unpack_from(body)
-            attributes = _read(body[_LINK.size :])
-            name = attributes.get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()
-            master = int.from_bytes(attributes.get(_IFLA_MASTER, b""), "little")
-            links.append(Link(index, name, master, bool(flags & _IFF_UP)))
+            _, _, index, _, _ = _LINK.unpack_from(body)
+            name = _read(body[_LINK.size :]).get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()
+            links.append(Link(index, name))
         return links
 
-    def link(self, name: str) -> Link | None:
-        return next((link for link in self.links() if link.name == name), None)
+    def index(self, name: str) -> int:
+        """The number of a link; 0 if there is no such link."""
+        return next((link.number for link in self.links() if link.name == name), 0)
 
     def networks(self) -> dict[ipaddress.IPv4Network, int]:
         """The IPv4 networks of all routes except default routes, with their links."""
@@ -84,19 +81,19 @@ class Netlink:
         return networks
 
     def add_bridge(self, name: str) -> None:
-        self._create_link(_text(_IFLA_IFNAME, name) + _kind("bridge"))
+        self._create_link(text(_IFLA_IFNAME, name) + _kind("bridge"))
 
     def add_veth(self, name: str, master: int, peer: str, peer_pid: int) -> None:
         """A pair: `name`, up, in the bridge `master`, and `peer` in the namespace of a process."""
         peer_link = (
             _LINK.pack(0, 0, 0, 0, 0)
-            + _text(_IFLA_IFNAME, peer)
+            + text(_IFLA_IFNAME, peer)
             + _number(_IFLA_NET_NS_PID, peer_pid)
         )
         self._create_link(
-            _text(_IFLA_IFNAME, name)
+            text(_IFLA_IFNAME, name)
             + _number(_IFLA_MASTER, master)
-            + _kind("veth", _attribute(_VETH_PEER, peer_link))
+            + _kind("veth", attribute(_VETH_PEER, peer_link))
         )
 
     def set_up(self, index: int) -> None:
@@ -110,24 +107,22 @@ class Netlink:
         packed = interface.ip.packed
         self._request(
             _NEWADDR,
-            body + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed),
-            _CREATE | _EXCL,
+            body + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed),
+            CREATE | _EXCL,
         )
 
     def add_default_route(self, gateway: ipaddress.IPv4Address) -> None:
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, 254, 3, 0, 1, 0)
-        self._request(_NEWROUTE, body + _attribute(_RTA_GATEWAY, gateway.packed), _CREATE | _EXCL)
+        self._request(_NEWROUTE, body + attribute(_RTA_GATEWAY, gateway.packed), CREATE | _EXCL)
 
     def _create_link(self, attributes: bytes) -> None:
-        self._request(_NEWLINK, _LINK.pack(0, 0, 0, _IFF_UP, _IFF_UP) + attributes, _CREATE | _EXCL)
+        self._request(_NEWLINK, _LINK.pack(0, 0, 0, _IFF_UP, _IFF_UP) + attributes, CREATE | _EXCL)
 
     def _request(self, kind: int, body: bytes, flags: int = 0) -> None:
-        self._send(kind, body, _ACK | flags)
+        self._send(kind, body, ACK | flags)
         for type_, answer in self._answers():
-            if type_ == _ERROR:
-                number = -struct.unpack_from("=i", answer)[0]
-                if number:
-                    raise OSError(number, os.strerror(number), f"rtnetlink message {kind}")
+            if type_ == ERROR:
+                raise_error(answer, f"rtnetlink message {kind}")
                 return
 
     def _dump(self, kind: int, body: bytes) -> Iterator[bytes]:
@@ -139,39 +134,55 @@ class Netlink:
 
     def _send(self, kind: int, body: bytes, flags: int) -> None:
         self._sequence += 1
-        header = _HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, self._sequence, 0)
-        self._socket.send(header + body)
+        self._socket.send(message(kind, REQUEST | flags, self._sequence, body))
 
     def _answers(self) -> Iterator[tuple[int, bytes]]:
         while True:
-            data = self._socket.recv(1 << 18)
-            while data:
-                length, kind, _, sequence, _ = _HEADER.unpack_from(data)
+            for kind, sequence, body in messages(self._socket.recv(1 << 18)):
                 if sequence == self._sequence:
-                    yield kind, data[_HEADER.size : length]
-                data = data[_padded(length) :]
+                    yield kind, body
+
+
+def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+    return _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0) + body
+
+
+def messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Kind, sequence number and body of every message in the kernel's answer."""
+    while data:
+        length, kind, _, sequence, _ = _HEADER.unpack_from(data)
+        yield kind, sequence, data[_HEADER.size : length]
+        data = data[_padded(length) :]
+
+
+def raise_error(body: bytes, subject: str) -> None:
+    """Raise the error of an ERROR message; the number 0 acknowledges the request."""
+    number = -struct.unpack_from("=i", body)[0]
+    if number:
+        raise OSError(number, os.strerror(number), subject)
 
 
 def _padded(length: int) -> int:
     return (length + 3) & ~3
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
+def attribute(kind: int, value: bytes) -> bytes:
     length = _ATTRIBUTE.size + len(value)
     return _ATTRIBUTE.pack(length, kind) + value + b"\0" * (_padded(length) - length)
 
 
-def _text(kind: int, value: str) -> bytes:
-    return _attribute(kind, value.encode() + b"\0")
+def text(kind: int, value: str) -> bytes:
+    """An attribute with a string."""
+    return attribute(kind, value.encode() + b"\0")
 
 
 def _number(kind: int, value: int) -> bytes:
-    return _attribute(kind, struct.pack("=I", value))
+    return attribute(kind, struct.pack("=I", value))
 
 
 def _kind(name: str, data: bytes = b"") -> bytes:
-    inner = _text(_INFO_KIND, name) + (_attribute(_INFO_DATA, data) if data else b"")
-    return _attribute(_IFLA_LINKINFO, inner)
+    inner = text(_INFO_KIND, name) + (attribute(_INFO_DATA, data) if data else b"")
+    return attribute(_IFLA_LINKINFO, inner)
 
 
 def _read(data: bytes) -> dict[int, bytes]:

@@ -8,10 +8,21 @@ order.
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from typing import TYPE_CHECKING
+
+from muster.local.node.standalone.linux.netlink import (
+    ACK,
+    CREATE,
+    ERROR,
+    REQUEST,
+    attribute,
+    message,
+    messages,
+    raise_error,
+    text,
+)
 
 if TYPE_CHECKING:
     import ipaddress
@@ -19,10 +30,7 @@ if TYPE_CHECKING:
 _BEGIN, _END = 0x10, 0x11
 _NEW_TABLE, _DEL_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 2, 3, 6
 _NETFILTER, _SUBSYSTEM = 12, 10
-_REQUEST, _ACK, _CREATE = 0x1, 0x4, 0x400
 _NESTED = 0x8000
-_ERROR = 2
-_HEADER = struct.Struct("=IHHII")
 _POST_ROUTING, _SOURCE_NAT = 4, 100
 _NETWORK_HEADER, _SOURCE_OFFSET, _OUT_NAME = 1, 12, 7
 _REGISTER, _EQUAL, _DIFFERENT = 1, 0, 1
@@ -43,20 +51,20 @@ def masquerade(table: str, subnet: ipaddress.IPv4Network, bridge: str) -> None:
         _expression("masq", b""),
     )
     hook = _nested(4, _number(1, _POST_ROUTING) + _number(2, _SOURCE_NAT))
-    chain = _text(1, table) + _text(3, "postrouting") + hook + _text(7, "nat")
-    rule = _text(1, table) + _text(2, "postrouting") + _nested(4, b"".join(expressions))
+    chain = text(1, table) + text(3, "postrouting") + hook + text(7, "nat")
+    rule = text(1, table) + text(2, "postrouting") + _nested(4, b"".join(expressions))
     new = [
-        (_NEW_TABLE, _CREATE, _text(1, table)),
-        (_NEW_CHAIN, _CREATE, chain),
-        (_NEW_RULE, _CREATE, rule),
+        (_NEW_TABLE, CREATE, text(1, table)),
+        (_NEW_CHAIN, CREATE, chain),
+        (_NEW_RULE, CREATE, rule),
     ]
     # Creating the table first makes sure that deleting it succeeds.
-    _batch([new[0], (_DEL_TABLE, 0, _text(1, table)), *new])
+    _batch([new[0], (_DEL_TABLE, 0, text(1, table)), *new])
 
 
 def remove(table: str) -> None:
     """Remove the table, if it exists."""
-    _batch([(_NEW_TABLE, _CREATE, _text(1, table)), (_DEL_TABLE, 0, _text(1, table))])
+    _batch([(_NEW_TABLE, CREATE, text(1, table)), (_DEL_TABLE, 0, text(1, table))])
 
 
 def _batch(changes: list[tuple[int, int, bytes]]) -> None:
@@ -64,59 +72,35 @@ def _batch(changes: list[tuple[int, int, bytes]]) -> None:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
         kernel.bind((0, 0))
         delimiter = struct.pack(">BBH", socket.AF_UNSPEC, 0, _SUBSYSTEM)
-        parts = [_message(_BEGIN, _REQUEST, 0, delimiter)]
+        parts = [message(_BEGIN, REQUEST, 0, delimiter)]
         for number, (kind, flags, body) in enumerate(changes, 1):
             family = struct.pack(">BBH", socket.AF_INET, 0, 0)
             full = _SUBSYSTEM << 8 | kind
-            parts.append(_message(full, _REQUEST | _ACK | flags, number, family + body))
-        parts.append(_message(_END, _REQUEST, len(changes) + 1, delimiter))
+            parts.append(message(full, REQUEST | ACK | flags, number, family + body))
+        parts.append(message(_END, REQUEST, len(changes) + 1, delimiter))
         kernel.send(b"".join(parts))
         acknowledged = 0
         while acknowledged < len(changes):
-            acknowledged += _acknowledgements(kernel.recv(1 << 16))
-
-
-def _acknowledgements(data: bytes) -> int:
-    """The number of acknowledged changes in these answers; raises the first error."""
-    count = 0
-    while data:
-        length, kind, _, _, _ = _HEADER.unpack_from(data)
-        if kind == _ERROR:
-            number = -struct.unpack_from("=i", data, _HEADER.size)[0]
-            if number:
-                raise OSError(number, os.strerror(number), "nftables")
-            count += 1
-        data = data[(length + 3) & ~3 :]
-    return count
-
-
-def _message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
-    return _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0) + body
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    length = 4 + len(value)
-    return struct.pack("=HH", length, kind) + value + b"\0" * (-length % 4)
+            for kind, _, answer in messages(kernel.recv(1 << 16)):
+                if kind == ERROR:
+                    raise_error(answer, "nftables")
+                    acknowledged += 1
 
 
 def _nested(kind: int, value: bytes) -> bytes:
-    return _attribute(kind | _NESTED, value)
+    return attribute(kind | _NESTED, value)
 
 
 def _number(kind: int, value: int) -> bytes:
-    return _attribute(kind, struct.pack(">I", value))
-
-
-def _text(kind: int, value: str) -> bytes:
-    return _attribute(kind, value.encode() + b"\0")
+    return attribute(kind, struct.pack(">I", value))
 
 
 def _data(kind: int, value: bytes) -> bytes:
-    return _nested(kind, _attribute(1, value))
+    return _nested(kind, attribute(1, value))
 
 
 def _expression(name: str, body: bytes) -> bytes:
-    return _nested(1, _text(1, name) + _nested(2, body))
+    return _nested(1, text(1, name) + _nested(2, body))
 
 
 def _payload(offset: int, length: int) -> bytes:

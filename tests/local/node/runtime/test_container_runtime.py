@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.local.node.runtime.plain_runtime import PlainRuntime
 from muster.local.node.runtime.pod_records import LOST, State
-from muster.local.node.runtime.shim_runtime import ShimRuntime
 
 UID = "5e1f"
 
@@ -40,24 +40,24 @@ class Shim:
 
 
 @pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShimRuntime:
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlainRuntime:
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
-    return ShimRuntime(Path())
+    return PlainRuntime(Path())
 
 
 @pytest.fixture
-def shim(runtime: ShimRuntime) -> Shim:
-    return Shim(runtime.folder(UID, "main", 0))
+def shim(runtime: PlainRuntime) -> Shim:
+    return Shim(runtime.records.attempt(UID, "main", 0))
 
 
-def state(runtime: ShimRuntime) -> State:
-    last = runtime.read(UID).last("main")
+def state(runtime: PlainRuntime) -> State:
+    last = runtime.records.read(UID).last("main")
     assert last is not None
     return last.state
 
 
 async def test_the_end_of_a_shim_is_its_free_lock_not_its_closed_socket(
-    runtime: ShimRuntime, shim: Shim
+    runtime: PlainRuntime, shim: Shim
 ) -> None:
     """The kernel lets go of a killed process's files in an order of its own."""
     seen: asyncio.Queue[State] = asyncio.Queue()
@@ -71,6 +71,6 @@ async def test_the_end_of_a_shim_is_its_free_lock_not_its_closed_socket(
             pass
         watching.cancel()
 
-    last = runtime.read(UID).last("main")
+    last = runtime.records.read(UID).last("main")
     assert last is not None
     assert last.reason == LOST
