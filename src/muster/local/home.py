@@ -1,8 +1,8 @@
-"""`$MUSTER_HOME`: where a local cluster keeps its state, and whether one is running there.
+"""`$MUSTER_HOME`: the state of a local cluster, and whether its daemon is running.
 
-One daemon per home: it holds a lock on `daemon.lock` while it lives, so a stale PID is never taken
-for a running cluster. Readers take a shared lock for a moment, and block neither a daemon nor one
-another.
+There is one daemon per home. It holds a lock on `daemon.lock` while it lives, so a stale PID is
+never taken for a running cluster. Readers take a shared lock for a moment, and block neither a
+daemon nor one another.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Home(msgspec.Struct, frozen=True):
                 return None
             pid = int(_text(self.lock) or 0)
             if not _is_zombie(pid):
-                return pid or None
+                return pid or None  # empty: the daemon has not written its PID yet
             time.sleep(_SHARED_LOCK_TIME)
 
     def was_killed(self) -> bool:
@@ -93,6 +93,7 @@ class Home(msgspec.Struct, frozen=True):
         self.make()
         with self.lock.open("a+") as file:
             while not _locked(file, fcntl.LOCK_EX):
+                # A reader's shared lock is no daemon: try again until it is released.
                 if not _locked(file, fcntl.LOCK_SH) and (pid := self.running()):
                     raise UsageError(
                         f"the local cluster is already up (pid {pid})",
@@ -153,7 +154,7 @@ class Home(msgspec.Struct, frozen=True):
 
 def cluster_hash(data_dir: Path) -> str:
     """Hex digits in the names of everything that a cluster creates outside its directory."""
-    import hashlib  # milliseconds that a command which only looks for a cluster does not need
+    import hashlib  # it takes milliseconds that most commands do not need
 
     return hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()
 
@@ -168,7 +169,8 @@ def _locked(file: IO[str], mode: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process has exited; threads of a killed process hold its files a little longer."""
+    """Whether a process has exited. The threads of a killed process hold its files a little
+    longer."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

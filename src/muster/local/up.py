@@ -1,8 +1,8 @@
 """The local cluster in one process: API server, operator, scheduler, node agent and controllers.
 
-This is the only module besides the CLI that combines components; they meet only at the Kubernetes
-API, through one client. A graceful stop ends the pods and removes the network; `kill -9` leaves the
-pods running, and the next start finds them again.
+This is the only module besides the CLI that combines components; they communicate only through the
+Kubernetes API, with one client. A graceful stop ends the pods and removes the network; `kill -9`
+leaves the pods running, and the next start finds them again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The agent tries namespaces in another process: read the CRDs meanwhile.
+        # The agent waits for a process that tries namespaces: read the CRDs meanwhile.
         agent, definitions = await asyncio.gather(
             _opened(settings), asyncio.to_thread(crds.load_all)
         )
@@ -109,7 +109,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
 
 
 async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> None:
-    """Start the server; if the port is in use, undo what this start has made."""
+    """Start the server; if the port is in use, remove the network that this start has made."""
     port = _port(settings)
     try:
         await server.start(
@@ -195,7 +195,7 @@ class _Cluster:
         )
 
     def _status(self) -> Raw:
-        """What `arena status` shows."""
+        """The fields that `arena status` shows."""
         note = self.agent.choice.note
         return {
             "nodes": self.settings.nodes,
@@ -222,8 +222,8 @@ async def _nodes_ready(client: Client, names: set[str]) -> None:
                     return
 
 
-def _is_ready(found: Node) -> bool:
-    return condition_is_true(found.status.conditions, "Ready")
+def _is_ready(item: Node) -> bool:
+    return condition_is_true(item.status.conditions, "Ready")
 
 
 def _port(settings: Settings) -> int:

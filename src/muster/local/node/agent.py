@@ -60,7 +60,9 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.container_runtime import Runtime
 
 _WORKERS = 16
+"""Pods that the pod loop works on at the same time."""
 _PRIVATE = (".kube", ".muster")
+"""Directories of the user's home that pods do not see: they hold credentials."""
 _STOP_GRACE = 5.0
 """Seconds that programs have to exit when the cluster is stopped."""
 
@@ -71,7 +73,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Settings:
-    """The node's part of what `arena up` was given."""
+    """The options of `arena up` that concern the node."""
 
     home: Path
     """The data directory of the cluster; hidden from pods."""
@@ -79,7 +81,7 @@ class Settings:
     python: str | None = None
     """The interpreter that pods run as `python`."""
     images: Path | None = None
-    """A directory with one directory per image; by default `images` in the home."""
+    """Contains one directory per image; by default `images` in the home."""
     user_home: str = field(default_factory=lambda: os.path.expanduser("~"))
     visible: tuple[str, ...] = ()
     """Directories that pods see even inside directories that are hidden from them."""
@@ -89,7 +91,7 @@ class Settings:
 
 
 def _hidden(settings: Settings) -> tuple[str, ...]:
-    """The cluster's state and kubeconfigs."""
+    """The directories that pods must not see: the cluster's state and kubeconfigs."""
     private = [str(settings.home), *(os.path.join(settings.user_home, d) for d in _PRIVATE)]
     return tuple(dict.fromkeys([*private, os.environ.get("MUSTER_HOME", private[0])]))
 
@@ -129,6 +131,7 @@ class Agent:
             home=self._settings.user_home,
             hidden=_hidden(self._settings),
             visible=(*self._interpreter.directories, *self._settings.visible),
+            # Many images work in /root. A user who may not enter it gets an empty one.
             fresh=() if os.access("/root", os.X_OK) else ("/root",),
             programs=self._interpreter.programs,
         )
@@ -140,7 +143,7 @@ class Agent:
 
     @property
     def external_network(self) -> str:
-        """How pods reach networks outside the machine, for people."""
+        """How pods reach networks outside the machine, as `arena status` shows it."""
         external = self.network.external
         if external.method:
             return f"by {external.method}"
@@ -148,12 +151,15 @@ class Agent:
 
     @property
     def memory_limits(self) -> str:
-        """Whether memory limits are enforced, for people."""
+        """Whether memory limits are enforced, as `arena status` shows it."""
         return "enforced" if self.groups else "not enforced: no control group may be made here"
 
     def open(self) -> None:
-        """Bring the network up, keeping the links of running pods and removing others."""
+        """Bring the network up; keep the links of running pods and remove all others."""
+        # Processes of pods whose parent exits become our children, so that we can reap them: a
+        # pod's pid namespace exists until its last zombie is gone.
         kernel.adopt_orphans()
+        # Saved before the first pod starts: only this runtime can stop the pods after a crash.
         runtime_choice.save_choice(self._settings.home, self.choice)
         pods = [self.records.read(uid) for uid in self.records.uids()]
         self.network.open({record.address for record in pods if record.open and record.address})
@@ -167,7 +173,7 @@ class Agent:
         await self.manager(client, api).run()
 
     def manager(self, client: Client, api: ApiAddress) -> Manager:
-        """Everything that runs, as one manager."""
+        """The pod loop and all background tasks of the node."""
         settings, clock = self._settings, self._settings.clock
         manager = Manager("node")
         pods = manager.informer(Informer(client, PODS_TO_RUN))
@@ -246,7 +252,7 @@ class Agent:
         return process_changed
 
     def _base_env(self) -> dict[str, str]:
-        if self.choice.kind == "plain":  # no root directory of its own to put programs into
+        if self.choice.kind == "plain":  # the pod has no root directory of its own for programs
             path = self._interpreter.install(self._settings.home / "bin")
         else:
             path = self._interpreter.path
@@ -257,9 +263,9 @@ class Agent:
         }
 
     async def teardown(self) -> None:
-        """Stop every pod and remove the network: only files in the home stay.
+        """Stop every pod and remove the network; only files in the home stay.
 
-        Programs get SIGTERM first, and a little time to write a checkpoint.
+        Programs get SIGTERM first, and a few seconds to write a checkpoint.
         """
         async with asyncio.TaskGroup() as group:
             for uid in self.records.uids():
@@ -276,5 +282,5 @@ class Agent:
                 await self.runtime.stop(uid, container, _STOP_GRACE)
             await self.runtime.wait_for_shims(uid, _STOP_GRACE + 1.0)
         await self.runtime.close(uid)
-        if record.open and record.alive:
+        if record.open and record.alive:  # it still ran: the next `up` must not count a failure
             self.records.write_stopped(uid)

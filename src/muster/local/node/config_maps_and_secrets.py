@@ -1,9 +1,9 @@
 """ConfigMaps, Secrets and volume claims that a pod refers to.
 
-When a container starts they are read from the API itself, because a watch may lag behind an object
-that was just created. While it runs, `VolumeFreshness` compares resource versions to tell whether
-the pod's volumes are out of date. The pod's own labels and annotations count too: the downward API
-shows them.
+When a container starts, `ReferenceReader` reads them with GET requests, because a watch may lag
+behind an object that was just created. While the container runs, `VolumeFreshness` compares
+resource versions to tell whether the pod's volumes are out of date. The pod's own labels and
+annotations count too: the downward API shows them.
 """
 
 from __future__ import annotations
@@ -63,23 +63,23 @@ class Reference(NamedTuple):
 
 def references(pod: Pod) -> set[Reference]:
     """The ConfigMaps and Secrets in the environment and the volumes of the pod."""
-    found = in_volumes(pod)
+    objects = in_volumes(pod)
     for container in pod.all_containers:
         for bulk in container.env_from:
-            found |= _references(bulk.config_map_ref, bulk.secret_ref)
+            objects |= _references(bulk.config_map_ref, bulk.secret_ref)
         for source in (variable.value_from for variable in container.env):
             if source is not None:
-                found |= _references(source.config_map_key_ref, source.secret_key_ref)
-    return found
+                objects |= _references(source.config_map_key_ref, source.secret_key_ref)
+    return objects
 
 
 def in_volumes(pod: Pod) -> set[Reference]:
     """The ConfigMaps and Secrets in the pod's volumes."""
-    found = set[Reference]()
+    objects = set[Reference]()
     for volume in pod.spec.volumes:
         for source in volume.file_sources:
-            found |= _references(source.config_map, source.secret)
-    return found
+            objects |= _references(source.config_map, source.secret)
+    return objects
 
 
 def _references(config_map: ObjectRef | None, secret: ObjectRef | None) -> set[Reference]:
@@ -96,7 +96,7 @@ class ReferenceReader:
     """Used in place of its ConfigMap, which the controller may not have created yet."""
 
     async def read(self, pod: Pod, address: str) -> PodContext:
-        """Everything that the pod's fields refer to; missing objects are left out."""
+        """All objects that the pod's fields refer to; missing objects are left out."""
         namespace = pod.metadata.namespace
         maps: dict[str, dict[str, str]] = {}
         binaries: dict[str, dict[str, str]] = {}
@@ -132,19 +132,20 @@ class ReferenceReader:
 
 
 class ReferenceInformers(NamedTuple):
-    """The objects that volumes are made of, metadata only."""
+    """Watches of the objects that volumes show: metadata only, which is all that `on_change` and
+    `VolumeFreshness` need."""
 
     config_maps: Informer[PartialObjectMetadata]
     secrets: Informer[PartialObjectMetadata]
 
     def on_change(self, pods: Informer[Pod], wake: Callable[[Key], None]) -> None:
-        """Call `wake` for every pod with a volume of an object that changes."""
+        """Call `wake` for every pod that has a changed object in a volume."""
 
         def changed(kind: str, change: Change[PartialObjectMetadata]) -> None:
             key = change.current.metadata.key
             for pod in pods.all():
-                same = pod.metadata.namespace == key.namespace
-                if same and (kind, key.name) in in_volumes(pod):
+                same_namespace = pod.metadata.namespace == key.namespace
+                if same_namespace and (kind, key.name) in in_volumes(pod):
                     wake(pod.metadata.key)
 
         self.config_maps.subscribe(partial(changed, "config"))
@@ -152,12 +153,18 @@ class ReferenceInformers(NamedTuple):
 
 
 class VolumeFreshness:
+    """Remembers, for every pod, the versions of the objects that its volumes were written from."""
+
     def __init__(self, objects: ReferenceInformers) -> None:
         self._objects = objects
         self._versions: dict[str, tuple[Hashable, ...]] = {}
 
     def mark_current(self, pod: Pod) -> None:
-        """The pod's volumes are about to be written from the current objects, or newer ones."""
+        """Remember the current versions.
+
+        Call it before reading the objects: an object that changes during the read is then newer
+        than its version here, and the next visit writes it again.
+        """
         self._versions[pod.metadata.uid] = self._current(pod)
 
     def is_stale(self, pod: Pod) -> bool:

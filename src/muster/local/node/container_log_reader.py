@@ -1,6 +1,8 @@
-"""Reading a container's log: the tail, since a time, and following as it grows.
+"""Reads a container's log: its tail, since a time, and following it as it grows.
 
-The shim rotates `log` to `log.1`; a reader that follows notices by the inode of `log`.
+The shim rotates the log: it renames `log` to `log.1` and starts a new `log`. A reader keeps its
+file open, and compares inodes to notice that `log` is another file now. `log_writer` describes the
+format.
 """
 
 from __future__ import annotations
@@ -19,18 +21,20 @@ if TYPE_CHECKING:
     from muster.local.apiserver.streams.node_interface import LogOptions
 
 _POLL = 0.05
+"""Seconds between two looks at a log that is followed."""
 _BLOCK = 256 * 1024
 _TAG = 38
 """The offset of F or P in a record: after 31 characters of time and 7 of stream."""
 
 
 class LogRenderer:
-    """Turns records into output. Pieces of one line are joined again."""
+    """Turns records into output; joins the pieces of one line again."""
 
     def __init__(self, *, timestamps: bool, since: datetime | None) -> None:
         self._timestamps = timestamps
+        # Times in this format sort as text, which is faster than parsing every record.
         self._since = "" if since is None else since.strftime("%Y-%m-%dT%H:%M:%S.%f")
-        self._middle: dict[bytes, bool] = {}
+        self._within_line: dict[bytes, bool] = {}
 
     def render(self, record: bytes) -> bytes:
         stamp, _, rest = record.partition(b" ")
@@ -38,13 +42,14 @@ class LogRenderer:
         tag, _, text = rest.partition(b" ")
         if self._since and stamp.decode()[: len(self._since)] < self._since:
             return b""
-        head = b"" if self._middle.get(stream) or not self._timestamps else stamp + b" "
-        self._middle[stream] = tag == b"P"
+        # stdout and stderr alternate in the log, so each has its own unfinished line.
+        head = b"" if self._within_line.get(stream) or not self._timestamps else stamp + b" "
+        self._within_line[stream] = tag == b"P"
         return head + text + (b"" if tag == b"P" else b"\n")
 
 
 def tail(path: Path, lines: int, size: int) -> tuple[Path, int]:
-    """Where the last `lines` lines of the log's first `size` bytes begin: file and offset."""
+    """File and offset at which the last `lines` lines begin; only `size` bytes of `path` count."""
     older = path.with_name("log.1")
     offset, missing = _tail(path, lines, size)
     if offset == 0 and older.exists():
@@ -63,7 +68,7 @@ def _ends_within_line(path: Path) -> bool:
 
 
 def _tail(path: Path, lines: int, size: int) -> tuple[int, int]:
-    """The offset of the last `lines` lines, found backwards, and how many the file lacks."""
+    """The offset of the last `lines` lines, and how many lines the file has too few."""
     if not lines or not size:
         return size, lines
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as log:
@@ -83,7 +88,7 @@ def _tail(path: Path, lines: int, size: int) -> tuple[int, int]:
 async def read(path: Path, options: LogOptions, alive: Callable[[], bool]) -> AsyncIterator[bytes]:
     """The log's bytes, a block at a time; with `follow`, until the container is no longer `alive`.
 
-    Blocks and not lines: sending a piece to the client costs the same whatever its size.
+    It yields blocks, not lines: each piece costs the same to send, whatever its size.
     """
     left = sys.maxsize if options.limit_bytes is None else options.limit_bytes
     renderer = LogRenderer(timestamps=options.timestamps, since=options.since)
@@ -101,25 +106,25 @@ async def _blocks(
 ) -> AsyncIterator[list[bytes]]:
     """The log's records, as many at a time as a block holds.
 
-    Without `follow` reading stops where the log ended at the time of the call.
+    Without `follow`, reading stops where the log ended at the time of the call.
     """
     older = path.with_name("log.1")
     partial = b""
     # Between the two steps of a rotation only the older file exists.
     newest = path if os.path.exists(path) else older  # noqa: ASYNC240 - files of this machine
-    last = os.stat(newest)
-    begin, offset = (older if older.exists() else newest), 0
+    end = os.stat(newest)
+    first, offset = (older if older.exists() else newest), 0
     if options.tail is not None:
-        begin, offset = tail(newest, options.tail, last.st_size)
-    file = begin.open("rb")
+        first, offset = tail(newest, options.tail, end.st_size)
+    file = first.open("rb")
     try:
         file.seek(offset)
         while True:
-            # Checked before reading, so that everything written before the exit is read.
+            # Check before reading: the program's last words are written before it exits.
             continues = options.follow and alive()
             size = _BLOCK
-            if not options.follow and os.fstat(file.fileno()).st_ino == last.st_ino:
-                size = min(_BLOCK, last.st_size - file.tell())
+            if not options.follow and os.fstat(file.fileno()).st_ino == end.st_ino:
+                size = min(_BLOCK, end.st_size - file.tell())
             data = file.read(size)
             *records, partial = (partial + data).split(b"\n")
             if records:
@@ -129,7 +134,8 @@ async def _blocks(
             if not size:
                 return
             if _replaced(file.fileno(), path):
-                # After two rotations the next part is in the older file.
+                # If our file is neither `log` nor `log.1`, the log was rotated twice: the next
+                # records are in `log.1`.
                 following = older if _replaced(file.fileno(), older) else path
                 file.close()
                 file = following.open("rb")
@@ -142,7 +148,7 @@ async def _blocks(
 
 
 def _replaced(fd: int, path: Path) -> bool:
-    """Whether another file has this name now."""
+    """Whether this name now belongs to a file other than the open one."""
     try:
         return os.fstat(fd).st_ino != path.stat().st_ino
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Starting a pod's namespaces and containers: environment, volumes, tokens, GPUs put together.
+"""Opens a pod's namespaces and starts its containers with environment, volumes, tokens and GPUs.
 
-Raises `MissingReference` for an object that does not exist (yet), `CannotRun` or OSError if this
-machine fails; the pod loop reports either and tries again.
+Raises `MissingReference` for an object that does not exist yet, `CannotRun` or OSError if this
+machine fails; the pod loop reports both and tries again.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class ContainerStarter:
     async def start(self, pod: Pod, container: Container, number: int) -> None:
         """Start one attempt at a container of the pod."""
         self._report_differences(pod, container)
+        # The token volume comes first: the steps below treat it like the pod's own volumes.
         pod = await self.tokens.with_token_volume(pod)
         container = next(c for c in pod.all_containers if c.name == container.name)
         record = self.runtime.records.read(pod.metadata.uid)
@@ -89,8 +90,10 @@ class ContainerStarter:
         self.events.record(pod, "Started", f"Started container {container.name} ({number})")
 
     async def renew(self, pod: Pod) -> float | None:
-        """Renew tokens that are due and files whose objects changed; returns the seconds until the
-        next renewal, None for never."""
+        """Renew tokens that are due and volumes whose objects changed.
+
+        Returns the seconds until the next renewal; None if the pod has no token.
+        """
         uid = pod.metadata.uid
         stale = self.freshness.is_stale(pod)
         if stale:
@@ -98,6 +101,7 @@ class ContainerStarter:
             context = await self.references.read(pod, self.runtime.records.read(uid).address)
             await asyncio.to_thread(self.volumes.refresh, pod, context)
         left = self.tokens.due_in(uid)
+        # A refresh removes a token that shares a subdirectory with replaced files.
         if left is not None and (stale or left <= 0):
             pod = await self.tokens.with_token_volume(pod)
             await self.tokens.renew(pod, self.volumes.own(pod))
@@ -115,7 +119,8 @@ class ContainerStarter:
         return {**self.base_env, "HOSTNAME": pod.hostname, **api, **terminal}
 
     def _report_differences(self, pod: Pod, container: Container) -> None:
-        """Events about fields that this node does not honour: it has no images and one user."""
+        """Record events about fields that this node does not honour: it has no images and only
+        one user."""
         record = self.events.record_once_per_owner
         image = f'Image "{container.image}"'
         record(pod, "Pulled", f"{image} was not pulled: its command runs on this machine's files")

@@ -1,8 +1,8 @@
-"""Stopping a container: its preStop hook, then SIGTERM, then SIGKILL, in one grace period.
+"""Stops a container: its preStop hook, then SIGTERM, then SIGKILL, within one grace period.
 
-The pod loop may call `stop` repeatedly. Only the first call, or a shorter grace, has an effect;
-while a hook runs, further calls have none, and the loop closes the pod when its time is over. After
-a restart of the daemon a hook may run a second time.
+The pod loop may call `stop` repeatedly. Only the first call and calls with a shorter grace period
+have an effect. While a hook runs, further calls have none; the loop closes the pod when its grace
+period is over. After a restart of the daemon a hook may run a second time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.container_runtime import Runtime
 
 _MIN_AFTER_HOOK = 2.0
-"""Seconds that a container has to exit after its hook, however long the hook took."""
+"""Seconds that a container has to exit after its hook, as in Kubernetes: a hook that takes the
+whole grace period must not cost the program its SIGTERM."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ContainerStopper:
     tasks: ContainerTasks
 
     async def stop(self, pod: Pod, container: Container, number: int, grace: float) -> None:
-        """Begin to stop a container that must be gone in `grace` seconds."""
+        """Begin to stop a container that must have exited in `grace` seconds."""
         hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
         if hook is None or grace <= 0:
             await self.runtime.stop(pod.metadata.uid, container.name, grace)

@@ -1,10 +1,10 @@
-"""What to do next about one pod: pure. The pod in the API, its record on this machine and the time
-lead to a list of actions; the pod loop asks until there is no action left.
+"""The next actions for one pod: pure. The pod in the API, its record on this machine and the time
+give a list of actions; the pod loop carries them out and asks again until no action is left.
 
-Containers start in this order: init containers one after the other (a sidecar only has to have
-started), then all the others together. When the pod's namespaces had to be created again, the order
-starts over. Containers stop in reverse order: the ordinary ones, then the sidecars from the last to
-the first.
+Containers start in this order: init containers one after the other (the next one waits only until a
+sidecar has started), then all the others together. When the pod's namespaces had to be created
+again, the order starts over. Containers stop in reverse order: the ordinary ones, then the sidecars
+from the last to the first.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from muster.local.node.pod import Container, Pod
     from muster.local.node.runtime.pod_records import Attempt, PodRecord
 
+# The delays of the kubelet: 10 s, doubled with every restart, at most five minutes.
 _FIRST_DELAY = 10.0
 _MAX_DELAY = 300.0
 _RESET_AFTER = 600.0
@@ -41,7 +42,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop a container within the grace; `reason` says why if the pod itself goes on."""
+    """Stop a container within the grace period; `reason` says why if the pod itself continues."""
 
     container: Container
     number: int
@@ -64,7 +65,7 @@ Action = Open | Start | Stop | Close | Remove
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do now, and after how many seconds to decide again if nothing happens."""
+    """The actions to take now, and the seconds after which to decide again if nothing happens."""
 
     actions: tuple[Action, ...] = ()
     again: float | None = None
@@ -78,7 +79,8 @@ def decide(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     if over or (left is not None and left <= 0):
         return _stop_all(pod, record)
     if record.alive and not record.open:
-        return Decision((Close(),))  # the namespaces are gone; so are the processes, or soon
+        # The namespaces are gone, and the kernel kills their processes: wait for the exits.
+        return Decision((Close(),))
     starts, again = _starts(pod, record, now)
     if starts and not record.open:
         return Decision((Open(),))
@@ -95,11 +97,12 @@ def _delete(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     left = min(float(grace), (deletion - now).total_seconds() + _TRUNCATED)
     if left <= 0:
         return Decision((Close(), Remove()))
+    # The shims send SIGKILL when the grace period is over; a second later the pod is closed.
     return Decision(_stops(pod, record, left), left + 1.0)
 
 
 def _stop_all(pod: Pod, record: PodRecord) -> Decision:
-    """The pod is over: stop the containers that still run, then close its namespaces."""
+    """The pod has ended: stop the containers that still run, then close its namespaces."""
     stops = _stops(pod, record, float(pod.grace)) if record.open else ()
     if stops:
         return Decision(stops, pod.grace + 1.0)
@@ -110,6 +113,7 @@ def _stops(pod: Pod, record: PodRecord, grace: float) -> tuple[Stop, ...]:
     """The containers to stop now: all but the sidecars, and then the last sidecar."""
     alive = [(c, last) for c in pod.all_containers if (last := record.last(c.name)) and last.alive]
     ordinary = [(c, last) for c, last in alive if not is_sidecar_container(c)]
+    # Sidecars stop one at a time, because an earlier one may serve a later one.
     return tuple(Stop(c, last.number, grace) for c, last in ordinary or alive[-1:])
 
 
@@ -152,15 +156,16 @@ def restart_delay(attempt: Attempt, record: PodRecord) -> float:
     """Seconds between a container's exit and its next start; the first restart has no delay.
 
     A container that exited together with its namespaces has none either: the cluster was stopped or
-    the machine restarted, which says nothing about the container.
+    the machine restarted, and the container did not fail.
     """
-    gone = not record.open or attempt.sandbox != record.sandbox
-    if attempt.finished_at is None or attempt.restarts == 0 or gone:
+    sandbox_gone = not record.open or attempt.sandbox != record.sandbox
+    if attempt.finished_at is None or attempt.restarts == 0 or sandbox_gone:
         return 0.0
     if attempt.started_at is not None:
         ran = (attempt.finished_at - attempt.started_at).total_seconds()
         if ran >= _RESET_AFTER:
             return 0.0
+    # The exponent has a limit: a float overflows after some thousand restarts.
     return min(_MAX_DELAY, _FIRST_DELAY * 2.0 ** min(attempt.restarts - 1, 10))
 
 
@@ -179,27 +184,28 @@ def initialized(pod: Pod, record: PodRecord) -> bool:
 def _passed(pod: Pod, container: Container, record: PodRecord) -> bool:
     """Whether the container after this one may start.
 
-    Attempts in earlier namespaces do not count: volumes in memory were lost with those.
+    Attempts in earlier namespaces do not count: volumes in memory were lost with the namespaces.
     """
     attempt = record.current(container.name)
     if attempt is None:
         return False
     if is_sidecar_container(container):
+        # A sidecar that restarts does not hold up containers that have already started.
         after = pod.all_containers[pod.all_containers.index(container) + 1 :]
         return attempt.started or any(record.current(later.name) for later in after)
     return not attempt.alive and attempt.exit_code == 0
 
 
 def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], float | None]:
-    """The containers to start now, and the seconds until another must start."""
+    """The containers to start now, and the seconds until another one must start."""
     actions: list[Action] = []
     waits: list[float] = []
 
-    def consider(container: Container, *, again: bool) -> None:
+    def consider(container: Container, *, restart: bool) -> None:
         attempt = record.last(container.name)
         if attempt is None:
             actions.append(Start(container, 0))
-        elif not attempt.alive and again:
+        elif not attempt.alive and restart:
             left = restart_in(attempt, record, now)
             if left <= 0:
                 actions.append(Start(container, attempt.number + 1))
@@ -208,15 +214,16 @@ def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], f
 
     for container in pod.spec.init_containers:
         if is_sidecar_container(container):
-            consider(container, again=True)
+            consider(container, restart=True)
         elif not _passed(pod, container, record):
-            stale = record.current(container.name) is None
-            consider(container, again=stale or pod.spec.restart_policy != "Never")
+            # In new namespaces it must run again even if the pod never restarts containers.
+            earlier_sandbox = record.current(container.name) is None
+            consider(container, restart=earlier_sandbox or pod.spec.restart_policy != "Never")
         if not _passed(pod, container, record):
             return actions, min(waits, default=None)
     for container in pod.spec.containers:
         attempt = record.last(container.name)
-        consider(container, again=attempt is not None and may_restart(pod, attempt))
+        consider(container, restart=attempt is not None and may_restart(pod, attempt))
     return actions, min(waits, default=None)
 
 

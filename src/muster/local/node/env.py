@@ -1,6 +1,6 @@
 """A container's environment and command line: pure.
 
-Raises `MissingReference` for an object that does not exist; the pod waits with this message.
+Raises `MissingReference` for an object that does not exist; the container waits with this message.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _decoded_text(value: str) -> str:
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` where NAME is known; `$$` becomes `$`, so `$$(NAME)` becomes `$(NAME)`."""
+    """Replace `$(NAME)` if NAME is known; `$$` becomes `$`, so `$$(NAME)` becomes `$(NAME)`."""
 
     def replace(match: re.Match[str]) -> str:
         if match[1]:
@@ -105,6 +105,7 @@ def environment(
         # As in Kubernetes, keys that cannot name a variable are left out.
         env |= {name: value for name, value in prefixed.items() if _NAME.fullmatch(name)}
     own: dict[str, str] = {}
+    # In order: a variable may refer to the variables before it.
     for variable in container.env:
         if variable.value_from is None:
             value: str | None = expand(variable.value, env | own)
@@ -164,7 +165,7 @@ _ESCAPES = {
 
 
 def _escaped(text: str) -> str:
-    """Escaped as by the kubelet (Go's quoting): programs parse these files."""
+    """The text in Go's quoting, as the kubelet writes it: programs parse these files."""
     return "".join(char if char.isprintable() else _code(char) for char in text.translate(_ESCAPES))
 
 
@@ -183,7 +184,7 @@ def resource_value(pod: Pod, container: Container, ref: ResourceRef, context: Po
     kind, _, resource = ref.resource.partition(".")
     table = container.resources.limits if kind == "limits" else container.resources.requests
     amount = table.get(resource, context.node.get(resource, 0) if kind == "limits" else 0)
-    unit = quantity.parse_milli(ref.divisor) or 1000
+    unit = quantity.parse_milli(ref.divisor) or 1000  # the divisor "0" means 1
     return str(-(-quantity.parse_milli(amount) // unit))
 
 
@@ -192,6 +193,6 @@ def command_line(container: Container, env: Mapping[str, str]) -> list[str]:
     words = (*container.command, *container.args)
     if not words:
         raise MissingReference(
-            "no command: there is no image to take one from, so command or args must say"
+            "no command: there is no image to take one from, so set command or args"
         )
     return [expand(word, env) for word in words]

@@ -1,4 +1,4 @@
-"""Events about pods, each recorded once: the pod loop repeats itself on every visit."""
+"""Events about pods. Each is recorded once, although the pod loop reports it on every visit."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class PodEvents:
     def _record(self, key: tuple[str, ...], pod: Pod, message: str, warning: bool) -> None:
         if key in self._recorded:
             return
+        # A dict as an ordered set: the oldest entry goes first.
         self._recorded[key] = None
         if len(self._recorded) > _MAX_REMEMBERED:
             del self._recorded[next(iter(self._recorded))]

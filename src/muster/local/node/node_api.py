@@ -78,7 +78,7 @@ class Backend:
                 f'container "{options.container}" in pod "{name}" is not running'
             ) from error
         if op == "attach":
-            return 0  # attaching worked; the pod's status has the container's exit code
+            return 0  # attach succeeded; the container's exit code is in the pod's status
         code = int(end.get("exitCode", _KILLED))
         if end.get("message") and code:
             with contextlib.suppress(ConnectionError):
@@ -93,10 +93,12 @@ class Backend:
 
 
 async def _relay(shim: ShimConnection, options: ExecOptions, streams: Streams) -> Raw:
-    """Relay the streams until the program exits or the client is gone; returns its end."""
+    """Relay the streams until the program exits or the client disconnects; returns the last
+    status."""
     end: Raw = {}
     try:
         async with asyncio.TaskGroup() as group:
+            # A program of exec gets input only when it runs; attach finds it running.
             tasks = [] if options.command else _senders(group, shim, options, streams)
             async for channel, data in shim.frames():
                 status = json.loads(data) if channel == shim_socket.STATUS else {}
@@ -109,7 +111,7 @@ async def _relay(shim: ShimConnection, options: ExecOptions, streams: Streams) -
                     await _send_output(channel, data, options, streams)
             for task in tasks:
                 task.cancel()
-    except* ConnectionError:  # the client hung up
+    except* ConnectionError:  # the client disconnected
         pass
     return end
 

@@ -1,7 +1,7 @@
-"""A pod as the node reads it: only the fields that running it needs.
+"""A pod as the node reads it: only the fields that are needed to run it.
 
-The scheduler's `core.Pod` decodes other fields: thousands of pods must not cost it their
-environment and volumes, nor the node their affinity.
+The scheduler decodes other fields (`core.Pod`). With thousands of pods, the scheduler should not
+pay for environment and volumes, nor the node for affinity.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Sleep(Object, frozen=True):
 
 
 class Handler(Object, frozen=True):
-    """One of these is set. Of a gRPC service, only the port is checked."""
+    """One of these is set. For gRPC only the port is checked, not the health service."""
 
     exec: Exec | None = None
     http_get: HttpGet | None = None
@@ -178,6 +178,7 @@ class Pod(Object, frozen=True):
 
     @property
     def hostname(self) -> str:
+        # Linux allows 64 bytes; Kubernetes cuts a longer pod name at 63, the limit of DNS.
         return (self.spec.hostname or self.metadata.name)[:63].rstrip("-.")
 
 
@@ -185,5 +186,5 @@ PODS_TO_RUN = PODS.read_as(Pod)
 
 
 def is_sidecar_container(container: Container) -> bool:
-    """Whether this is an init container that keeps running."""
+    """Whether this is an init container that keeps running while the pod runs."""
     return container.restart_policy == "Always"

@@ -1,8 +1,8 @@
 """THE POD LOOP: pods bound to our nodes -> processes -> status.
 
 A key is a pod's name. Each visit reads the pod from the informer and its record from disk, carries
-out what `decide` returns, and writes the status if it changed. Nothing is kept in memory that a
-restarted daemon would need.
+out the actions that `decide` returns, and writes the status if it changed. A restarted daemon needs
+nothing that is only in memory.
 """
 
 from __future__ import annotations
@@ -46,18 +46,20 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.pod_records import PodRecord
 
 _MAX_ROUNDS = 6
+"""How often one visit decides and acts, before other pods get their turn."""
 _RETRY = 2.0
+"""Seconds until an action that failed is tried again."""
 
 
 @dataclass
 class _KnownPod:
-    """A pod of which there is something on this machine."""
+    """A pod that has a record on this machine."""
 
     key: Key
     written: Raw = field(default_factory=dict)
     """The status that we wrote last."""
     answer: Pod | None = None
-    """The API's answer to that write."""
+    """The pod in the API's response to that write."""
 
 
 @dataclass
@@ -107,7 +109,11 @@ class PodLoop:
         return min(waits, default=None)
 
     def _current(self, key: Key) -> Pod | None:
-        """The pod if it is on one of our nodes; the answer to our last write if that is newer."""
+        """The pod if it is on one of our nodes.
+
+        The response to our last write is used if the watch has not delivered it yet: a decision on
+        the older pod would repeat the write.
+        """
         pod = self.pods.get(key)
         if pod is None or pod.spec.node_name not in self.nodes:
             return None
@@ -116,7 +122,7 @@ class PodLoop:
         return answer if answer is not None and _version(answer) > _version(pod) else pod
 
     async def _forget_others(self, key: Key, pod: Pod | None) -> None:
-        """Remove what is left of pods that had this name and are gone from the API."""
+        """Remove pods that had this name and do not exist in the API any more."""
         for uid in self._uids.get(key, set()) - ({pod.metadata.uid} if pod else set()):
             self.prober.forget(uid)
             self.stopper.forget(uid)
@@ -132,7 +138,7 @@ class PodLoop:
         return self.prober.with_health(pod, self.runtime.records.read(pod.metadata.uid))
 
     async def _act_until_settled(self, pod: Pod) -> tuple[Decision, dict[str, WaitingReason]]:
-        """Act until there is no action left or one fails; returns why containers wait."""
+        """Act until no action is left or one fails; returns why containers wait."""
         decision = Decision()
         for _ in range(_MAX_ROUNDS):
             record = self._read(pod)
@@ -143,6 +149,7 @@ class PodLoop:
             waiting: dict[str, WaitingReason] = {}
             for action in actions:
                 await self._try(pod, action, waiting)
+            # A container takes time to stop: its exit wakes the loop again.
             if waiting or any(isinstance(action, Stop) for action in actions):
                 return decision, waiting
         return decision, {}
@@ -186,7 +193,7 @@ class PodLoop:
         if not status or status == known.written:
             return
         self._record_failures(pod, record)
-        with contextlib.suppress(NotFound, Conflict):  # another pod has the name by now
+        with contextlib.suppress(NotFound, Conflict):  # the name now belongs to another pod
             known.answer = await self.client.patch(
                 PODS_TO_RUN,
                 pod.metadata.key,
@@ -211,5 +218,6 @@ class PodLoop:
 
 
 def _version(pod: Pod) -> int:
+    # Only because this is our own API server: its resource versions are increasing numbers.
     text = pod.metadata.resource_version
     return int(text) if text.isdigit() else 0

@@ -1,6 +1,6 @@
 """A pod's status, computed from its record on this machine: pure.
 
-Conditions written by others (the scheduler's PodScheduled) are kept.
+Conditions written by others (the scheduler's PodScheduled) stay.
 """
 
 from __future__ import annotations
@@ -123,10 +123,11 @@ class _ContainerStatuses:
         attempts = self.record.containers.get(container.name, ())
         last = attempts[-1] if attempts else None
         before = attempts[-2] if len(attempts) > 1 else None
+        # An init container is ready when it has succeeded.
         passed = self._runs_once(container) and last is not None and not last.alive
         state = self._state(container)
         if last is not None and not last.alive and "waiting" in state:
-            before = last
+            before = last  # `state` shows why it waits, so `lastState` must show how it ended
         return {
             "name": container.name,
             "image": container.image,

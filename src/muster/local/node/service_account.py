@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 _VOLUME = "kube-api-access"
 _LIFETIME = 3607
+"""Seconds. Kubernetes uses the same odd number, to tell the tokens that it adds to every pod from
+tokens that a pod asks for."""
 _MAX_AGE = 24 * 3600.0
 _RENEW_AFTER = 0.8
 
@@ -60,14 +62,14 @@ _CONTENTS = (
 
 @dataclass(frozen=True)
 class ApiAddress:
-    """Where pods find the API, and the CA they verify it with."""
+    """The address of the API as pods see it, and the CA that verifies it."""
 
     host: str
     port: int
     ca: bytes
 
     def variables(self, *, host_network: bool) -> dict[str, str]:
-        """Environment variables for clients. On the host's network the API is at loopback."""
+        """Environment variables for clients. Pods on the host's network use loopback."""
         host, port = "127.0.0.1" if host_network else self.host, str(self.port)
         return {
             "KUBERNETES_SERVICE_HOST": host,
@@ -111,7 +113,7 @@ def renew_at(issued: datetime, expires: datetime) -> datetime:
 
 
 class ServiceAccountTokens:
-    """Writes and renews the tokens of pods. `folder` has one directory per pod."""
+    """Writes and renews the tokens of pods. `folder` contains one directory per pod."""
 
     def __init__(self, client: Client, folder: Path, clock: Callable[[], datetime]) -> None:
         self._client = client
@@ -176,13 +178,13 @@ class ServiceAccountTokens:
         }
         name = pod.spec.service_account_name or "default"
         try:
-            answer = await self._client.create(
+            response = await self._client.create(
                 SERVICE_ACCOUNTS, request, namespace=meta.namespace, subresource="token", name=name
             )
         except NotFound:
             raise MissingReference(f'serviceaccount "{name}" not found') from None
-        expires = datetime.fromisoformat(answer["status"]["expirationTimestamp"])
-        return answer["status"]["token"], renew_at(issued, expires)
+        expires = datetime.fromisoformat(response["status"]["expirationTimestamp"])
+        return response["status"]["token"], renew_at(issued, expires)
 
 
 def _token_files(pod: Pod) -> Iterator[tuple[str, ServiceAccountToken, int]]:

@@ -17,6 +17,7 @@ from muster.local.node.machine import gpus
 from muster.local.node.standalone.linux import kernel
 
 _PODS = 250
+"""The limit of pods per node; the kubelet's default is 110."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ def declare_nodes(
     each = len(real) if gpus_each is None else gpus_each
     nodes = []
     for number in range(count):
-        own = gpus.gpus_of_node(real, number, each)
-        count = len(own) if gpus_each is None else gpus_each
-        gpu = {gpus.RESOURCE: str(count)} if count else {}
+        own = real[number * each : (number + 1) * each]  # no GPU is on two nodes
+        gpu_count = len(own) if gpus_each is None else gpus_each
+        gpu = {gpus.RESOURCE: str(gpu_count)} if gpu_count else {}
         nodes.append(NodeSpec(f"muster-{number}", resources | gpu, own))
     return nodes
 

@@ -1,8 +1,8 @@
-"""GPUs: the real ones found through NVML, their load, and which container has which.
+"""GPUs: the real ones found through NVML, their load, and their allocation to containers.
 
 `GpuAllocator` gives a container the indexes that it sees as CUDA_VISIBLE_DEVICES, and writes them
-beside the pod, so that they stay the same after a restart of the daemon. Nothing is released: the
-GPUs of a pod are free when its namespaces are closed.
+to the pod's folder, so that they stay the same after a restart of the daemon. There is no release:
+the GPUs of a pod are free as soon as its namespaces are closed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_gpus() -> tuple[int, ...]:
 
 
 def gpu_use(numbers: Collection[int]) -> dict[int, GpuUse]:
-    """Load and memory of these GPUs; those that cannot be read are left out."""
+    """Load and memory of these GPUs; GPUs that cannot be read are left out."""
     uses: dict[int, GpuUse] = {}
     if not numbers:
         return uses
@@ -81,11 +81,6 @@ def allocated_gpus(records: PodRecords, uid: str) -> dict[str, list[int]]:
     return files.read_json(records.pod(uid) / _FILE)
 
 
-def gpus_of_node(real: tuple[int, ...], node: int, each: int) -> tuple[int, ...]:
-    """The real GPUs of a node: no GPU is on two nodes."""
-    return real[node * each : (node + 1) * each]
-
-
 @dataclass(frozen=True)
 class GpuAllocator:
     """Allocates the GPUs of every node to its containers."""
@@ -98,6 +93,7 @@ class GpuAllocator:
         offered = self.by_node.get(pod.spec.node_name, ())
         if not any(self.by_node.values()):
             return {}
+        # A container without GPUs gets empty variables, so that it does not see the others' GPUs.
         count = quantity.parse_whole(container.resources.limits.get(RESOURCE, 0))
         own = self._allocate(pod.metadata.uid, container.name, offered, count) if count else []
         visible = ",".join(map(str, own))

@@ -1,7 +1,7 @@
 """The Python interpreter of pods, and the directories it needs.
 
-Its directory is first in PATH; a script named `python` comes next, for interpreters whose directory
-has no program of this name.
+Its directory is first in PATH. The next one has a script named `python`, for interpreters whose own
+directory has no program of this name.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Interpreter:
     @property
     def programs(self) -> dict[str, str]:
         """Scripts to add to pods: text by path."""
-        # Not a link: through a link an interpreter does not find its virtual environment.
+        # Not a link: an interpreter looks for its virtual environment beside the link.
         return {f"{_OWN_PATH}/python": f'#!/bin/sh\nexec {shlex.quote(self.executable)} "$@"\n'}
 
     def install(self, folder: Path) -> str:
-        """PATH for pods that see this machine's files; our scripts are written to `folder`."""
+        """Write our scripts to `folder`; returns PATH for pods that see this machine's files."""
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in self.programs.items():
             file = folder / os.path.basename(path)
@@ -60,7 +60,7 @@ def find_interpreter(executable: str | None = None) -> Interpreter:
     if path is None:
         raise UsageError(f"no such interpreter: {executable}")
     path = os.path.abspath(path)
-    if os.path.samefile(path, sys.executable) and executable is None:
+    if os.path.samefile(path, sys.executable) and executable is None:  # no need to start it
         paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
     else:
         paths = _paths(path)

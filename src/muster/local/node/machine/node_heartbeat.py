@@ -1,7 +1,7 @@
 """Registers the agent's nodes and writes their heartbeats.
 
-A heartbeat is a Lease in `kube-node-lease`, as of the kubelet; the Node itself is written at the
-start and every few minutes.
+A heartbeat renews a Lease in `kube-node-lease`, as the kubelet does; the Node itself is written at
+the start and every few minutes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 LEASE_NAMESPACE = "kube-node-lease"
 LOCAL = "muster.dev/local"
 _BEAT = 10.0
+"""Seconds between heartbeats, as of the kubelet."""
 _BEATS_PER_STATUS = 30
 
 
@@ -91,13 +92,14 @@ class NodeHeartbeat:
         self._since = clock()
 
     async def run(self) -> None:
-        """Write heartbeats until cancelled; wait while the API server is away."""
+        """Write heartbeats until cancelled; retry while the API server does not answer."""
         beats, last = 0, self._clock()
         while True:
             try:
                 missed = self._clock() - last > timedelta(seconds=2 * _BEAT)
                 last = self._clock()
-                if missed or beats % _BEATS_PER_STATUS == 0:  # after a gap we may count as lost
+                # After a gap (the machine slept) the node may count as lost: write it again.
+                if missed or beats % _BEATS_PER_STATUS == 0:
                     await self._register()
                 for node in self._nodes:
                     await self._beat(node)

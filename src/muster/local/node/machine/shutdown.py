@@ -1,9 +1,9 @@
-"""Stopping the cluster: pods that still ran are marked as ended by the machine, not by a failure.
+"""Marks pods that still ran when the cluster was stopped: the machine ended them, not a failure.
 
-If the API cannot be written any more, `pod_status` writes the same at the next `up`. The controller
-of a marked pod replaces it whatever its restart policy says, and does not count a failure: the next
-`up` starts its job again. A pod without a controller whose containers may restart is not marked:
-the next `up` restarts them in the same pod.
+If the API server is already gone, `pod_status` writes the same mark at the next `up`. The
+controller of a marked pod replaces it whatever its restart policy is, and does not count a failure:
+the next `up` starts its job again. A pod without a controller whose containers may restart is not
+marked: the next `up` restarts them in the same pod.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The CPU, memory and GPUs that each container uses now, for `kubectl top` and `arena top`.
 
-Measured on demand by two samples of the processes at least a second apart: without requests it
-costs nothing. The use of GPUs is that of the whole device: no GPU is shared by containers.
+It is measured on demand, by two samples of the processes at least a second apart: without requests
+it costs nothing. GPU use is that of the whole device: containers do not share a GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.pod_records import PodRecords
 
 MIN_WINDOW = 1.0
-"""Seconds between two samples; for less, the kernel's clock ticks are too coarse."""
+"""Seconds between two samples; over a shorter time the kernel's clock ticks are too coarse."""
 MAX_WINDOW = 30.0
 """Seconds after which an old sample is not used any more."""
 
@@ -97,12 +97,13 @@ class UsageMeter:
 
 
 def _tree(pid: int) -> list[psutil.Process]:
-    """A container's processes, and those started by exec: grandchildren of the shim."""
+    """A container's processes, and the processes of exec, which are grandchildren of the shim."""
     try:
         first = psutil.Process(pid)
         processes = [first, *first.children(recursive=True)]
         shim = first.parent()
-        if shim is not None and shim.pid not in (1, os.getpid()):  # the shim has just been killed
+        # The parent is init or the daemon if the shim was killed just now.
+        if shim is not None and shim.pid not in (1, os.getpid()):
             for relay in shim.children():
                 processes += relay.children(recursive=True) if relay.pid != pid else ()
     except psutil.Error:
@@ -111,7 +112,7 @@ def _tree(pid: int) -> list[psutil.Process]:
 
 
 def usage_between(before: UsageSample, after: UsageSample, now: datetime) -> Usage:
-    """The use from one sample to the next. A process that began in between counts from zero."""
+    """The use from one sample to the next. A process that started in between counts from zero."""
     window = after.at - before.at
     busy = dict.fromkeys(after.memory, 0.0)
     for process, (key, seconds) in after.seconds.items():

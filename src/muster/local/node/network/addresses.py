@@ -1,7 +1,7 @@
 """Addresses of pods: the cluster's subnet, and one address per pod name.
 
-A pod name keeps its address when the pod is deleted, so its peers find a replacement where they
-look for it. When the subnet is full, the address that was unused longest is reused.
+A pod name keeps its address when the pod is deleted, so that peers reach the replacement at the
+address that they know. When the subnet is full, the address that was unused longest is reused.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SUBNETS = 1 << (_PREFIX - 8)
 def candidate_subnets(seed: int) -> Iterator[Subnet]:
     """Subnets of 10.0.0.0/8, in an order that depends on the seed."""
     for step in range(_SUBNETS):
+        # An odd step visits all of them, because their number is a power of two.
         number = (seed + 257 * step) % _SUBNETS
         yield Subnet(((10 << 24) + (number << (32 - _PREFIX)), _PREFIX))
 
@@ -45,7 +46,7 @@ def free_subnet(routes: Iterable[Subnet], seed: int) -> Subnet:
 
 
 class Addresses:
-    """Which pod name has which address, the least recently used name first."""
+    """The addresses of pod names; the least recently used name is first."""
 
     def __init__(self, subnet: Subnet, saved: dict[str, str] | None = None) -> None:
         self.subnet = subnet
@@ -76,6 +77,7 @@ class Addresses:
     def _free(self) -> Address | None:
         size = self.subnet.num_addresses
         for offset in range(size):
+            # Not the network (0), the gateway (1) or the broadcast address (the last one).
             number = 2 + (self._next - 2 + offset) % (size - 3)
             address = self.subnet[number]
             if address not in self._used:

@@ -1,7 +1,7 @@
 """The pods' network: one bridge, and one veth pair per running pod.
 
-All names derive from a hash of the data directory. So leftovers of a crash are found and removed,
-and two clusters on one machine do not collide.
+All names contain a hash of the data directory. So the next start finds and removes what a crash
+left, and two clusters on one machine do not collide.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class BridgeNetwork(Network):
         return str(address)
 
     def link(self, address: str) -> dict[str, str]:
-        """What the `pause` process of a pod configures for this address."""
+        """The settings of the pod's `pause` process for this address."""
         return {
             "link": self._link(Address(address)),
             "bridge": self.bridge,
@@ -119,7 +119,7 @@ class BridgeNetwork(Network):
         }
 
     def detach(self, address: str) -> None:
-        """Remove a pod's link now; the kernel does it some time after the namespace is gone."""
+        """Remove a pod's link now; the kernel does so only some time after the namespace ends."""
         with Netlink() as net, contextlib.suppress(OSError):
             if index := net.index(self._link(Address(address))):
                 net.delete(index)

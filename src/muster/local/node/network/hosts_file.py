@@ -1,9 +1,10 @@
 """`/etc/hosts` of every pod: how pods find one another by pod and service names.
 
-A service has no address of its own: its name resolves to its pods' addresses, or to the last
-address of the pod with the same name, so the name of a replica that is being replaced still
-resolves. Files are written in place: they are bind-mounted into running containers, which see only
-the same inode. Changes are batched: one pass over the files for a whole gang.
+A service has no address of its own: its name resolves to its pods' addresses. If it has no pod, it
+resolves to the last address of the pod with the same name, so that the name of a replica still
+resolves while the replica is replaced. Files are written in place: running containers have the
+inode mounted, and would not see a new file. Changes are batched: one pass over the files serves a
+whole gang.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def hosts_entries(
 
 
 def _selected(service: Service, labelled: dict[tuple[str, str, str], list[Pod]]) -> list[Pod]:
-    """The pods that match the selector, searched among those with its rarest label."""
+    """The pods that match the selector; only the pods with its rarest label are compared."""
     namespace, selector = service.metadata.namespace, service.spec.selector
     groups = [labelled.get((namespace, key, value), []) for key, value in selector.items()]
     rarest = min(groups, key=len, default=[])
@@ -75,7 +76,7 @@ def _selected(service: Service, labelled: dict[tuple[str, str, str], list[Pod]])
 
 
 def own_entry(pod: Pod, address: str) -> HostsEntry | None:
-    """The pod's own host name, if only the pod itself needs it."""
+    """The entry for the pod's own host name, if the table of all names does not have it."""
     host, subdomain = pod.hostname, pod.spec.subdomain
     if host == pod.metadata.name and not subdomain:
         return None
@@ -112,6 +113,7 @@ def _names(name: str, namespace: str, pod_namespace: str) -> str:
 def write_in_place(path: Path, text: str) -> None:
     """Set the content of the file and keep its inode."""
     data = text.encode()
+    # Overwritten before it is truncated: a reader in between must not find the file empty.
     if not path.exists():
         path.write_bytes(data)
         return
@@ -144,7 +146,7 @@ class HostsFiles:
             for pod in written:
                 with contextlib.suppress(FileNotFoundError):  # the pod is gone
                     self.write(pod)
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # a thousand files must not hold up the event loop
 
     def write(self, pod: Pod) -> None:
         """Bring one pod's file up to date."""

@@ -1,9 +1,9 @@
 """External network access as root: NAT behind the machine's own address.
 
-Forwarding is enabled for the pods' bridge and the links of the default route only. All clusters on
-a machine share these switches. The first cluster that enables one saves its old value; the last one
-restores it. The saved values are in `/run`, which a restart of the machine empties, as it resets
-the switches. A cluster that was killed is recognised by its missing bridge.
+Forwarding is enabled only for the pods' bridge and the links of default routes. All clusters on a
+machine share these switches: the first cluster that enables a switch saves its old value, and the
+last cluster restores it. The saved values are in `/run`: a restart of the machine empties it, and
+resets the switches too. A cluster that was killed does not count: its bridge is missing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Nat(ExternalAccess):
         self._bridge = bridge
 
     def open(self, subnet: ipaddress.IPv4Network) -> None:
-        """Enable NAT. A machine that does not allow it is no error."""
+        """Enable NAT. If the machine does not allow it, set `unavailable_reason`."""
         links = default_links(_ROUTES.read_text())
         if not links:
             self.unavailable_reason = "the machine has no default route"

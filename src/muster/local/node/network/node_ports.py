@@ -1,4 +1,4 @@
-"""Node ports: services of type NodePort or LoadBalancer listen at 127.0.0.1.
+"""Node ports: listens at 127.0.0.1 for services of type NodePort or LoadBalancer.
 
 Each connection is forwarded to the next ready pod of the service.
 """
@@ -32,7 +32,7 @@ _CONNECT_TIMEOUT = 5.0
 
 
 class Target(NamedTuple):
-    """Where a node port leads: a port of a service's pods."""
+    """The service of a node port, and the port of its pods."""
 
     service: Key
     port: int | str
@@ -53,8 +53,9 @@ def ready_targets(service: Service, pods: Iterable[Pod], port: int | str) -> lis
     selector = service.spec.selector.items()
     targets = []
     for pod in pods:
-        same = pod.metadata.namespace == service.metadata.namespace
-        if same and selector and selector <= pod.metadata.labels.items() and _ready(pod):
+        same_namespace = pod.metadata.namespace == service.metadata.namespace
+        matches = selector and selector <= pod.metadata.labels.items()
+        if same_namespace and matches and _ready(pod):
             number = port_number(port, pod.spec.containers)
             if number:
                 targets.append((pod.metadata.uid, number))
@@ -120,7 +121,7 @@ class NodePorts:
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Copy bytes to the end of the source; an error closes the connection."""
+    """Copy bytes until the source ends; an error closes the connection."""
     try:
         while data := await source.read(_BLOCK):
             sink.write(data)

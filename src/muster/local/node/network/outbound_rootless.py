@@ -1,8 +1,8 @@
 """External network access without root: slirp4netns or pasta, whichever is installed.
 
-The program carries packets between the holder's network namespace and ordinary sockets of the user;
-inside, the holder has set up the same NAT as a machine with root. The program outlives the daemon:
-its PID and start time are saved, and it is killed with the cluster.
+The program carries packets between the holder's network namespace and ordinary sockets of the user.
+Inside the namespace, the holder has set up the same NAT as root does on a machine. The program
+outlives the daemon: its PID is saved, and it is killed when the cluster stops.
 """
 
 from __future__ import annotations
@@ -39,11 +39,14 @@ class UserModeNetwork(ExternalAccess):
 
     @property
     def name_servers(self) -> list[str]:
-        """Where the program answers name queries."""
+        """The address at which the program answers name queries."""
         return {"slirp4netns": [_SLIRP_DNS], "pasta": [_PASTA_DNS]}.get(self.method, [])
 
     def open(self, holder: int) -> None:
-        """Find the program that serves this holder, or start one. Having none is no error."""
+        """Find the program that serves this holder, or start one.
+
+        If neither program works, set `unavailable_reason`.
+        """
         saved = files.read_json(self._record)
         if saved.get("holder") == holder and processes.saved_pid(self._record):
             self.method = saved["how"]
@@ -94,7 +97,7 @@ class UserModeNetwork(ExternalAccess):
 
 
 def _explain(name: str, output: str) -> str:
-    """Why the program failed: its own message, and the known causes in plain words."""
+    """Why the program failed: its own message, and an explanation of the known causes."""
     lines = [line.strip() for line in output.splitlines()]
     useful = [line for line in lines if line and not line.startswith(_UNHELPFUL)]
     message = f"{name}: {', '.join(useful[-_MAX_LINES:]) or 'it exited without a message'}"

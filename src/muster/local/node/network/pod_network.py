@@ -1,5 +1,8 @@
-"""What the agent needs of the pods' network. The base class is the machine's own network, for pods
-without namespaces; `bridge` and `rootless` are the networks for pods with namespaces."""
+"""The pods' network as the agent sees it.
+
+The base class is the machine's own network, for pods without namespaces; `BridgeNetwork` and
+`RootlessNetwork` are the networks of pods with namespaces.
+"""
 
 from __future__ import annotations
 

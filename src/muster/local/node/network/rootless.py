@@ -1,6 +1,7 @@
 """The pods' network without root: the same bridge, in namespaces that a holder process owns.
 
-The daemon stays outside of these namespaces: pods reach it only at sockets made by `listen`.
+The daemon stays outside of these namespaces, so pods can reach it only at a socket that was made
+inside (`listen`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class RootlessNetwork(BridgeNetwork):
         return processes.saved_pid(self._record)
 
     def open(self, live: Collection[str] = ()) -> None:
-        """Choose a subnet; start the holder unless it still runs. Links go with their pods."""
+        """Choose a subnet; start the holder unless it still runs.
+
+        No link is removed here: the links of pods end with the pods' namespaces.
+        """
         with Netlink() as net:
             self.choose_subnet(net.networks())
         if not self.holder:
@@ -51,7 +55,8 @@ class RootlessNetwork(BridgeNetwork):
         return self._user_mode.name_servers
 
     def detach(self, address: str) -> None:
-        """Nothing to do: the link goes with the pod's network, and `pause` replaces a stale one."""
+        """Nothing to do: the link ends with the pod's namespace, and `pause` replaces a stale
+        link."""
 
     def close(self) -> None:
         self._user_mode.close()

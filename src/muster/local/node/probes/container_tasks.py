@@ -1,6 +1,7 @@
 """Tasks that belong to containers, all in one task group.
 
-One task per attempt: starting a second one for the same attempt changes nothing.
+There is one task per attempt: starting a second one for the same attempt has no effect, also after
+the first has ended.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ class ContainerTasks:
         self._tasks: dict[AttemptKey, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Run what is started, until cancelled."""
+        """Run the tasks that `start` is given, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 attempt, work = await self._waiting.get()
+                # It may have been stopped while it waited in the queue.
                 if attempt in self._started and attempt not in self._tasks:
                     self._tasks[attempt] = group.create_task(work())
 

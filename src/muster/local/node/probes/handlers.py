@@ -1,6 +1,6 @@
-"""Running one handler of a probe or hook: a program in the container, a request, a connection.
+"""Runs one handler of a probe or hook: a program in the container, a request, or a connection.
 
-A container that is missing, fails or answers too late is a result, not an exception.
+A container that does not run, fails or answers too late is a result, not an exception.
 """
 
 from __future__ import annotations

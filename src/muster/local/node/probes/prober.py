@@ -59,11 +59,11 @@ def has_probes(container: Container) -> bool:
 def first_health(pod: Pod, container: Container, number: int) -> Health:
     """The health before the first probe: from the pod's status, if that is of this attempt.
 
-    So a restarted daemon neither makes a ready pod unready nor runs its hook again.
+    So a restarted daemon neither makes a ready pod unready nor runs its postStart hook again.
     """
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
-        same = status.name == container.name and status.restart_count == number
-        if same and status.state.running:
+        same_attempt = status.name == container.name and status.restart_count == number
+        if same_attempt and status.state.running:
             return Health(bool(status.started), status.ready)
     return Health(started=False, ready=False)
 
@@ -151,8 +151,10 @@ class Prober:
     ) -> None:
         """Probe until the startup probe has passed or the container has failed, else for ever."""
         probe = getattr(container, f"{kind.lower()}_probe")
+        # Before its first result a liveness probe counts as passed, a startup probe does not.
         passing = self._health[key].ready if kind == "Readiness" else kind == "Liveness"
         streak = ProbeStreak(passing)
+        # The delay counts from the container's start, also after a restart of the daemon.
         waited = (self._clock() - begun).total_seconds()
         await asyncio.sleep(max(0.0, probe.initial_delay_seconds - waited))
         while True:

@@ -1,8 +1,8 @@
 """Memory limits: one control group per container with a limit, where the machine allows it.
 
 The groups are below one group per cluster, and are removed with the pod. Both versions of control
-groups work; `/proc` tells which one controls memory. Without control groups pods run without
-limits, and `arena status` shows it.
+groups work; `/proc` tells which one controls memory. On a machine without control groups pods run
+without limits, and `arena status` shows it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class MemoryCgroups:
             if self.version_2:
                 (self.folder / "cgroup.subtree_control").write_text("+memory")
                 _write_if_possible(group / "memory.swap.max", "0")
+                # Kill the whole container, not one of its processes, as the kubelet does.
                 _write_if_possible(group / "memory.oom.group", "1")
             (group / maximum).write_text(str(limit))
-            if not self.version_2:
+            if not self.version_2:  # after the memory limit: the kernel rejects a value below it
                 _write_if_possible(group / "memory.memsw.limit_in_bytes", str(limit))
         except OSError as error:
             raise CannotRun(f"cannot set the memory limit: {error.strerror}") from error
@@ -58,13 +59,13 @@ class MemoryCgroups:
 
 
 def _write_if_possible(file: Path, text: str) -> None:
-    """Kernels without swap accounting lack these files; swap would only stretch the limit."""
+    """Write a setting that some kernels lack. Without it the limit holds, but swap extends it."""
     with contextlib.suppress(OSError):
         file.write_text(text)
 
 
 def find_memory_cgroups(data_dir: Path, proc: Path = Path("/proc/self")) -> MemoryCgroups | None:
-    """A place where this process may make groups with memory limits; None if there is none."""
+    """The first group below which this process may set memory limits; None if there is none."""
     own = _own_groups((proc / "cgroup").read_text())
     for kind, root, options in _mounts((proc / "mountinfo").read_text()):
         if kind == "cgroup" and "memory" in options and "memory" in own:
@@ -106,8 +107,11 @@ def _upwards(root: Path, own: str) -> list[Path]:
 
 
 def _delegates(parent: Path) -> bool:
-    """Whether groups below this one control memory. We enable that only below our own group: a
-    group with processes cannot, and groups of others are not ours to change."""
+    """Whether groups below this one control memory.
+
+    We enable this only in our own group: the kernel refuses it in a group with processes, and the
+    groups of others are not ours to change.
+    """
     try:
         return "memory" in (parent / "cgroup.subtree_control").read_text().split()
     except OSError:
@@ -124,7 +128,7 @@ def _can_create(group: Path) -> bool:
     except OSError:
         return False
     finally:
-        for folder in (trial, group):  # the group stays if pods of an earlier daemon are in it
+        for folder in (trial, group):  # the group stays if pods of an earlier daemon use it
             with contextlib.suppress(OSError):
                 folder.rmdir()
     return True

@@ -1,8 +1,8 @@
 """The runtime for machines that forbid namespaces: pods are ordinary processes.
 
 Pods share the host's network and files. Volumes are links below `$MUSTER_ROOT`, and a pod's private
-`/tmp` is `$TMPDIR`. All processes of a pod have its folder in their environment (`MUSTER_POD`); so
-they are found when the pod is killed.
+`/tmp` is `$TMPDIR`. Without a pid namespace, only the environment tells which processes belong to a
+pod: all of them have its folder in `MUSTER_POD`, and `close` kills the processes that have it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class PlainRuntime(Runtime):
         await self.supervise(spec, body)
 
     def _working_directory(self, folder: Path, path: str) -> str:
-        """The directory of the host if it exists; none is ever created there."""
+        """The host's directory if it exists, else one below the pod's root: nothing is created on
+        the host."""
         if path == "/":
             return str(folder / "work")
         return path if Path(path).is_dir() else str(folder / "root" / inside(path))

@@ -1,4 +1,4 @@
-"""What is on disk about a pod: the truth after any crash. Read again on every visit.
+"""A pod's state on disk: the truth after any crash. The pod loop reads it again on every visit.
 
     pods/<uid>/pod                          the sandbox: its number, first process, address; for
                                             pods without namespaces, that it is open
@@ -6,9 +6,9 @@
     pods/<uid>/volumes/<name>/              contents of volumes
     pods/<uid>/containers/<name>/<n>/       attempt n: spec, turn, lock, started, log, exited
 
-A sandbox is one set of namespaces; a pod gets another one when it is lost. An attempt is one run of
-a container. Its shim holds `lock` as long as it lives: an attempt with neither an exit code nor a
-lock was lost. All files are replaced by rename.
+A sandbox is one set of namespaces; a pod gets a new one when the old one is lost. An attempt is one
+run of a container. Its shim holds `lock` as long as it lives: an attempt without an exit code whose
+lock is free was lost. All files are replaced by rename, so a reader never sees half of one.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 MAX_ATTEMPTS = 2
+"""Attempts whose files are kept per container: the last one, and the one for `logs --previous`."""
 
 
 class AttemptKey(NamedTuple):
@@ -55,9 +56,9 @@ class Health:
     started: bool = True
     ready: bool = True
     failed: str = ""
-    """Why the container must be stopped; empty if it need not."""
+    """Why the container must be stopped; empty if it is healthy."""
     grace: int | None = None
-    """Seconds to stop it in, if not the pod's own grace."""
+    """Seconds to stop it in; None for the pod's own grace period."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Attempt:
     sandbox: int = 0
     """The number of the sandbox it ran in."""
     restarts: int = 0
-    """How many attempts at its container there were before it in this sandbox."""
+    """The number of earlier attempts at this container in the same sandbox."""
     health: Health = Health()
 
     @property
@@ -94,14 +95,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class PodRecord:
-    """A pod on this machine. Of each container the last attempts are kept, in order."""
+    """A pod on this machine, with the last attempts at each container in order."""
 
     uid: str
     known: bool = False
     open: bool = False
     address: str = ""
     pause: int = 0
-    """The pod's first process. While that exits, the pod is not open any more."""
+    """The PID of the pod's first process. As soon as it begins to exit, the pod is not open."""
     key: str = ""
     rebooted: bool = False
     """Whether the machine was restarted since the pod's namespaces were made."""
@@ -153,6 +154,7 @@ class PodRecords:
     def read(self, uid: str) -> PodRecord:
         saved = files.read_json(self.pod(uid) / "pod")
         pause = int(saved.get("pause", 0))
+        # PIDs are reused: it is the same process only with the same start time in the same boot.
         same = saved.get("boot") == self.boot
         same = same and (not pause or kernel.start_time(pause) == saved.get("started"))
         folder = self.pod(uid) / "containers"
@@ -210,7 +212,8 @@ def read_attempt(folder: Path, number: int) -> Attempt:
     attempt = folder / str(number)
     end = files.read_json(attempt / "exited")
     if not end and not files.is_locked(attempt / "lock"):
-        end = files.read_json(attempt / "exited") or _lost(attempt)  # it may have exited just now
+        # Read again: the shim may have written the exit code and exited between the two checks.
+        end = files.read_json(attempt / "exited") or _lost(attempt)
     start, turn = files.read_json(attempt / "started"), files.read_json(attempt / "turn")
     state = State.EXITED if end else State.RUNNING if start else State.STARTING
     return Attempt(
@@ -238,7 +241,7 @@ _LOST: Raw = {
 
 
 def _lost(attempt: Path) -> Raw:
-    """Write the end of an attempt whose shim is gone, with the current time."""
+    """Write an exit code for an attempt whose shim is gone, with the current time."""
     end = _LOST | {"finishedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
     with contextlib.suppress(OSError):  # the pod is being removed
         if (attempt / "lock").exists():

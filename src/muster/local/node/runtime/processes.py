@@ -1,7 +1,8 @@
-"""Starting and killing the processes that run beside the daemon.
+"""Starts and kills the processes that run beside the daemon.
 
 Programs of `standalone/` start in an isolated interpreter (`-I -S`) with an empty environment: they
-must not depend on the user's Python settings, and must start fast.
+must not depend on the user's Python settings, and must start fast. They are started by posix_spawn
+because a fork of the daemon, with its threads and its memory, is slow and unsafe.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def last_line(errors: Path) -> str:
 
 
 def save_pid(record: Path, pid: int, **details: Any) -> None:
-    """Save which process this is; PIDs are reused, so its start time and the boot count too."""
+    """Save the identity of a process: PIDs are reused, so it includes start time and boot."""
     identity = {"pid": pid, "started": kernel.start_time(pid), "boot": kernel.boot_id()}
     files.write_atomically(record, json.dumps(identity | details))
 
@@ -107,7 +108,7 @@ def kill_and_wait(pid: int) -> bool:
         while not (gone := bool(select.select([handle], [], [], 0.02)[0])):
             if time.monotonic() > deadline:
                 break
-            kernel.reap_orphans()
+            kernel.reap_orphans()  # the zombies of the pod that became our children
     with contextlib.suppress(ChildProcessError):  # the child of an earlier daemon belongs to init
         os.waitpid(pid, os.WNOHANG)
     return gone

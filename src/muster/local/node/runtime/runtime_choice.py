@@ -1,7 +1,7 @@
-"""Which runtime this machine allows: found by trying when the agent is created.
+"""The runtime that this machine allows, found by trying when the agent is created.
 
-The choice is saved in the data directory as long as pods may be left: pods of a killed daemon can
-only be stopped by the runtime that started them.
+The choice is saved in the data directory as long as pods may be left: only the runtime that started
+the pods of a killed daemon can stop them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class RuntimeChoice:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The runtime as `arena status` shows it."""
         names = {"root": "namespaces", "rootless": "namespaces without root", "plain": "plain"}
         return names[self.kind]
 
     @property
     def note(self) -> str:
-        """What the user should know about this runtime, if anything."""
+        """A warning about the limits of this runtime; empty if there are none."""
         if self.kind != "plain":
             return ""
         reason = f" ({self.reason})" if self.reason else ""

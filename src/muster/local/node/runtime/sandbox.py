@@ -1,7 +1,7 @@
-"""A pod's namespaces: made by a `pause` process, identified by it, gone when it exits.
+"""A pod's namespaces: a `pause` process makes and identifies them, and they end when it exits.
 
-The order makes a crash safe at any point: the first process exists but waits; its PID is written
-down; it gets its link; only then it continues. If the daemon dies earlier, the process exits.
+The order of the steps makes a crash safe at any point: the first process exists but waits; its PID
+is saved; it gets its link; only then it continues. If the daemon dies earlier, the process exits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _START_TIMEOUT = 10.0
 
 
 async def open_sandbox(folder: Path, request: Raw, created: Callable[[int], Raw]) -> None:
-    """Start the pod's first process with this request, see `pause`.
+    """Start the pod's first process with this request; `pause` describes its fields.
 
     `created` is called when the namespaces exist: it records the PID and returns the address to
     configure inside.

@@ -1,7 +1,7 @@
-"""Starting shims and talking to them.
+"""Starts shims and connects to them.
 
-A shim inherits its lock already locked and its socket already listening. So from the moment it
-exists it is known to be alive and accepts connections: no crash of the daemon can lose it.
+A shim inherits its lock already locked and its socket already listening. So from its first moment
+readers see that it is alive, and it accepts connections: no crash of the daemon can lose it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
     """Start the shim of one attempt; returns its PID. The folder appears complete or not at all.
 
-    `turn` is read with the attempt's record; the shim does not use it.
+    `turn` is for readers of the attempt's record; the shim does not use it.
     """
     draft = folder.with_name(f".{folder.name}")
     shutil.rmtree(draft, ignore_errors=True)
@@ -72,7 +72,7 @@ def kill_shim(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _short(folder: Path) -> Any:
-    """A path to the folder that is short enough for a unix socket address."""
+    """A path to the folder that is short enough for a unix socket: Linux allows 107 bytes."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}"

@@ -1,8 +1,8 @@
-"""One exec: a program in a running container, its streams relayed to a socket.
+"""One exec: runs a program in a running container and relays its streams to a socket.
 
 The shim forks one process per exec, so a client that reads slowly blocks only its own program. When
-the client disconnects, the program is killed; when the program exits, a STATUS frame with its exit
-code is sent last. The first frame is STATUS `{"state": "running"}`; a client sends no input before.
+the client disconnects, the program is killed. The first frame is STATUS `{"state": "running"}`, and
+a client sends no input before it; the last frame is a STATUS with the program's exit code.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[
     """Run the requested program in the namespaces of the container's process `main`, within the
     container's memory limit, until it exits."""
     client.setblocking(True)
+    # Opened here and entered in the child: inside the container's mounts the path does not exist.
     procs = cgroup.open_procs(spec.get("memory") or {})
 
     def prepare() -> list[int]:

@@ -28,7 +28,7 @@ class Channel:
 def become_sleep(env: dict[str, str]) -> NoReturn:
     """Replace this process by `sleep`: it keeps our namespaces and needs only a megabyte.
 
-    Nothing of the daemon stays open. `env` tells what the process belongs to.
+    No descriptor of the daemon stays open. `env` names the cluster or pod that it belongs to.
     """
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)

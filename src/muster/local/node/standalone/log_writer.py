@@ -1,4 +1,4 @@
-"""Writing a container's log, and rotating it. One record per line, as in the kubelet's logs:
+"""Writes a container's log and rotates it. One record per line, as in the kubelet's logs:
 
     2026-01-02T03:04:05.000000000Z stdout F text
 
@@ -13,12 +13,13 @@ import time
 
 _LOG_LIMIT = 64 << 20
 _MAX_TEXT = 16 * 1024
+# The limits of the kubelet for a termination message from the log.
 _MAX_LINES, _MAX_BYTES = 80, 2048
 _READ_BACK = 64 * 1024
 
 
 class LogWriter:
-    """The log file of one container; when it is full it is renamed to `.1`, which is replaced."""
+    """The log file of one container. A full file is renamed to `.1`, which is overwritten."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -61,7 +62,7 @@ def _record(head: bytes, tag: bytes, text: bytes) -> bytes:
 
 
 def last_lines(path: str) -> str:
-    """The end of the program's output, as much as a pod's status may hold."""
+    """The end of the program's output, up to the size that a pod's status may have."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
@@ -69,7 +70,7 @@ def last_lines(path: str) -> str:
             records = file.read().split(b"\n")[:-1]
     except OSError:
         return ""
-    complete = records if size <= _READ_BACK else records[1:]
+    complete = records if size <= _READ_BACK else records[1:]  # the first one is cut
     parts = [record.split(b" ", 3) for record in complete]
     lines = b"".join(text + (b"\n" if tag == b"F" else b"") for _, _, tag, text in parts)
     tail = b"".join(lines.splitlines(keepends=True)[-_MAX_LINES:])

@@ -1,9 +1,9 @@
 """Without root: the process that owns the user and network namespaces of the pods' bridge.
 
-One per cluster. It reads `{"folder", "bridge", "address"}` from the socket that is its standard
-input, makes the namespaces, in which the user is root, brings up the bridge there, answers
-`{"ready": true}`, and sleeps. `pause` makes pods inside of them; the daemon stays outside and may
-be restarted.
+There is one per cluster. It reads `{"folder", "bridge", "address"}` from the socket that is its
+standard input, makes the namespaces, in which the user is root, brings up the bridge there, answers
+`{"ready": true}`, and sleeps. `pause` makes the pods' namespaces inside of them; the daemon stays
+outside and may be restarted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from muster.local.node.standalone.linux.netlink import Netlink
 
 
 def _enable_nat(request: dict[str, str]) -> None:
-    """Forward packets of pods in case slirp4netns or pasta joins this namespace later. Nothing
-    outside of this namespace changes."""
+    """Forward packets of pods, for slirp4netns or pasta, which may join this namespace later.
+    Nothing outside of this namespace changes."""
     subnet = ipaddress.IPv4Interface(request["address"]).network
     with contextlib.suppress(OSError):
         files.write("/proc/sys/net/ipv4/ip_forward", "1")
@@ -34,6 +34,7 @@ def main() -> int:
         return 1
     user, group = os.geteuid(), os.getegid()
     kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNET)
+    # The kernel accepts the gid_map of an ordinary user only when setgroups is denied.
     files.write("/proc/self/setgroups", "deny")
     files.write("/proc/self/uid_map", f"0 {user} 1")
     files.write("/proc/self/gid_map", f"0 {group} 1")

@@ -1,8 +1,8 @@
 """Makes a socket in another network namespace and sends its descriptor back.
 
 Its standard input is a socket, its argument is `{"pid", "listen" | "connect"}`; it sends the
-descriptor, or a message with the reason why not. A socket belongs to the network namespace in which
-it was made, so the daemon can use it from outside.
+descriptor, or the reason why it cannot. A socket belongs to the network namespace in which it was
+made, whoever uses it, so the daemon can use it from outside.
 """
 
 from __future__ import annotations

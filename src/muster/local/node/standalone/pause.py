@@ -6,7 +6,7 @@ the network namespace of the bridge, and its child, which becomes the pod's firs
    namespaces, and the starter answers `{"pid"}`.
 2. When the daemon has saved the PID, it sends `{"link", "bridge", "address", "gateway"}`; the
    starter makes the link, the child configures its end and answers `{"ready": true}`.
-If one of the three dies in between, end of file ends the others, and nothing is left.
+If one of the three processes dies in between, the others read end of file and exit.
 
 Then the child becomes `sleep` with the pod's folder in its environment.
 """
@@ -32,6 +32,7 @@ def main() -> int:
     if request is None:
         return 1
     _join(request)
+    # A new pid namespace is for children only: the child becomes its first process.
     kernel.unshare(kernel.CLONE_NEWPID)
     starter, child = socket.socketpair()
     pid = os.fork()
@@ -43,7 +44,7 @@ def main() -> int:
 
 
 def _join(request: dict[str, Any]) -> None:
-    """Without root, the rights come from the namespaces of the holder process."""
+    """Enter the holder's namespaces: without root, they give the right to make others."""
     if request.get("join"):
         names = ("user", "net") if request["network"] else ("user",)
         kernel.enter(kernel.open_namespaces(request["join"], names))

@@ -1,10 +1,10 @@
-"""The supervisor of one container: the parent of its process, writes its log and exit code.
+"""The supervisor of one container: the parent of its process, which writes its log and exit code.
 
 It runs in a session of its own, with the attempt's directory as its argument, the locked lock file
 as descriptor 3 and a listening socket as 4. It reads `spec`, writes `started`, appends to `log`,
 and at the end writes `exited`; files are replaced by rename, so a reader sees all of a file or
 nothing. It does not need the daemon, which may be restarted at any time. The lock is held exactly
-as long as this process lives.
+as long as this process lives: the kernel releases it, however the shim ends.
 
 Requests on the socket: `watch` (STATUS frames: running, then exited), `stop` (SIGTERM, after
 `grace` seconds SIGKILL), `attach`, and `exec` (in a process of its own, see `exec_session`).
@@ -29,6 +29,7 @@ from muster.local.node.standalone.stdin import StdinWriter
 
 LOCK, LISTENER = 3, 4
 _DRAIN = 1.0
+"""Seconds for the last output and the last status, after the container's process has exited."""
 _MAX_DESCRIPTORS = 1 << 20
 
 
@@ -82,12 +83,15 @@ class Shim:
         spec = self._spec
         own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         fds = kernel.open_namespaces(spec["pause"]) if spec.get("pause") else {}
+        # The shim itself stays on the host. But a pid namespace applies to later children only, and
+        # entering it needs the rights of the user namespace.
         if "user" in fds:
             kernel.enter({"user": fds.pop("user")})
         if "pid" in fds:
             kernel.enter({"pid": fds.pop("pid")})
 
         def prepare() -> list[int]:
+            # The control group is entered first: the pod's mounts do not show it.
             cgroup.enter(cgroup.open_procs(spec.get("memory") or {}))
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
@@ -96,7 +100,7 @@ class Shim:
             mounts_fd = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
             return [mounts_fd, _own_terminal()] if spec["tty"] else [mounts_fd]
 
-        # With a terminal the child makes its own standard streams: of the pod, not the machine.
+        # With a terminal the child opens its own streams: the terminal is in the pod's /dev.
         program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], False, prepare)
         stdio = _null_streams() if spec["tty"] else self._pipe_ends()
         self._pid, (self._mounts, *terminal) = spawn.start(program, stdio)
@@ -108,7 +112,9 @@ class Shim:
             self._read_from(self._terminal, "stdout")
         for fd in {*stdio, *fds.values()}:
             os.close(fd)
-        with contextlib.suppress(PermissionError):  # rootless: returning is not allowed
+        # Later children (exec sessions) start in our own pid namespace again. Rootless, the kernel
+        # does not allow it.
+        with contextlib.suppress(PermissionError):
             kernel.enter({"pid": own_pid_namespace})
         now = log_writer.stamp(time.time_ns())
         self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
@@ -157,7 +163,8 @@ class Shim:
             self._input_ended()
 
     def _input_ended(self) -> None:
-        """A client has closed its input; others may attach, unless the pod has `stdinOnce`."""
+        """A client has closed its input; others may attach, unless the container has
+        `stdinOnce`."""
         if self._stdin is not None and self._spec.get("stdin_once"):
             self._stdin.close_when_written()
 
@@ -175,7 +182,7 @@ class Shim:
             self._serve(client, json.loads(payload))
 
     def _listen_to_all(self) -> None:
-        """The program has read all input: read from clients again."""
+        """Read from clients again: the program has read all of the input."""
         for client in self._clients:
             client.listen(True)
 
@@ -198,12 +205,13 @@ class Shim:
         deadline = time.monotonic() + grace
         if self._kill_at is None and grace > 0:
             os.kill(self._pid, signal.SIGTERM)
-        self._kill_at = min(deadline, self._kill_at or deadline)
+        self._kill_at = min(deadline, self._kill_at or deadline)  # a later stop may only shorten it
 
     def _exec(self, client: ShimClient, request: dict[str, Any]) -> None:
         connection = client.release()
         pid = os.fork()
         if pid == 0:
+            # The lock and the pipes would otherwise stay open as long as this exec runs.
             stdin = [self._stdin.fd] if self._stdin is not None and self._stdin.fd >= 0 else []
             for fd in (LOCK, LISTENER, self._log.fileno(), *self._outputs, *stdin):
                 os.close(fd)
@@ -238,7 +246,7 @@ class Shim:
 
     def _kill_rest(self) -> None:
         """Kill the processes that the container's process left."""
-        for _ in range(20):
+        for _ in range(20):  # a process may fork while we read /proc
             left = [pid for pid in kernel.pids() if self._owns(pid)]
             if not left:
                 return
@@ -250,8 +258,8 @@ class Shim:
     def _owns(self, pid: int) -> bool:
         """Whether a process belongs to this container: by its mount namespace, else by its session.
 
-        The open descriptor keeps the mount namespace alive: the kernel reuses the number of a freed
-        one, and we would kill processes of another pod.
+        Our open descriptor keeps the mount namespace alive. Otherwise the kernel could give its
+        number to a new namespace, and we would kill the processes of another pod.
         """
         if self._mounts is None or kernel.same_namespace(self._mounts, "self"):
             return _session(pid) == self._pid

@@ -2,8 +2,8 @@
 
 A frame is one byte for the channel, four for the length, then the data. A connection begins with
 one REQUEST frame, JSON `{"op": …}`. The other channels have Kubernetes' numbers for exec and
-attach. The shim never waits for a client: one that does not read is disconnected, and one that
-sends too much is not read from for a while (`listen`).
+attach. The shim never waits for a client: it disconnects a client that does not read, and stops
+reading for a while from a client that sends too much (`listen`).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class FrameReader:
 def close_gracefully(connection: socket.socket, seconds: float) -> None:
     """Close a connection so that all sent data arrives.
 
-    Closing with unread data would reset the connection, and the other side would lose even the data
-    that it has not read yet. So first shut down our side, and read what still comes.
+    Closing with unread data would reset the connection, and the other side would lose the data that
+    it has not read yet. So first shut down our side, and read until the other side closes.
     """
     with contextlib.suppress(OSError):
         connection.settimeout(seconds)
@@ -96,7 +96,7 @@ class ShimClient:
         self._register()
 
     def listen(self, enabled: bool) -> None:
-        """Read from the client, or let it wait."""
+        """Read from the client, or stop reading so that it has to wait."""
         self._listening = enabled
         self._register()
 
@@ -108,7 +108,7 @@ class ShimClient:
             self._push()
 
     def flush(self, seconds: float) -> None:
-        """Send the rest and close the connection, waiting at most so long."""
+        """Send the rest and close the connection; give up after so many seconds."""
         client = self.release()
         with contextlib.suppress(OSError):
             client.settimeout(seconds)
@@ -164,7 +164,7 @@ class ShimClient:
         self._select_for(events | (selectors.EVENT_WRITE if self._unsent else 0))
 
     def _select_for(self, events: int) -> None:
-        """Wait for these events; a selector does not accept an empty set."""
+        """Wait for these events; for none, unregister, since a selector needs at least one."""
         known = self._client in self._select.get_map()
         if known and events:
             self._select.modify(self._client, events, self._ready)

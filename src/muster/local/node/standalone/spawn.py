@@ -1,6 +1,7 @@
-"""Starting a program as a direct child, after preparing the child (namespaces, root directory).
+"""Starts a program as a direct child, after preparing the child (namespaces, root directory).
 
-`StartFailed` carries the message for the pod's status. Once the program runs, it is never raised.
+The child keeps one end of a socket pair that exec closes. If the parent reads end of file without a
+message, the program runs; otherwise the message says why not, and becomes `StartFailed`.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket
         socket.send_fds(parent, [b"\n"], descriptors)
     os.makedirs(program.cwd, exist_ok=True)
     os.chdir(program.cwd)
-    for number in range(1, signal.NSIG):
+    for number in range(1, signal.NSIG):  # ignored signals would stay ignored after exec
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
     os.umask(0o022)

@@ -1,8 +1,8 @@
 """A program's standard input: buffers input in order and writes it as the program reads.
 
-Neither attach nor exec may wait for a program. The caller bounds the buffer: while it is `full`, it
-reads no more from its clients; `drained` is called when the buffer is empty again. Closing waits
-for the input before it.
+Neither attach nor exec may wait for a program. The caller bounds the buffer: while it is `full`,
+the caller reads no more from its clients; `drained` is called when the buffer is empty again.
+Closing waits until the input before it is written.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _CHUNK = 64 * 1024
 
 
 class StdinWriter:
-    """Takes ownership of `fd` if it is a pipe. A terminal is also read from, by others, and is not
-    closed when a client closes its input."""
+    """Takes ownership of `fd` if it is a pipe. A terminal has other readers too, so it stays open
+    when a client closes its input."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class StdinWriter:
                 self._push()
 
     def close_when_written(self) -> None:
-        """There is no more input."""
+        """Close the program's input after the buffered data."""
         self._closing = not self._terminal
         if self._closing and not self._buffer:
             self._close()

@@ -1,7 +1,7 @@
 """Tries whether this machine allows a pod's namespaces, in a process of its own.
 
-The argument is `direct` or `user`; the exit code is 0 if everything that `pause` and
-`namespace_holder` need is allowed.
+The argument is `direct` (as root) or `user` (in a user namespace). The exit code is 0 if the
+machine allows everything that `pause` and `namespace_holder` need.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Replacing all files of a volume in one step.
+"""Replaces all files of a volume in one step.
 
-As in Kubernetes, the files are in a directory of their own to which the link `..data` points, and
-programs open links through it: replacing that one link changes every file at the same moment. A
-container that mounted a single file (subPath) keeps the old one.
+As in Kubernetes, the files are in a directory of their own (the payload), and the link `..data`
+points to it. Programs open `NAME`, a link to `..data/NAME`: replacing the one link `..data` changes
+every file at the same moment. A container that mounted a single file (subPath) keeps the old one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class VolumeFile(NamedTuple):
 
 
 def replace_files(folder: Path, files: Iterable[VolumeFile]) -> None:
-    """Write these files unless they are there already; files made by others stay."""
+    """Make these the files of the volume, unless they already are; files of others stay."""
     new = {inside(file.path): file for file in files}
     current = _current(folder)
     if current is None or _read(current) != {path: f.data for path, f in new.items()}:
         payload = Path(tempfile.mkdtemp(prefix="..", dir=folder))
-        payload.chmod(0o755)
+        payload.chmod(0o755)  # mkdtemp makes it private
         for path, file in new.items():
             _write(payload / path, file)
         _switch(folder, payload)

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 def volume_files(volume: Volume, pod: Pod, context: PodContext) -> list[VolumeFile] | None:
-    """The files of the volume; None if it is a directory of another kind."""
+    """The files of the volume; None if it is a directory of another kind.
+
+    The tokens of a projected volume are not among them: `ServiceAccountTokens` writes them.
+    """
     for source in volume.file_sources:
         kind = unsupported_kind(source)
         if kind:
@@ -64,7 +67,8 @@ def _selected(
     data: Mapping[str, bytes], source: ConfigMapFiles, mode: int, owner: str
 ) -> list[VolumeFile]:
     """The files of the selected keys; of all keys if none is selected."""
-    keys = [(i.key, i.path, i.mode) for i in source.items] or [(key, key, None) for key in data]
+    items = [(item.key, item.path, item.mode) for item in source.items]
+    keys = items or [(key, key, None) for key in data]
     for key, _, _ in keys:
         if key not in data and not source.optional:
             raise MissingReference(f"couldn't find key {key} in {owner}")

@@ -1,7 +1,7 @@
 """A pod's volumes as directories on the host, which containers mount.
 
-`prepare` makes them before a container starts, `refresh` updates them when an object they are made
-of changed. A volume appears complete or not at all.
+`prepare` makes them before a container starts; `refresh` updates them when one of their objects has
+changed. A volume appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def in_memory(pod: Pod) -> dict[str, str]:
 
 
 class VolumeDirectories:
-    """Volumes are below the pod's own folder, or anywhere on the machine (hostPath, claims)."""
+    """Volumes are in the pod's own folder, or anywhere on the machine (hostPath, claims)."""
 
     def __init__(self, data_dir: Path) -> None:
         self._pods = data_dir / "pods"
@@ -59,7 +59,7 @@ class VolumeDirectories:
                     replace_files(folder, files)
 
     def own(self, pod: Pod) -> dict[str, str]:
-        """The directories of volumes below the pod's folder, by name."""
+        """The directories of volumes in the pod's folder, by name."""
         return {volume.name: str(self._folder(volume, pod)) for volume in pod.spec.volumes}
 
     def _folder(self, volume: Volume, pod: Pod) -> Path:
@@ -77,7 +77,7 @@ class VolumeDirectories:
 
 
 def _host_path(volume: Volume, context: PodContext) -> HostPath | None:
-    """The path of the machine that the volume is, if it is not the pod's own directory."""
+    """The path on this machine that the volume shows; None for a directory of the pod."""
     if volume.persistent_volume_claim is None:
         return volume.host_path
     name = volume.persistent_volume_claim.claim_name
@@ -90,7 +90,7 @@ def _host_path(volume: Volume, context: PodContext) -> HostPath | None:
 
 def _make(folder: Path, files: list[VolumeFile] | None) -> None:
     draft = folder.with_name(f".{folder.name}")
-    shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(draft, ignore_errors=True)  # of a daemon that was killed here
     draft.mkdir(parents=True)
     draft.chmod(0o777 if files is None else 0o755)
     if files is not None:
@@ -115,7 +115,7 @@ def _check(source: HostPath) -> None:
 
 
 def _is_read_only(volume: Volume) -> bool:
-    """Whether no program may write: the files of API objects change only with the objects."""
+    """Whether no program may write to it: files of API objects change only with the objects."""
     claim = volume.persistent_volume_claim
     objects = (volume.config_map, volume.secret, volume.downward_api, volume.projected)
     return any(objects) or (claim is not None and claim.read_only)
@@ -138,6 +138,7 @@ def mounts(
             if not Path(source).exists():
                 Path(source).mkdir(parents=True)
         read_only = mount.read_only or mount.name in read_only_volumes
+        # The tmpfs is mounted only inside the pod: a directory made here would not be in it.
         make = bool(sub_path) and mount.name in memory
         result.append(Mount(source, mount.mount_path, read_only, make))
     return tuple(result)

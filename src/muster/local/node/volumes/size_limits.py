@@ -1,4 +1,4 @@
-"""Size limits of emptyDir volumes on disk, checked periodically as by the kubelet.
+"""Size limits of emptyDir volumes on disk, checked periodically as the kubelet does.
 
 A pod over its limit is evicted: its status becomes Failed here, and the pod loop then stops it.
 Volumes in memory are limited by the kernel.
@@ -36,7 +36,7 @@ class SizeLimits:
     client: Client
     pods: Informer[Pod]
     folder: Path
-    """It has one directory per pod."""
+    """Contains one directory per pod."""
     events: PodEvents
     clock: Callable[[], datetime]
 
@@ -58,7 +58,7 @@ class SizeLimits:
         message = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}".'
         self.events.record(pod, "Evicted", message, warning=True)
         status = disruption_status("Evicted", message, self.clock())
-        with contextlib.suppress(MusterError):  # the pod is gone, or the next check tries again
+        with contextlib.suppress(MusterError):  # the pod is gone, or the next check repeats it
             await self.client.patch_status(PODS, pod.metadata, status)
 
 
@@ -73,10 +73,11 @@ def limited_volumes(pod: Pod) -> Iterator[Volume]:
 
 
 def disk_usage(folder: Path) -> int:
-    """Bytes on disk below a directory; files that vanish meanwhile do not count."""
+    """Bytes on disk below a directory; files that are deleted meanwhile do not count."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
+                # Blocks, not the size: a sparse file takes less disk than its size. Always 512.
                 total += os.lstat(os.path.join(parent, name)).st_blocks * 512
     return total

@@ -1,7 +1,7 @@
 """A pod's volumes, as the node reads them.
 
 Volumes that this node cannot mount are read too, so that the pod's status can name them: an empty
-directory in their place would look like the real volume, and lose what is written to it.
+directory in their place would look like the real volume, and files written to it would be lost.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from muster.local.node.standalone.linux import files
 
 
 def open_procs(memory: dict[str, str]) -> int:
-    """A descriptor for `enter`, to be opened while the group is visible; -1 if there is no limit.
-    If we own the group but not the one we are in, entering is forbidden."""
+    """A descriptor for `enter`, opened while the group is still visible; -1 without a limit."""
     if memory:
         with contextlib.suppress(OSError):
             return os.open(f"{memory['group']}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
@@ -23,8 +22,9 @@ def open_procs(memory: dict[str, str]) -> int:
 def enter(procs: int) -> None:
     """Put this process, and so its children, into the group."""
     if procs >= 0:
+        # The kernel forbids it to a user who owns the new group but not the old one.
         with contextlib.suppress(PermissionError):
-            os.write(procs, b"0")
+            os.write(procs, b"0")  # 0 is the writing process
         os.close(procs)
 
 

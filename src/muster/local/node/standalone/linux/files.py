@@ -1,6 +1,6 @@
-"""Small files read and written whole, without pathlib: importing it takes longer than using it.
+"""Reads and writes small files whole, without pathlib: its import would slow down every shim.
 
-State files are written beside their place and renamed, so a reader sees the old or the new one.
+State files are written beside their place and renamed, so a reader sees the old or the new file.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
-# The user namespace is first: it gives the rights to enter the others. Mounts are last: after them
-# /proc is another one.
+# In the order in which they are entered. The user namespace is first: it gives the rights to enter
+# the others. Mounts are last: with them /proc becomes another one.
 NAMESPACES = {
     "user": CLONE_NEWUSER,
     "net": CLONE_NEWNET,
@@ -80,8 +80,10 @@ def die_with_parent(signal: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent exits, instead of the machine's first
-    process, which often does not reap in a container."""
+    """Become the parent of descendants whose own parent exits.
+
+    By default init becomes their parent, and in a container init often does not reap.
+    """
     _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0), "prctl")
 
 
@@ -134,6 +136,7 @@ def make_read_only(target: str) -> None:
 
 def pivot_root(root: str) -> None:
     """Make the mount at `root` the root directory and unmount the old one."""
+    # Without a directory for the old root: it is mounted over the new one, and then unmounted.
     os.chdir(root)
     _checked(_libc.pivot_root(b".", b"."), root)
     unmount(".", MNT_DETACH)
@@ -146,26 +149,34 @@ def pids() -> list[int]:
 
 
 def boot_id() -> str:
-    """Another text after every start of the machine."""
+    """A text that is different after every start of the machine."""
     return files.read("/proc/sys/kernel/random/boot_id").strip()
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in ticks since boot; with the PID it identifies the process. 0 if it
-    is gone."""
+    """When a process started, in ticks since boot; 0 if it has exited.
+
+    Together with the PID it identifies the process.
+    """
     fields = _stat(pid)
-    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+    return int(fields[19]) if fields and fields[0] not in "ZX" else 0  # Z, X: zombie, dead
 
 
 def is_exiting(pid: int) -> bool:
-    """Whether a process has begun to exit. The first process of a pod stays in this state, and
-    nothing can be started in the pod, until every process of the pod is reaped."""
+    """Whether a process has begun to exit.
+
+    The first process of a pod stays in this state until every process of the pod is reaped. Until
+    then nothing can be started in the pod.
+    """
     fields = _stat(pid)
     return not fields or bool(int(fields[6]) & _PF_EXITING)
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields after the name in a process's `stat`; empty if there is no such process."""
+    """The fields after the name in a process's `stat`; empty if there is no such process.
+
+    The name is in parentheses and may contain spaces and parentheses, so the last one counts.
+    """
     try:
         return files.read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     except OSError:

@@ -13,8 +13,8 @@ A step is a list whose first item is the operation; paths are those of the new r
     ["tmpfs", path, options]       a new tmpfs
     ["proc" | "sys" | "pts", path] the kernel's file systems, for these namespaces
 
-The shim does this in the container's own mount namespace, so nothing is left when that is gone;
-`pause` mounts what the containers of a pod share.
+The shim does this in the container's own mount namespace, so no mount is left when the container
+ends; `pause` mounts the file systems that the containers of a pod share.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def build(root: str, steps: list[Step]) -> None:
     It is on disk: files that a program writes to `/tmp` do not count as memory.
     """
     kernel.unshare(kernel.CLONE_NEWNS)
+    # Private, or the mounts below would appear on the host too.
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+    # A bind mount on itself: pivot_root accepts only a mount point.
     kernel.mount(root, root, flags=kernel.MS_BIND)
     run_steps(root, steps)
     kernel.pivot_root(root)

@@ -1,8 +1,8 @@
 """Links, addresses and routes: the few rtnetlink messages that a pod's network needs.
 
-Written here because importing a netlink library takes ten times as long as starting a container. A
-message is a header, a fixed struct and attributes (length, type, value, padded to 4 bytes); the
-kernel answers with an error number, 0 for success.
+They are written by hand because importing a netlink library takes ten times as long as starting a
+container. A message is a header, a fixed struct and attributes (length, type, value, padded to 4
+bytes); the kernel answers with an error number, 0 for success.
 """
 
 from __future__ import annotations
@@ -191,6 +191,7 @@ def _read(data: bytes) -> dict[int, bytes]:
         length, kind = _ATTRIBUTE.unpack_from(data)
         if length < _ATTRIBUTE.size:
             break
+        # The two high bits are flags: nested, and network byte order.
         attributes[kind & 0x3FFF] = data[_ATTRIBUTE.size : length]
         data = data[_padded(length) :]
     return attributes

@@ -1,9 +1,8 @@
 """One rule of the kernel's packet filter: packets of pods leave with the machine's address (NAT).
 
-The messages are written here, as in `netlink`, because a machine may have no `nft` program. Changes
-come in a batch that the kernel applies as a whole or not at all. A rule is a list of expressions:
-they load a field into a register, compare it, and end with a verdict. Numbers are in network byte
-order.
+The messages are written by hand because a machine may have no `nft` program. Changes come in a
+batch that the kernel applies as a whole or not at all. A rule is a list of expressions: they load a
+field into a register, compare it, and end with a verdict. Numbers are in network byte order.
 """
 
 from __future__ import annotations
