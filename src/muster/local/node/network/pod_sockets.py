@@ -41,11 +41,9 @@ async def connect_from_host(address: str, port: int) -> socket.socket:
     return sock
 
 
-async def connect_from_pod(
-    pid: int, addresses: list[tuple[str, int]], errors: Path
-) -> socket.socket:
-    """A connection from inside the pod of this process, to the first address that answers."""
-    sock = await asyncio.to_thread(_open, errors, pid=pid, connect=addresses)
+async def connect_from_pod(pid: int, address: str, port: int, errors: Path) -> socket.socket:
+    """A connection from inside the pod of this process."""
+    sock = await asyncio.to_thread(_open, errors, pid=pid, connect=(address, port))
     sock.setblocking(False)
     return sock
 

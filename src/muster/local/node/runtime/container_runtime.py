@@ -115,10 +115,6 @@ class Runtime(ABC):
         """Kill the pod's processes and namespaces; its logs and exit codes stay."""
 
     @abstractmethod
-    async def connect(self, uid: str, port: int) -> socket:
-        """A connection to a port inside the pod: on its loopback, else at its address."""
-
-    @abstractmethod
     async def reach(self, uid: str, port: int) -> socket:
         """A connection to a port at the pod's address, as its peers make it."""
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from muster.local.node.network.bridge import BridgeNetwork
     from muster.local.node.runtime.cgroups import MemoryCgroups
     from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
-    from muster.local.node.runtime.pod_records import PodRecord
 
 
 class NamespaceRuntime(Runtime):
@@ -137,18 +136,11 @@ class NamespaceRuntime(Runtime):
         self._busy.discard(self.records.read(uid).key)
         await super().forget(uid)
 
-    async def connect(self, uid: str, port: int) -> socket:
-        record = self.records.read_open(uid)
-        return await self._connect_inside(record, ("127.0.0.1", port), (record.address, port))
-
     async def reach(self, uid: str, port: int) -> socket:
         record = self.records.read_open(uid)
         if record.address == self._network.gateway:  # a pod on the host's network
             return await pod_sockets.connect_from_host("127.0.0.1", port)
         if self._network.holder:  # rootless: the daemon is outside the pods' network
-            return await self._connect_inside(record, (record.address, port))
+            errors = self.records.pod(uid) / "dial.err"
+            return await pod_sockets.connect_from_pod(record.pause, record.address, port, errors)
         return await pod_sockets.connect_from_host(record.address, port)
-
-    async def _connect_inside(self, record: PodRecord, *addresses: tuple[str, int]) -> socket:
-        errors = self.records.pod(record.uid) / "dial.err"
-        return await pod_sockets.connect_from_pod(record.pause, list(addresses), errors)

@@ -83,8 +83,6 @@ class PlainRuntime(Runtime):
         self.records.read_open(uid)
         return await pod_sockets.connect_from_host(LOOPBACK, port)
 
-    connect = reach
-
 
 def _link(root: Path, mounts: Iterable[Mount]) -> None:
     """Link every mount below the pod's own root, outer paths first."""

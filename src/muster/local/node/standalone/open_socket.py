@@ -23,21 +23,10 @@ def main() -> int:
         if "listen" in request:
             result = socket.create_server(tuple(request["listen"]), backlog=1024)
         else:
-            result = _connect([tuple(address) for address in request["connect"]])
+            result = socket.create_connection(tuple(request["connect"]), timeout=10)
     except OSError as error:
         text = os.strerror(error.errno) if error.errno else str(error)
         daemon.send(f"no{text}".encode())
         return 1
     socket.send_fds(daemon, [b"ok"], [result.fileno()])
     return 0
-
-
-def _connect(addresses: list[tuple[str, int]]) -> socket.socket:
-    """A connection to the first address that answers."""
-    last_error = OSError("no address")
-    for address in addresses:
-        try:
-            return socket.create_connection(address, timeout=10)
-        except OSError as error:
-            last_error = error
-    raise last_error
