@@ -92,8 +92,8 @@ class Controllers:
         roles = {entry.key: codec.decode(entry.value) for entry in entries}
         aggregated = [role for role in roles.values() if role.get("aggregationRule")]
         changed: dict[str, Raw] = {}
-        # An aggregated role may be part of another one. Each round settles at least one of them, so
-        # as many rounds as there are aggregated roles settle all.
+        # An aggregated role may be part of another one. A chain of them is no longer than their
+        # number, so that many rounds bring every rule to its end.
         for _, role in product(range(len(aggregated)), aggregated):
             rules = _aggregated_rules(role, roles)
             if (role.get("rules") or []) != rules:

@@ -25,7 +25,8 @@ REVISION = gauge("apiserver_store_revision", "The newest durable revision.")
 
 
 def observe_request(route: Route, resource: Resource, code: int, seconds: float) -> None:
-    """Count one request; the duration of a stream says nothing about the speed of the server."""
+    """Count a request and its duration; a stream has none, because it lasts as the client likes."""
+    # An unknown subresource is not a label: clients could create any number of them.
     name = resource.collection
     if route.subresource in resource.subresources:
         name += f"/{route.subresource}"

@@ -1,6 +1,6 @@
 """All resources by group, version and plural: the built-in ones and the resources of CRDs.
 
-A CRD takes effect in the same turn of the event loop in which its write becomes durable.
+A CRD takes effect as soon as its write is durable, before the writer gets its answer.
 """
 
 from __future__ import annotations

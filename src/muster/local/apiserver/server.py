@@ -1,4 +1,4 @@
-"""ApiServer: listens, knows the caller, dispatches requests and streams watches.
+"""ApiServer: listens, authenticates and authorizes requests, dispatches them, streams watches.
 
     server = ApiServer(data_dir, backend=node_agent)
     await server.start(port=6443)             # then server.url, server.token, server.ca
@@ -6,7 +6,7 @@
     ... group.create_task(server.run())       # housekeeping
     await server.stop()
 
-Any failure of one request is answered as a Status; it never ends the server.
+Every failure of a request is answered with a Status and never stops the server.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 COMPACT_EVERY = 300.0
 _HEAD_LIMIT = 1024 * 1024
-"""Most bytes of a URL or a header, as with Go."""
+"""Bytes of a URL or a header, as with Go."""
 Headers = list[tuple[str, str]]
 _CALL = web.RequestKey("call", Call)
 """Where a request keeps its Call, whose warnings are sent even with an error."""
@@ -153,7 +153,7 @@ class ApiServer:
             try:
                 await self.store.compact(seen)
             except ServerError as error:
-                log.warning("%s", error)  # A full disk: try again next time.
+                log.warning("%s", error)  # a full disk; the next round tries again
 
     async def stop(self) -> None:
         """End all streams, close the sockets, then the store."""
@@ -215,6 +215,7 @@ class ApiServer:
         self, request: web.Request, route: Route | None, resource: Resource | None
     ) -> web.StreamResponse:
         path = request.path
+        # Probes have no token.
         if path in _PUBLIC or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return non_resource_paths.answer(request, self.registry, self.store)
         user = self.authenticator.user(request.headers)
@@ -234,6 +235,8 @@ class ApiServer:
             form=form,
             user=user,
         )
+        # From here on, an error is sent with the warnings of the call, unless the subresource does
+        # not exist.
         if not route.subresource or route.subresource in call.resource.subresources:
             request[_CALL] = call
         if route.subresource in STREAMED:
@@ -241,6 +244,7 @@ class ApiServer:
         if route.verb == "watch":
             return await self._watch(request, call)
         answer = await self._answer(call)
+        # Before the answer, so that the client can rely on the consequences of its write.
         if self.controllers.pending or self.verbs.quotas.stale:
             await self.controllers.run_pending()
         body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
@@ -256,6 +260,7 @@ class ApiServer:
             raise api_errors.path_not_found()
         if resource.namespaced and not route.namespace and route.verb in _IN_ONE_NAMESPACE:
             raise _NO_PAGE() if resource.custom else api_errors.method_not_allowed()
+        # Clients normalise paths, so such an object could never be read or deleted.
         if route.name in (".", "..") or "%" in route.name:
             raise api_errors.bad_request(
                 f"invalid name {route.name!r}: it cannot be part of a path"
@@ -284,7 +289,7 @@ class ApiServer:
     async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
         show = tables.event_renderer(call, self.verbs.clock) if call.form.shape else None
         events = watch_events(self.store, call, show)
-        # An invalid request fails here, while the answer can still be a plain 400.
+        # An invalid request fails here, while the answer can still be a 400.
         first = await anext(events)
         response = web.StreamResponse(headers=_warnings(call))
         response.content_type = JSON

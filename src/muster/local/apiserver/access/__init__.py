@@ -1,1 +1,1 @@
-"""Who sends a request (authentication) and what they may do (authorization)."""
+"""Authentication (which user sends a request), authorization (may they), and their secrets."""

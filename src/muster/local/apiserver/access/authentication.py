@@ -1,4 +1,4 @@
-"""Who sends a request: the admin or a service account, or the user they impersonate."""
+"""The user of a request: the admin or a service account, or the user they impersonate."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Authenticator:
         self._authorizer = authorizer
 
     def user(self, headers: CIMultiDictProxy[str]) -> User:
-        """The user a request acts as; 401 without a valid token."""
+        """The user of a request; 401 without a valid token."""
         token = bearer_token(headers.get("Authorization", ""))
         user = self._token_owner(token)
         if user is None:
@@ -80,7 +80,7 @@ class Authenticator:
     def _token_owner(self, token: str) -> User | None:
         if not token:
             return None
-        # Compared in constant time, so that the time of a reply tells nothing about the token.
+        # Compared in constant time: the duration of an answer must not reveal the token.
         if hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token):
             return _ADMIN
         return self._tokens.user(token)
@@ -123,6 +123,7 @@ def _impersonated_user(headers: CIMultiDictProxy[str]) -> User | None:
         if uid or groups or extra:
             raise api_errors.bad_request("requested a group, uid or extra without a user to be")
         return None
+    # Kubernetes adds the groups that every service account, and every known user, is in.
     account = account_of(name)
     if account and not groups:
         groups = list(_account_groups(account[0]))

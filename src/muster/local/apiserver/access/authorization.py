@@ -1,7 +1,8 @@
-"""What a user may do: roles and bindings, evaluated as Kubernetes' RBAC evaluates them.
+"""Permissions: roles and bindings, evaluated as Kubernetes' RBAC evaluates them.
 
-Every request is checked before anything is looked up, so that a 404 tells nobody what exists.
-Roles and bindings are held decoded and follow the store: a binding counts as soon as it is durable.
+Every request is checked before the object is looked up, so that a 404 never reveals which objects
+exist. Roles and bindings are held decoded and follow the store: a binding counts as soon as it is
+durable.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _INTERACTIVE = frozenset({"exec", "attach", "portforward"})
 
 
 class AccessQuery(NamedTuple):
-    """Access to one resource or to one path."""
+    """One verb on one resource or path, which a user may or may not have access to."""
 
     verb: str
     group: str = ""
@@ -52,7 +53,7 @@ class AccessQuery(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Yes or no, with the binding that allows it or the errors of the evaluation."""
+    """Whether access is allowed, with the binding that allows it or the errors on the way."""
 
     allowed: bool
     reason: str = ""
@@ -91,11 +92,11 @@ class Authorizer:
                 raise api_errors.forbidden("", access.resource, access.name, verdict.reason)
 
     def check_path(self, user: User, method: str, path: str) -> None:
-        """Raise a 403 if the user may not request a path that is no resource."""
+        """Raise a 403 if the user may not request this path outside the resources."""
         self._require(user, AccessQuery(method.lower(), path=path))
 
     def check_impersonation(self, user: User, impersonated: User) -> None:
-        """Raise a 403 if the user may not act as the other one."""
+        """Raise a 403 if the user may not act as the impersonated user."""
         for access in _impersonation(impersonated):
             self._require(user, access)
 
@@ -108,6 +109,7 @@ class Authorizer:
         """Whether the user has this access, and by which binding."""
         if user.is_admin:
             return Verdict(True)
+        # A binding whose role is missing is an error only if no other binding allows the access.
         errors: list[str] = []
         for binding, subject in self._bound(user, access.namespace):
             for rule in self._rules(binding, errors):
@@ -122,7 +124,8 @@ class Authorizer:
         return [rule for b in bound for rule in self._rules(b, errors)], errors
 
     def _bound(self, user: User, namespace: str) -> Iterator[tuple[Raw, Raw]]:
-        """Bindings that name the user, with the subject that does; cluster-wide ones first."""
+        """Bindings of the user, each with the subject that names them; cluster-wide first."""
+        # In the order of names, so that the reason in an answer is always the same.
         for place in dict.fromkeys(("", namespace)):
             bindings = self._bindings.get(place) or {}
             for name in sorted(bindings):
@@ -229,7 +232,7 @@ def _access_of(route: Route, query: Mapping[str, str]) -> AccessQuery:
 
 
 def _selected_name(selector: str) -> str:
-    """The name a field selector narrows a list to: a role may allow that name alone."""
+    """The name in a field selector: a role may allow to list this one object."""
     try:
         terms = parse_fields(selector).terms
     except InvalidSelector:

@@ -1,7 +1,7 @@
 """The server's secrets on disk: certificates, the admin's token, the key that signs tokens.
 
-All of them are files of mode 0600 under the data folder, created once. The server's certificate is
-renewed when its names or dates no longer fit.
+All are files of mode 0600 under the data folder, created once. The certificate of the server is
+renewed when the server gets other names or the certificate expires soon.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _NAMES = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
-_YEARS = timedelta(days=3650)
+_VALIDITY = timedelta(days=3650)
 _MARGIN = timedelta(days=30)
+"""A certificate is renewed this long before it expires. Only a server that starts checks it."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def load_or_create(folder: Path, addresses: Sequence[str]) -> ServerCredentials:
 
 def _write(path: Path, data: bytes) -> None:
     """Replace a file in one step; no other user can ever read it."""
+    # The mode is set when the file is created: with chmod afterwards, others could open it before.
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -166,8 +168,8 @@ def _blank(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _YEARS)
+        .not_valid_before(now - timedelta(hours=1))  # the clock of a client may be behind
+        .not_valid_after(now + _VALIDITY)
     )
 
 

@@ -1,7 +1,7 @@
-"""The roles and bindings every cluster begins with.
+"""The roles and bindings that every cluster starts with.
 
 `view`, `edit` and `admin` aggregate other roles by their labels, so that the author of a CRD can
-add to them.
+add rules to them.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _named(name: str, into: str = "") -> Raw:
 
 
 def cluster_roles() -> Iterator[Raw]:
-    """The ClusterRoles; those that are aggregated come before those that aggregate them."""
+    """The ClusterRoles; parts come before the roles that aggregate them."""
     for name, rules in _ROLES.items():
         yield {"metadata": _named(name), "rules": list(rules)}
     for name, rules in _PARTS.items():

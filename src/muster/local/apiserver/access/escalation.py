@@ -1,6 +1,7 @@
-"""Nobody can grant more than they have: a check of every write of a role or binding.
+"""Privilege escalation: users can only grant permissions that they have themselves.
 
-Users who may `escalate` a role or `bind` to one are exempt, as is the server itself.
+Checked for every write of a role or binding. Users who may `escalate` a role or `bind` to it are
+exempt, and so is the server itself.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def check_grant(authorizer: Authorizer, call: Call, new: Raw, old: Raw | None) -
     if user is INTERNAL_USER or user.is_admin:
         return
     if old is not None and _without_bookkeeping(new) == _without_bookkeeping(old):
-        return
+        return  # the garbage collector must be able to update roles that it could not grant
     name, namespace = str(meta.get("name") or ""), call.route.namespace
     if plural in _ROLES:
         exempt = AccessQuery("escalate", GROUP, plural, "", namespace, name)
@@ -70,13 +71,13 @@ def _granted(authorizer: Authorizer, plural: str, new: Raw) -> Sequence[Raw]:
 
 
 def _without_bookkeeping(obj: Raw) -> Raw:
-    """The object without the metadata that the garbage collector writes."""
+    """The object without the metadata that the garbage collector changes."""
     left_out = ("ownerReferences", "finalizers", "resourceVersion")
     return obj | {"metadata": {k: v for k, v in obj["metadata"].items() if k not in left_out}}
 
 
 def _not_covered(granted: Iterable[Raw], held: Sequence[Raw]) -> list[str]:
-    """The granted permissions that are not held, as Kubernetes lists them: verbs per resource."""
+    """The granted permissions that the user lacks, as Kubernetes lists them: verbs per resource."""
     verbs: defaultdict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for target, access in (single for rule in granted for single in _singles(rule)):
         covered = any(rule_allows(rule, access) for rule in held)
@@ -86,7 +87,7 @@ def _not_covered(granted: Iterable[Raw], held: Sequence[Raw]) -> list[str]:
 
 
 def _singles(rule: Raw) -> Iterator[tuple[tuple[tuple[str, str], ...], AccessQuery]]:
-    """Every single access that a rule grants, each with its target."""
+    """Each access that a rule grants, with the resource or path it is about."""
     for verb, path in product(rule.get("verbs") or (), rule.get("nonResourceURLs") or ()):
         yield (("NonResourceURLs", path),), AccessQuery(verb, path=path)
     names = rule.get("resourceNames") or ("",)

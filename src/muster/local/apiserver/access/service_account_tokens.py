@@ -1,9 +1,9 @@
 """Tokens of service accounts: issued on request, signed with the cluster's own key, verified.
 
-A token is a JSON web token signed with ES256. It is valid while it has not expired, it was issued
-for this server (its audience), and its account, and the pod or secret it is bound to, still exist
-with the same uid. PyJWT signs and verifies; time and audience are checked here, because the clock
-is injected and a TokenReview may ask for several audiences.
+A token is a JSON web token signed with ES256. It is valid until it expires, for this server (its
+audience), and as long as its account, and the pod or secret it is bound to, exist with the same
+uid. PyJWT signs and verifies; time and audience are checked here, because the clock is injected and
+a TokenReview may ask for several audiences.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ISSUER = "https://kubernetes.default.svc"
 _API = "authentication.k8s.io/v1"
 _ABOUT = "authentication.kubernetes.io"
-_SHORTEST, _LONGEST = 600, 2**32
+_SHORTEST, _LONGEST = 600, 2**32  # seconds
 _DEFAULT_LIFETIME = 3600
 _ALGORITHM = "ES256"
 _CACHE_SIZE = 4096
@@ -62,7 +62,8 @@ class Tokens:
         self._key_id = _key_id(self._public_key)
         self._store = store
         self._clock = clock
-        # Verifying a signature costs more than the rest of a small request.
+        # Verifying a signature costs more than the rest of a small request. Only the signature is
+        # cached: expiry and the bound objects are checked every time.
         self._verified: dict[str, Raw] = {}
 
     # -- issuing ---------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ class Tokens:
             return None
         if parts["header"].get("kid") != self._key_id:
             return None
-        while len(self._verified) >= _CACHE_SIZE:
+        while len(self._verified) >= _CACHE_SIZE:  # the oldest goes first: dicts keep their order
             del self._verified[next(iter(self._verified))]
         claims: Raw = parts["payload"]
         self._verified[token] = claims
@@ -218,7 +219,7 @@ def _check_lifetime(seconds: int) -> None:
 
 
 def _key_id(key: ec.EllipticCurvePublicKey) -> str:
-    """The name of a key: its fingerprint."""
+    """The ID of a key: its fingerprint."""
     data = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )

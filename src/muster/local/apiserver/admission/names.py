@@ -1,6 +1,6 @@
 """Rules for names, labels, annotations, owner references and finalizers of any kind.
 
-Causes are worded as Kubernetes words them, because people paste them into search engines.
+Causes have Kubernetes' exact wording, because people paste it into search engines.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _matches(pattern: str, longest: int) -> Rule:
 
 check_subdomain = _matches(_SUBDOMAIN, 253)
 check_plain_label = _matches(_LABEL, 63)
-"""One part of a domain name, in fields where dots are no mistake of their own."""
+"""One part of a domain name, without the extra hint about dots that `check_label` gives."""
 check_dns1035_label = _matches(_OLD_LABEL, 63)
 """One part of a domain name that begins with a letter."""
 _qualified = _matches(_QUALIFIED, 63)
@@ -126,9 +126,9 @@ _MAX_ANNOTATIONS = 256 * 1024
 
 
 def check_metadata(check_name: Rule, meta: Raw) -> Iterator[Cause]:
-    """The causes for invalid metadata of an object whose kind has this rule for names."""
+    """The causes for invalid metadata; `check_name` is the kind's rule for names."""
     prefix, name = str(meta.get("generateName") or ""), str(meta.get("name") or "")
-    body = prefix.removesuffix("-")
+    body = prefix.removesuffix("-")  # the suffix follows the dash, so the name ends well
     if body:
         yield from invalid_values("metadata.generateName", prefix, check_name(body))
     if not name:

@@ -1,1 +1,1 @@
-"""What a request says: path, options, accepted form, body."""
+"""Reading a request: path, options, accepted form, body."""

@@ -1,7 +1,8 @@
-"""Request bodies: bytes of a declared type -> an object, and the fields that a body has twice.
+"""Request bodies: from bytes of a declared type to an object, and the fields that a body has twice.
 
-Nothing a client sends gets past here undecoded: bad UTF-8, broken JSON, endless nesting and foreign
-protobuf all end as a 400. Of a field that is written twice the last one counts, with a warning.
+Bad UTF-8, broken JSON, endless nesting and unknown protobuf are all answered with a 400 here, so
+the rest of the server only sees decoded objects. Of a field that a body has twice the last one
+counts, with a warning.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 
 LIMIT = 3 * 1024 * 1024
-_DEPTH = 512
+"""Bytes of a request body, as with kube-apiserver."""
+_DEPTH = 512  # well below Python's recursion limit of 1000: objects are walked recursively
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
@@ -62,7 +64,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
 def media_type(content_type: str) -> str:
-    """The type without its parameters."""
+    """A content type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
@@ -90,7 +92,7 @@ def read_patch(body: bytes, kind: str, *, strategic: bool) -> Any:
 
 
 def parse_json(body: bytes, *, integers: bool = False) -> Any:
-    """JSON of sane depth; with `integers`, 5.0 is 5, as in YAML and in strategic patches."""
+    """JSON of limited depth; with `integers`, 5.0 is 5, as in YAML and in strategic patches."""
     try:
         value = (_INTEGERS if integers else _JSON_DECODER).decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -105,7 +107,7 @@ def parse_yaml(body: bytes) -> Any:
         with suppress(StatusError):  # flow style YAML also begins like this
             return parse_json(body, integers=True)
     try:
-        # A few bytes of aliases can mean gigabytes, and clients expand their own.
+        # Aliases of aliases make gigabytes of a few bytes. Clients resolve aliases themselves.
         if b"*" in body and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(body, _Loader)):
             raise bad_request("the body cannot be read as YAML: aliases are not accepted")
         value = yaml.load(body, _Loader)
@@ -127,7 +129,8 @@ def _object(value: Any) -> Raw:
 
 
 def _check_depth(value: Any) -> None:
-    """Keep recursive functions below the recursion limit of Python."""
+    """Reject a value so deep that recursive functions would exceed Python's recursion limit."""
+    # Level by level instead of recursive, for the same reason.
     level, todo = 0, [value]
     while todo:
         if level > _DEPTH:
@@ -175,6 +178,7 @@ def duplicate_fields(call: Call) -> list[FieldWarning]:
 
 def in_field_order(call: Call, warnings: list[FieldWarning]) -> list[FieldWarning]:
     """Warnings in the order of the fields of the body."""
+    # Of custom objects, the real server reports duplicates before unknown fields.
     if len(warnings) < 2 or call.resource.custom:
         return warnings
     fields = _walk(read(call.body, call.content_type))

@@ -1,6 +1,6 @@
 """The form of an answer, from the Accept header: JSON or YAML; the object, a Table, or metadata.
 
-Clients that ask for protobuf get JSON, which they all accept.
+A client that asks for protobuf gets JSON: every such client accepts JSON too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AS_IT_IS = Form()
 
 
 def _choices(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """Media types and their parameters, by preference; those with q=0 are left out."""
+    """Media types and their parameters, by preference; q=0 excludes a type."""
     choices = []
     for choice in accept.split(","):
         media, *options = [part.strip() for part in choice.split(";")]
@@ -45,7 +45,7 @@ def _choices(accept: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def media_of(accept: str) -> str:
-    """The media type of an error: the preferred one, if there is one."""
+    """The media type of an error: the preferred one, or JSON if none is possible."""
     try:
         return negotiate(accept).media
     except StatusError:
@@ -53,12 +53,13 @@ def media_of(accept: str) -> str:
 
 
 def _fits(verb: str, media: str, shape: str) -> bool:
-    """Whether the preferred form is possible for a verb; the next one is not tried."""
+    """Whether a form is possible for a verb."""
     if verb == "watch" and media == YAML:  # a stream without end is no YAML document
         return False
     return not shape or shape in _FORMS.get(verb, _ONE)
 
 
+# Clients send the same few headers with every request.
 @lru_cache(maxsize=256)
 def negotiate(accept: str, verb: str = "") -> Form:
     """The preferred form that is possible for a verb; 406 if there is none."""
@@ -72,7 +73,7 @@ def negotiate(accept: str, verb: str = "") -> Form:
         shape = parameters.get("as", "")
         if not shape or (shape in _ONE | _MANY and parameters.get("v") == "v1"):
             if not _fits(verb, media, shape):
-                break
+                break  # as with a real server, the next choice is not tried
             return Form(YAML if media == YAML else JSON, shape)
     offered = _STREAMED if verb == "watch" else ", ".join(_OFFERED)
     if known:

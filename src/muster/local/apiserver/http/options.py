@@ -1,4 +1,4 @@
-"""Query options of list, watch and write, checked first; selectors of a request."""
+"""Query options of list, watch and write, and their checks; selectors of a request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
 
 
 def check_write(verb: str, query: Mapping[str, str], *, apply: bool) -> None:
-    """Reject invalid options of a write: above all a dry run that would not be one."""
+    """Reject invalid options of a write, above all a misspelled dry run, which would write."""
     if verb in _WRITES:
         raise_if_invalid("meta.k8s.io", _WRITES[verb], "", _write_causes(verb, query, apply))
 
@@ -87,7 +87,7 @@ def _list_causes(query: Mapping[str, str]) -> Causes:
 
 
 def check_watch(query: Mapping[str, str]) -> None:
-    """Reject options that contradict each other, or are not for a watch."""
+    """Reject options that contradict each other, or that a watch does not have."""
     raise_if_invalid("meta.k8s.io", "ListOptions", "", _watch_causes(query))
 
 
@@ -114,19 +114,19 @@ class Selection(NamedTuple):
 
     @property
     def everything(self) -> bool:
-        """Whether it selects all objects."""
+        """Whether all objects are selected."""
         return not self.labels.requirements and not self.fields.terms
 
     def matches(self, entry: Entry) -> bool:
-        """Whether it selects a stored object."""
-        if self.everything:
+        """Whether a stored object is selected."""
+        if self.everything:  # most lists and watches: no object is decoded
             return True
         known = codec.selector_fields(entry, self.selectable)
         return self.labels.matches(known.labels) and self.fields.matches(known.fields.__getitem__)
 
 
 def selection(resource: Resource, query: Mapping[str, str], name: str = "") -> Selection:
-    """The selection a query asks for; `name` narrows it to one object."""
+    """The selection of a query; `name` narrows it to one object."""
     try:
         labels = parse_labels(query.get("labelSelector", ""))
         fields = parse_fields(query.get("fieldSelector", ""))

@@ -1,8 +1,8 @@
-"""Kubernetes protobuf -> object, as `kubectl create` sends it.
+"""From Kubernetes protobuf to an object: Go clients send built-in kinds in this form.
 
-Only reading: every client that writes protobuf reads JSON too. The layout of each kind is a
+Answers are never protobuf: every client that writes it reads JSON too. The layout of each kind is a
 generated table (`api/schemas/protobuf.json.gz`). Go writes every field that is not a pointer, so a
-zero in such a field counts as missing; in a pointer it is a value.
+zero in a plain field counts as missing, and a zero in a pointer is a value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _META = "k8s.io.apimachinery.pkg.apis.meta.v1"
-_DEPTH = 100
+_DEPTH = 100  # `_decode` is recursive
 
 
 class Field(NamedTuple):
@@ -71,6 +71,7 @@ def struct_name(schema_name: str) -> str:
 
 
 def _message(api_version: str, kind: str) -> str:
+    # DeleteOptions and the like belong to every group, and clients send them under any.
     if kind.endswith("Options") and f"{_META}.{kind}" in schemas.protobuf():
         return f"{_META}.{kind}"
     group, _, version = api_version.rpartition("/")
@@ -80,7 +81,7 @@ def _message(api_version: str, kind: str) -> str:
     return message
 
 
-# -- the wire ------------------------------------------------------------------------------------
+# -- the encoding --------------------------------------------------------------------------------
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -92,12 +93,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-        if shift > 63:
+        if shift > 63:  # 64 bits at most: a number without end would take all time
             raise ValueError("a number is too long")
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Field numbers and values: bytes for what has a length, an unsigned number otherwise."""
+    """Field numbers and values: an unsigned number for a varint, bytes for every other type."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -118,7 +119,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
         at += size
 
 
-# -- meaning -------------------------------------------------------------------------------------
+# -- messages ------------------------------------------------------------------------------------
 
 
 def _decode(message: str, data: bytes, depth: int) -> Raw:
@@ -128,7 +129,7 @@ def _decode(message: str, data: bytes, depth: int) -> Raw:
     result: Raw = {}
     for number, value in _fields(data):
         row = layout.get(str(number))
-        if row is not None:
+        if row is not None:  # a newer client may send fields that this version lacks
             _put(result, Field(*row), value, depth)
     return result
 
@@ -155,6 +156,7 @@ def _value(type_: str, value: Any, depth: int) -> Any:
 
 
 def _signed(value: int) -> int:
+    # Negative numbers are sent as 64 bits in two's complement.
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
@@ -165,7 +167,7 @@ def _base64(value: bytes) -> str:
 def _time(value: bytes) -> str | None:
     parts = dict(_fields(value))
     seconds, nanos = _signed(parts.get(1, 0)), parts.get(2, 0)
-    if not parts or seconds < -62_135_596_800:
+    if not parts or seconds < -62_135_596_800:  # Go's zero time, or before the year 1
         return None
     moment = datetime.fromtimestamp(seconds, UTC)
     fraction = f".{nanos // 1000:06}" if nanos else ""

@@ -1,4 +1,4 @@
-"""Requests and answers without HTTP: Route (of a path), Call (of a known resource) and Answer."""
+"""Requests and answers without HTTP: the Route of a path, a Call of a known resource, an Answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Route(NamedTuple):
-    """One request for objects. No name means the collection, no namespace all of them."""
+    """A request for objects. Without a name: the collection; without a namespace: all of them."""
 
     verb: str
     group: str
@@ -47,7 +47,7 @@ _OF_NAMESPACES = frozenset({"status", "finalize"})
 
 def parse_route(method: str, path: str, query: Mapping[str, str]) -> Route | None:
     """The route of a resource path; None for every other path."""
-    if path.startswith("//"):
+    if path.startswith("//"):  # `strip` below would make a valid path of it
         return None
     parts = [unquote(part) for part in path.strip("/").split("/")]
     if parts[0] == "api" and len(parts) >= 3:
@@ -56,10 +56,11 @@ def parse_route(method: str, path: str, query: Mapping[str, str]) -> Route | Non
         group, version, parts = parts[1], parts[2], parts[3:]
     else:
         return None
-    # The old form of a watch has the verb before the path.
+    # The old form of a watch: /api/v1/watch/pods.
     watch = len(parts) > 1 and parts[0] == "watch" and method == "GET"
     parts = parts[1:] if watch else parts
     namespace = ""
+    # /namespaces/x and /namespaces/x/status are a namespace; /namespaces/x/pods is a collection.
     namespace_itself = len(parts) <= 2 or (len(parts) == 3 and parts[2] in _OF_NAMESPACES)
     if parts[0] == "namespaces" and not namespace_itself:
         namespace, parts = parts[1], parts[2:]
@@ -68,14 +69,14 @@ def parse_route(method: str, path: str, query: Mapping[str, str]) -> Route | Non
     if not verb:
         return None
     if plural == "namespaces" and not group:
-        namespace = name
+        namespace = name  # a role in a namespace may allow to read the namespace itself
     return Route(
         verb, group, version, plural, namespace, name, subresource, "/".join(rest).rstrip("/")
     )
 
 
 def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
-    """The verb as RBAC names it; empty if the method means nothing here."""
+    """The verb as RBAC names it; empty for a method that paths of resources do not have."""
     if name:
         return _ON_ONE.get(method, "")
     verb = _ON_ALL.get(method, "")
@@ -109,7 +110,7 @@ class Call:
 
     @classmethod
     def internal(cls, resource: Resource, verb: str, obj: Raw, subresource: str = "") -> Call:
-        """A write that the server makes itself."""
+        """A write by the server itself."""
         meta = obj["metadata"]
         name = "" if verb == "create" else meta["name"]
         route = Route(
@@ -124,12 +125,12 @@ class Call:
         return cls(route, resource, body=codec.dump(obj), content_type="application/json")
 
     def warn(self, *warnings: str) -> None:
-        """Warn the client, once of each."""
+        """Add warnings for the client, each once."""
         self.warnings.extend(w for w in dict.fromkeys(warnings) if w not in self.warnings)
 
     @property
     def key(self) -> str:
-        """The key of its object."""
+        """The key of the object in the store."""
         return codec.key(self.resource, self.route.namespace, self.route.name)
 
     @property
@@ -137,7 +138,7 @@ class Call:
         return self.query.get("dryRun") == "All"
 
     def number(self, name: str) -> int | None:
-        """An integer of the query."""
+        """An integer option of the query; None if it is missing."""
         text = self.query.get(name, "")
         if not text:
             return None
@@ -152,20 +153,20 @@ class Answer(NamedTuple):
     code: int
     body: bytes
     resource: Resource | None = None
-    """Set if the body is an object of this kind, which a client may want as a table."""
+    """The resource of the object in the body, which can be shown as a table; None for a Status."""
 
 
 def stored_answer(resource: Resource, entry: Entry, code: int = 200) -> Answer:
-    """The bytes of a stored object."""
+    """The answer with a stored object."""
     return Answer(code, codec.in_version(entry.value, resource), resource)
 
 
 def unstored_answer(resource: Resource, obj: Raw, code: int = 200) -> Answer:
-    """An object as it would be stored, after a dry run."""
+    """The answer of a dry run: the object as it would be stored."""
     value = codec.as_stored(obj, resource.api_version)
     return Answer(code, codec.in_version(value, resource), resource)
 
 
 def json_answer(obj: Raw, code: int = 200, resource: Resource | None = None) -> Answer:
-    """Anything else."""
+    """The answer with any other document."""
     return Answer(code, codec.dump(obj), resource)

@@ -1,8 +1,8 @@
 """JSON patch (RFC 6902), read as generously as Kubernetes reads it.
 
-Object and patch in, new object out; neither is changed. A missing field of a map counts as null: it
-can be replaced, tested for null, and copied. Indexes may be signed, and the part of a path before
-its first slash is ignored.
+Neither the object nor the patch is changed. A missing field of a map counts as null: it can be
+replaced, tested for null, and copied. Indexes may be signed, and the part of a path before its
+first slash is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.local.apiserver.api_errors import bad_request, too_large, unprocessa
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
-MAX_OPERATIONS = 10_000
+MAX_OPERATIONS = 10_000  # as with kube-apiserver
 _INDEX = re.compile("[+-]?[0-9]{1,9}")
 _encoder = msgspec.json.Encoder(order="sorted")
 
@@ -64,6 +64,7 @@ def _apply(document: Raw, operation: Raw) -> None:
         case "remove":
             place.remove()
         case "test":
+            # Compared as JSON: in Python, True == 1 and 1 == 1.0.
             if _encoder.encode(place.get()) != _encoder.encode(value):
                 raise unprocessable()
         case "copy":
@@ -72,13 +73,14 @@ def _apply(document: Raw, operation: Raw) -> None:
             source = _place(document, operation.get("from"))
             moved = source.get()
             source.remove()
+            # Resolved again: the removal may have shifted the items of the target's list.
             _place(document, operation["path"]).add(moved)
         case _:
             raise unprocessable()
 
 
 class _Place(NamedTuple):
-    """A place in a map or a list, which may be empty."""
+    """A place in a map or a list, which may have no value yet."""
 
     within: Any
     key: str
@@ -120,6 +122,7 @@ def _place(document: Raw, pointer: Any) -> _Place:
     """The place of a pointer; only its last part may be missing."""
     if not isinstance(pointer, str) or "/" not in pointer:
         raise unprocessable()
+    # In this order (RFC 6901): `~01` is `~1`, not `/`.
     *parents, key = [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]
     within: Any = document
     for parent in parents:

@@ -1,7 +1,7 @@
 """Merge patch and strategic merge patch.
 
-Object and patch in, new object out; neither is changed. A strategic merge needs to know which lists
-are sets or maps; the schema of the kind tells.
+Neither the object nor the patch is changed. A strategic merge must know which lists are sets or
+maps, and by which key; the schema of the kind says so.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:
                 result[field] = [v for v in result[field] if v not in value]
         elif not key.startswith("$"):
             _merge_field(result, key, value, schema.field(key) if schema else None)
+    # Orders last: they apply to the lists after all items were merged.
     for key, order in patch.items():
         field = key.removeprefix(_ORDER)
         if field != key and isinstance(result.get(field), list):
@@ -106,14 +107,15 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
 def _ordered(merged: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
     """Items in the order of the patch; the others in their old order.
 
-    Of the next items of both sequences, that of the patch goes first, unless the old list had the
-    other one in front of it. That is what Kubernetes does.
+    As in Kubernetes, the two sequences are merged: of their next items, the item of the patch comes
+    first, unless the old list had the other item before it.
     """
 
     def names(items: list[Any]) -> list[Any]:
         return [item.get(key) if key and isinstance(item, dict) else item for item in items]
 
     patch_order, old_order = names(order), names(before)
+    # Items may be maps, which cannot be keys of a dict.
     by_name = dict(zip(map(repr, names(merged)), merged, strict=True))
     patched = [(w, by_name[repr(w)]) for w in patch_order if repr(w) in by_name]
     others = [(n, m) for n, m in zip(names(merged), merged, strict=True) if n not in patch_order]

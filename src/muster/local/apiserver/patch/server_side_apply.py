@@ -1,8 +1,8 @@
 """Server-side apply: an applied configuration merged into an object.
 
-Object and configuration in, new object out; neither is changed. The schema tells what is merged:
-maps, unless they are atomic, and lists whose items have keys or form a set. Field owners are not
-tracked, so fields that are no longer applied stay.
+Neither the object nor the configuration is changed. By the schema, maps are merged unless they are
+atomic, and so are lists whose items have keys or form a set; everything else is replaced. Field
+owners are not tracked, so a field that is no longer applied stays.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ def apply(target: Any, applied: Any, schema: Schema | None) -> Any:
 
 
 def _merged(target: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
-    """Items in the order they are applied; the others keep their places between them."""
+    """Applied items in the order of the configuration; the other items stay between them.
+
+    An applied item that the old list has at the same turn anchors the order: at its place, all
+    applied items up to it are taken.
+    """
     old = [(_key(item, schema), item) for item in target]
     items_applied = {_key(item, schema): item for item in applied}
     if len(items_applied) < len(applied):
@@ -72,7 +76,7 @@ def _merged(target: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
 
 
 def _key(item: Any, schema: Schema) -> Key:
-    """The identity of an item: its keys, or itself."""
+    """The identity of an item: the values of its keys, or the item itself."""
     keys = schema.raw.get("x-kubernetes-list-map-keys") or ()
     if not keys:
         return (repr(item),)

@@ -1,10 +1,11 @@
 """Strict decoding: the body of a request as an object of its kind, for the path it was sent to.
 
-Admission may rely on the types afterwards. Unknown fields are dropped and, as the client asked,
-reported or rejected. A wrong type is a 400 for built-in kinds, which the real server decodes into
-Go structs and writes out again: an empty list is then the same as none, and `paused: false` the
-same as no field, unless the field is a pointer. The generated layout of all kinds tells which
-fields are. Quantities are written in canonical form: `0.5` is `500m`, `1024Mi` is `1Gi`.
+Admission may rely on the types afterwards. Unknown fields are dropped and, as the client requests,
+reported or rejected. A wrong type is a 400 for built-in kinds. The real server decodes these into
+Go structs and writes the structs out again, so an empty list is the same as none, and
+`paused: false` the same as no field, unless the field is a pointer. The generated layout of all
+kinds says which fields are pointers. Quantities are written in canonical form: `0.5` is `500m`,
+`1024Mi` is `1Gi`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ZEROS: dict[str, Any] = {
     "string": "", "bytes": "", "bool": False, "double": 0, "int32": 0, "int64": 0,
     "k8s.io.apimachinery.pkg.api.resource.Quantity": "0",
 }  # fmt: skip
-# Free JSON: no struct describes the content.
+# Free JSON: no struct describes the content, so nothing in it is dropped or filled.
 _FREE = (
     "k8s.io.apimachinery.pkg.runtime.RawExtension",
     f"{_METADATA_STRUCT.rpartition('.')[0]}.FieldsV1",
@@ -119,7 +120,7 @@ def schema_of(resource: Resource) -> Schema | None:
 
 
 def check_kind(resource: Resource, obj: Raw) -> None:
-    """The object must be of the path's kind and version; built-in ones need not say theirs."""
+    """The object must be of the path's kind and version; built-in kinds may leave them out."""
     if not resource.custom:
         obj.setdefault("apiVersion", resource.api_version)
         obj.setdefault("kind", resource.kind)
@@ -140,6 +141,7 @@ def check_kind(resource: Resource, obj: Raw) -> None:
         cause = api_errors.invalid_value("kind", kind, f"must be {resource.kind}")
         name = obj["metadata"].get("name") if isinstance(obj.get("metadata"), dict) else ""
         raise api_errors.invalid(resource.group, str(kind), str(name or ""), [cause])
+    # The real server has no struct to decode a custom object into: hence the two wordings.
     raise api_errors.bad_request(
         f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
     )
@@ -207,6 +209,7 @@ def decode_strictly(call: Call, obj: Raw) -> None:
         return
     patched = call.route.verb == "patch"
     unknown = _screen_metadata(resource, obj)
+    # Before `prune`, which drops nulls where Go would write zeros.
     if not resource.custom and _may_hold_nulls(call):
         fill_nulls(obj, _struct_of(resource))
     unknown += structural.prune(obj, schema, top=True)
@@ -226,13 +229,14 @@ def decode_strictly(call: Call, obj: Raw) -> None:
 
 
 def _may_hold_nulls(call: Call) -> bool:
-    """YAML has more words for null, and JSON patches can copy it."""
+    """Whether a body may contain nulls; most do not, and then no walk is needed."""
+    # YAML has more words for null, and a JSON patch can copy one.
     other_words = "yaml" in call.content_type or "json-patch" in call.content_type
     return other_words or b"null" in call.body
 
 
 def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
-    """Hold an object of a built-in kind to its types."""
+    """Check the types of an object of a built-in kind, and write it as Go would."""
     _check_types(resource, structural.check(obj, schema, points=False), patch)
     _check_types(resource, resource.strategy.check_types(obj, schema), patch)
     drop_empty_fields(obj, _struct_of(resource))
@@ -240,7 +244,7 @@ def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) ->
 
 
 def check_applied(resource: Resource, obj: Raw) -> None:
-    """An applied object must not have unknown fields: they could have no owner."""
+    """An applied object must not have unknown fields: only declared fields can have an owner."""
     if obj["metadata"].get("managedFields") is not None:
         raise api_errors.bad_request("metadata.managedFields must be nil")
     schema = schema_of(resource)
@@ -257,7 +261,7 @@ def check_applied(resource: Resource, obj: Raw) -> None:
 
 
 def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
-    """Custom objects have the same metadata as all others."""
+    """Check the metadata of a custom object, which its schema does not describe."""
     if not resource.custom:
         return []
     schema = schemas.by_name(METADATA)

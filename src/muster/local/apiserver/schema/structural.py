@@ -1,6 +1,6 @@
 """Objects against their schemas: unknown fields are removed, defaults filled in, the rest checked.
 
-Each function walks object and schema together. Messages are those of the real server.
+Each function walks object and schema together. Messages have the wording of the real server.
 
 Ratcheting: an update is judged only by the values it changes. A value that is equal to the old one
 is not checked again, even if its schema has become stricter since. Items of a list have an old
@@ -35,7 +35,8 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def unchanged(value: Any, old: Any) -> bool:
-    """Whether a value is equal to the old one. In Python, though not here, True == 1."""
+    """Whether a value is equal to the old one."""
+    # The bytes too, because True == 1 in Python; `==` first, because it is much faster.
     return old is not ABSENT and value == old and _encoder.encode(value) == _encoder.encode(old)
 
 
@@ -62,7 +63,7 @@ Child = tuple[Any, Schema, str, str | int]
 
 
 def children(value: Any, schema: Schema, path: str = "") -> Iterator[Child]:
-    """The parts of a value that the schema knows, with their schemas, paths and keys."""
+    """The parts of a value that the schema declares, with their schemas, paths and keys."""
     if isinstance(value, dict):
         for name, part in value.items():
             known = schema.field(name)
@@ -82,12 +83,14 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
     if isinstance(value, dict):
         for name in list(value):
             known = schema.field(name)
+            # CRDs need not declare these fields, which every object has.
             implied = (top or embedded) and name in ("apiVersion", "kind", "metadata")
             if known is None and schema.type and not schema.preserves and not implied:
                 if schema.properties or schema.raw.get("additionalProperties") is None:
                     unknown.append(join_path(path, name))
                     del value[name]
             elif value[name] is None and known is not None and not known.raw.get("nullable"):
+                # A null that is not allowed counts as no value, so that a default can be filled in.
                 del value[name]
     if embedded and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
         unknown += prune(value["metadata"], schemas.by_name(METADATA), join_path(path, "metadata"))
@@ -112,8 +115,8 @@ def check(
 ) -> list[Cause]:
     """The causes for an invalid value; with `points`, 5.0 is an integer.
 
-    Values that are the same in `old` are not checked: a schema that became stricter must not keep
-    people from changing, or deleting, what they have.
+    Values that are the same in `old` are not checked: after a schema became stricter, users must
+    still be able to change and delete their objects.
     """
     if unchanged(value, old):
         return []
@@ -130,6 +133,7 @@ def check(
 def _check_alternatives(value: Any, schema: Schema, path: str) -> list[Cause]:
     """The causes of allOf, anyOf, oneOf and not."""
     causes: list[Cause] = []
+    # Hardly any schema has them, and this runs for every value of every write.
     if not _COMBINATORS & schema.raw.keys():
         return causes
     for other in _alternatives(schema, "allOf"):
@@ -196,7 +200,7 @@ def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | 
             path, value, f'{path} in body must be of type {raw["format"]}: "{value}"'
         )
     fits = isinstance(value, _TYPES.get(schema.type, ()))
-    if isinstance(value, bool) and schema.type != "boolean":
+    if isinstance(value, bool) and schema.type != "boolean":  # a bool is an int in Python
         fits = False
     if isinstance(value, float) and schema.type == "integer" and points and value.is_integer():
         fits = True

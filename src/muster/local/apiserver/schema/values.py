@@ -1,7 +1,7 @@
 """Rules of a schema for one value: enum, lengths, ranges, patterns, formats.
 
-Causes are worded as the real server words them. A format that is not in the table is advice and no
-rule, as with a real server. Checksums (`isbn`, `creditcard`) are not checked.
+Causes have the wording of the real server. As with a real server, a format that is not in the table
+is advice and not checked. Checksums (`isbn`, `creditcard`) are not checked either.
 """
 
 from __future__ import annotations
@@ -80,11 +80,12 @@ def _check_text(value: str, raw: Raw, path: str) -> Iterator[Cause]:
 
 
 def _search(pattern: str, value: str) -> bool:
-    """Whether the pattern matches. RE2 is what Go uses, and takes linear time."""
+    """Whether the pattern matches."""
+    # Go's regular expressions are RE2, which takes linear time: no pattern can stall the server.
     try:
         return compile_pattern(pattern).search(value) is not None
     except re2.error:
-        return True  # a definition from before such patterns were rejected
+        return True  # a CRD that was stored before invalid patterns were rejected
 
 
 @lru_cache(maxsize=4096)
@@ -105,12 +106,12 @@ def _check_list(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
 
 
 def _check_unique(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
-    """Sets have every item once, maps every key."""
+    """An item of a set, or the keys of an item of a map, must not come twice."""
     kind = raw.get("x-kubernetes-list-type")
     if kind not in ("set", "map"):
         return
     keys = raw.get("x-kubernetes-list-map-keys") or ()
-    seen: list[Any] = []
+    seen: list[Any] = []  # items may be maps, which cannot be hashed
     for i, item in enumerate(value):
         known = {k: item.get(k) for k in keys if k in item} if isinstance(item, dict) else item
         identity = known if kind == "map" else item
@@ -166,7 +167,7 @@ def matches_format(text: str, name: str) -> bool:
 
 def decodes_as(text: str, name: str) -> bool:
     """Whether a text of a built-in kind can be decoded: its types have times and bytes only."""
-    if name == "date-time":
+    if name == "date-time":  # Go, unlike the format above, wants capitals
         return text.isupper() and _is_time(text)
     return name != "byte" or not text or _is_base64(text)
 
@@ -193,7 +194,7 @@ def _is_base64(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    """As Go writes them, or any text with a number and a unit, such as `about 5 minutes`."""
+    """A duration of Go, or any text with a number and a unit, such as `about 5 minutes`."""
     if _DURATION.fullmatch(text):
         return True
     return any(_UNIT.fullmatch(unit.lower()) for unit in _SPAN.findall(text))

@@ -1,7 +1,7 @@
 """exec and attach over a websocket: `v5.channel.k8s.io`, and `v4` for older clients.
 
 The first byte of a message is its channel. Input ends with the client's close message (v5) or with
-the connection. If the client disconnects, the call of the node agent is cancelled.
+the connection. When the client disconnects, the call to the node agent is cancelled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
-_PING = 15.0
+_PING = 15.0  # proxies commonly close connections that are idle for 30 or 60 seconds
 
 
 class _Size(msgspec.Struct, rename={"width": "Width", "height": "Height"}):
@@ -37,6 +37,7 @@ class ExecChannels:
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
+        # Bounded: a command that does not read its input slows the client down.
         self._input: asyncio.Queue[bytes | None] = asyncio.Queue(64)
         self._sizes: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
 

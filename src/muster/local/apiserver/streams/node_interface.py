@@ -1,7 +1,6 @@
 """The interface of the node agent: logs, exec, proxy and usage of pods.
 
-The server checks that the pod exists and is bound; `pod` is the stored object. Tests use a small
-fake.
+The server checks that the pod exists and is bound before it calls; `pod` is the stored object.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""`pods/NAME:PORT/proxy/PATH`: a request forwarded to a port of a pod, and its answer back.
+"""`pods/NAME:PORT/proxy/PATH`: forwards a request to a port of a pod, and the answer back.
 
-Headers and bodies pass through unread, except for headers of a single connection.
+Headers and bodies pass unchanged, except for headers that are about one connection and for the
+token of the caller, which is not the pod's business.
 """
 
 from __future__ import annotations

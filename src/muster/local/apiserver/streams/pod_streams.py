@@ -1,4 +1,4 @@
-"""log, exec, attach and proxy of pods: checked here, then handed to the node agent."""
+"""log, exec, attach and proxy of pods: checks of the request; the node agent does the work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store.store import Store
     from muster.local.apiserver.streams.node_interface import NodeBackend
 
-_LONG_AGO = 10**9
+_LONG_AGO = 10**9  # seconds; more could be a time before the year 1
 STREAMED = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
 
@@ -80,10 +80,10 @@ class PodStreams:
 
     async def _log(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
         options = log_options(call, pod, datetime.now(UTC))
-        if not pod["spec"].get("nodeName"):
+        if not pod["spec"].get("nodeName"):  # no container has run yet: the log is empty
             return web.Response(body=b"", content_type="text/plain")
         pieces = self._backend(pod).logs(pod, options).__aiter__()
-        # An error comes with the first piece, while the answer can still be a Status.
+        # The backend raises with the first piece, while the answer can still be a Status.
         first = await anext(pieces, None)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         response.enable_chunked_encoding()

@@ -1,6 +1,7 @@
-"""Lists: selectors, pages, and all pages of a list at the revision of the first.
+"""Lists: objects that match a selector, whole or in pages.
 
-Objects are joined as the bytes they are stored as.
+All pages of a list show the revision of the first page: the token of the next page carries it, and
+objects of an older revision come from the table on disk. Stored bytes are joined without decoding.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Token(msgspec.Struct):
-    """Where the next page starts, and at which revision the whole list is."""
+    """The revision of the whole list, and the last key of the page before."""
 
     rv: int
     start: str
@@ -50,7 +51,7 @@ async def page(store: Store, call: Call) -> Page:
     options.check_list(call.query)
     selected = selection(call.resource, call.query, call.route.name)
     call.number("timeoutSeconds")  # no list takes that long, but it must be a number
-    limit = min(call.number("limit") or 0, sys.maxsize - 1)
+    limit = min(call.number("limit") or 0, sys.maxsize - 1)  # islice takes no larger number
     if call.query.get("resourceVersion") == "0":
         limit = 0  # any revision will do, and all objects are in memory
     token = _token(call.query.get("continue", ""))
@@ -66,6 +67,7 @@ async def page(store: Store, call: Call) -> Page:
         matching: Iterable[Entry] = candidates
     else:
         matching = (entry for entry in candidates if selected.matches(entry))
+    # One entry more than the page shows whether another page follows.
     entries = list(islice(matching, limit + 1)) if limit > 0 else list(matching)
     # Lists of custom kinds always have the token, empty or not.
     metadata: Raw = {"continue": ""} if call.resource.custom else {}
@@ -73,6 +75,7 @@ async def page(store: Store, call: Call) -> Page:
     if limit > 0 and len(entries) > limit:
         entries.pop()
         metadata["continue"] = _Token(revision, entries[-1].key).text()
+        # With a selector, every object would have to be matched; the real server does not either.
         if selected.everything:
             metadata["remainingItemCount"] = 1 + sum(1 for _ in matching)
     return Page(entries, metadata)
@@ -81,6 +84,7 @@ async def page(store: Store, call: Call) -> Page:
 async def _entries(store: Store, call: Call, revision: int, after: str) -> Iterable[Entry]:
     prefix = codec.prefix(call.resource, call.route.namespace)
     if revision == store.revision:
+        # A copy: the page is encoded later, when the collection may have changed.
         return iter(list(store.scan(prefix, after)))
     try:
         entries = await store.scan_at(prefix, revision)
@@ -92,7 +96,7 @@ async def _entries(store: Store, call: Call, revision: int, after: str) -> Itera
 
 
 def _inconsistent(token: _Token) -> StatusError:
-    """The revision of the first page was compacted; the rest can be listed as it is now."""
+    """The revision of the first page was compacted; the token lists the rest as it is now."""
     error = expired(
         "The provided continue parameter is too old to display a consistent list result. You can"
         " start a new list without the continue parameter, or use the continue token in this"
@@ -105,7 +109,8 @@ def _inconsistent(token: _Token) -> StatusError:
 
 
 def _exact(call: Call) -> int:
-    """The exact revision of a list, if the caller requests one or a page of one."""
+    """The exact revision of a list, if the client requests one; else 0."""
+    # Kubernetes reads a revision with a limit as Exact, and without one as NotOlderThan.
     paged = (call.number("limit") or 0) > 0
     if call.query.get("resourceVersionMatch", "Exact" if paged else "") != "Exact":
         return 0

@@ -1,7 +1,7 @@
 """OpenAPI as far as clients use it: /openapi/v3, one document per group and version; v2 is empty.
 
-kubectl reads it to learn that the server validates fields itself, `explain` reads the schemas. They
-come from the generated schemas of built-in kinds and from CRDs.
+kubectl reads from it that the server validates fields itself, and `kubectl explain` reads the
+schemas. The schemas come from the generated ones of built-in kinds and from CRDs.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _operations(resource: Resource, schema: str, *, named: bool) -> Raw:
 
 
 def _add_schema(resource: Resource, components: Raw) -> str:
-    """Put a kind's schema and all it refers to among the components; returns its name."""
+    """Add the schema of a kind, and all schemas it refers to; returns its name."""
     if resource.custom:
         name = f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
         own = resource.schema or {"type": "object"}

@@ -26,7 +26,7 @@ _METADATA = ("name", "namespace", "labels", "creationTimestamp")
 async def answer(
     call: Call, store: Store, registry: Registry, backend: NodeBackend | None
 ) -> Answer:
-    """One pod's or node's usage, or the list of those selected."""
+    """The usage of one pod or node, or the list for all that are selected."""
     measured = registry.find("", "v1", call.resource.plural)
     assert measured is not None
     selected = selection(measured, call.query, call.route.name)
@@ -68,7 +68,7 @@ def _pods(usage: Usage) -> dict[str, Raw]:
 
 
 def _nodes(store: Store, usage: Usage) -> dict[str, Raw]:
-    """A node uses what its pods use: nodes that are only declared share one machine."""
+    """The usage of a node is the sum of its pods: declared nodes share one machine."""
     total = {e.key.rpartition("/")[2]: Consumption(0.0, 0) for e in store.scan("nodes/")}
     for entry in store.scan("pods/"):
         pod = codec.decode(entry.value)

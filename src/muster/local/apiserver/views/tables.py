@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import codec
-from muster.local.apiserver.views.cells import age
+from muster.local.apiserver.views.cells import NAME, age
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Answer, Call
     from muster.local.apiserver.resource import Resource
+    from muster.local.apiserver.views.cells import Cell
 
 
 def render(answer: Answer, call: Call, now: datetime) -> bytes:
@@ -30,16 +32,16 @@ def render(answer: Answer, call: Call, now: datetime) -> bytes:
     if call.form.shape == "Table":
         include = call.query.get("includeObject", "Metadata")
         return codec.dump(_table(call.resource, items, meta, include, now))
-    partial = [_partial(item) for item in items]
+    shown = [_metadata_only(item) for item in items]
     if is_list:
-        return codec.dump(_meta_object("PartialObjectMetadataList", meta, items=partial))
-    return codec.dump(partial[0])
+        return codec.dump(_meta_object("PartialObjectMetadataList", meta, items=shown))
+    return codec.dump(shown[0])
 
 
 def event_renderer(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes], bytes]:
-    """Shows each object of a watch. Only the first table names its columns."""
+    """A function from an object of a watch to its shape. Only the first table names its columns."""
     if call.form.shape != "Table":
-        return lambda value: codec.dump(_partial(codec.decode(value)))
+        return lambda value: codec.dump(_metadata_only(codec.decode(value)))
     include = call.query.get("includeObject", "Metadata")
     first = True
 
@@ -63,36 +65,38 @@ def _meta_object(kind: str, metadata: Raw, **fields: Any) -> Raw:
     return {"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, **fields}
 
 
-def _partial(obj: Raw) -> Raw:
+def _metadata_only(obj: Raw) -> Raw:
     return _meta_object("PartialObjectMetadata", obj["metadata"])
 
 
 def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: datetime) -> Raw:
-    columns, cells = _printer(resource, now)
+    columns = _columns(resource)
     rows = []
     for item in items:
-        row: Raw = {"cells": cells(item)}
+        stored = resource.strategy.to_stored(item)
+        row: Raw = {"cells": [cell(stored, now) for _, cell in columns]}
         if conditions := resource.strategy.row_conditions(item):
             row["conditions"] = conditions
         if include == "Object":
             row["object"] = item
         elif include != "None":
-            row["object"] = _partial(item)
+            row["object"] = _metadata_only(item)
         rows.append(row)
-    return _meta_object("Table", meta, columnDefinitions=columns, rows=rows)
+    return _meta_object("Table", meta, columnDefinitions=[c for c, _ in columns], rows=rows)
 
 
-def _printer(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw], list[Any]]]:
-    if resource.printer_columns:
-        return _custom(resource, now)
-    strategy = resource.strategy
-    columns = [_column(name) for name in strategy.columns]
-
-    def cells(obj: Raw) -> list[Any]:
-        stored = strategy.to_stored(obj)
-        return [cell(stored, now) for cell in strategy.columns.values()]
-
-    return columns, cells
+def _columns(resource: Resource) -> list[tuple[Raw, Cell]]:
+    """The definition of each column, and the function from an object to its cell."""
+    if not resource.printer_columns:
+        return [(_column(name), cell) for name, cell in resource.strategy.columns.items()]
+    custom = [
+        (
+            {field: column.get(field, unset) for field, unset in _COLUMN.items()},
+            partial(_custom_cell, column["jsonPath"], column["type"]),
+        )
+        for column in resource.printer_columns
+    ]
+    return [(_column("Name"), NAME["Name"]), *custom]
 
 
 _COLUMN: Raw = {"name": "", "type": "string", "format": "", "description": "", "priority": 0}
@@ -107,18 +111,8 @@ def _column(name: str) -> Raw:
 # -- printer columns of CRDs ---------------------------------------------------------------------
 
 
-def _custom(resource: Resource, now: datetime) -> tuple[list[Raw], Callable[[Raw], list[Any]]]:
-    declared = resource.printer_columns
-    columns = [{field: c.get(field, unset) for field, unset in _COLUMN.items()} for c in declared]
-
-    def cells(obj: Raw) -> list[Any]:
-        custom = [_cell(jsonpath(obj, c["jsonPath"]), c["type"], now) for c in declared]
-        return [obj["metadata"]["name"], *custom]
-
-    return [_column("Name"), *columns], cells
-
-
-def _cell(values: list[Any], type_: str, now: datetime) -> Any:
+def _custom_cell(path: str, type_: str, obj: Raw, now: datetime) -> Any:
+    values = jsonpath(obj, path)
     if not values:
         return None
     value = values[0]
@@ -129,6 +123,7 @@ def _cell(values: list[Any], type_: str, now: datetime) -> Any:
     return value
 
 
+# One step of a path. kubectl's JSONPath has more, which printer columns do not use.
 _STEP = re.compile(
     r"""\.((?:\\.|[^.\[\\])+)              # .field, with escaped dots
       | \[(-?\d*):(-?\d*)\]                # [a:b]
@@ -141,7 +136,7 @@ _STEP = re.compile(
 
 
 def jsonpath(obj: Any, path: str) -> list[Any]:
-    """The values at a JSONPath, as far as printer columns use the language."""
+    """The values at a JSONPath; none if the path has a step that printer columns do not use."""
     values, at = [obj], 0
     while at < len(path):
         step = _STEP.match(path, at)

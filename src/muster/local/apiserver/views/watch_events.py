@@ -1,8 +1,8 @@
 """Watch: the changes of a collection as a stream of JSON lines.
 
-An object that comes to match the selector is ADDED, one that ceases to is DELETED, whatever the
-write was. A watch without a revision, or with `sendInitialEvents`, first gets the objects that
-exist, then (if requested) the bookmark that marks their end.
+An object that begins to match the selector is ADDED and an object that ceases to match is DELETED,
+whatever the write was. A watch without a revision, or with `sendInitialEvents`, first gets the
+existing objects, then (if requested) the bookmark that marks their end.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Show = Callable[[bytes], bytes]
 
+# Bookmarks tell an idle watcher the newest revision, so that it can resume after a compaction. The
+# real server sends one about every minute.
 BOOKMARK_EVERY = 55.0
 _INITIAL_END = "k8s.io/initial-events-end"
 
@@ -41,14 +43,14 @@ async def watch_events(
 ) -> AsyncGenerator[bytes, None]:
     """Lines of events until the client's timeout. `show` gives objects another shape.
 
-    The first piece is empty and means that the request is sound and the watch has begun.
+    The first piece is empty: the request is valid and the watch has begun.
     """
     options.check_watch(call.query)
     selected = selection(call.resource, call.query, call.route.name)
     prefix = codec.prefix(call.resource, call.route.namespace)
     since, initial = _start(call)
     seconds = call.number("timeoutSeconds")
-    # No await between the initial objects and the revision to go on from.
+    # No await until `since` is known: a write in between would be missed or sent twice.
     entries = [e for e in store.scan(prefix) if selected.matches(e)] if initial else []
     if since is None:
         since = store.revision
@@ -59,7 +61,7 @@ async def watch_events(
         return
     try:
         yield b""
-        for start in range(0, len(entries), 500):
+        for start in range(0, len(entries), 500):  # pieces, so that other requests run in between
             yield b"".join(_event(b"ADDED", e, call, show) for e in entries[start : start + 500])
         if initial and query_bool(call.query.get("allowWatchBookmarks")):
             yield _bookmark(call, since, initial_end=True)
@@ -102,7 +104,7 @@ async def _follow(
             async with asyncio.timeout_at(min(end, due)):
                 batch = await changes.next()
         except TimeoutError:
-            if changes.idle:  # so everything up to the present revision was sent
+            if changes.idle:  # everything up to the present revision has been sent
                 due = loop.time() + BOOKMARK_EVERY
                 if bookmarks and loop.time() < end:
                     yield _bookmark(call, store.revision)
@@ -113,7 +115,7 @@ async def _follow(
 
 
 def _shown(call: Call, selected: Selection, show: Show | None, change: Change) -> bytes:
-    """The event of one change for this watcher; nothing if it never saw the object."""
+    """The event of one change for this watcher; empty if it never saw the object."""
     before = change.before is not None and selected.matches(change.before)
     after = not change.deleted and selected.matches(change.entry)
     if after:
@@ -122,7 +124,8 @@ def _shown(call: Call, selected: Selection, show: Show | None, change: Change) -
         return b""
     if change.deleted:
         return _event(b"DELETED", change.entry, call, show)
-    # It left the selection: the watcher gets the state it knew, at the revision it lost it.
+    # The object no longer matches: the watcher gets the last state that did, with the revision of
+    # the change, from which it can resume.
     known = codec.decode(change.before.value)
     encode = codec.encoder(known, known["apiVersion"])
     revision = change.entry.revision
