@@ -112,13 +112,15 @@ class PersistentVolume(ApiObject, frozen=True):
         return same and self.owner == claim.metadata.key
 
     def suits(self, claim: VolumeClaim) -> bool:
-        """Whether it is free and as the claim asks, wherever it is."""
+        """Whether it is free and matches the claim."""
+        free = self.status.phase == "Available" and self.spec.claim_ref is None
+        return free and self.metadata.deletion_timestamp is None and self.matches(claim)
+
+    def matches(self, claim: VolumeClaim) -> bool:
+        """Whether class, mode, size, access modes and labels are as the claim asks."""
         spec, asked = self.spec, claim.spec
-        free = self.status.phase == "Available" and spec.claim_ref is None
         return (
-            free
-            and self.metadata.deletion_timestamp is None
-            and (spec.storage_class_name, spec.volume_mode)
+            (spec.storage_class_name, spec.volume_mode)
             == (asked.storage_class_name, asked.volume_mode)
             and self.size >= claim.size
             and set(asked.access_modes) <= set(spec.access_modes)

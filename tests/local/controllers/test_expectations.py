@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from muster.api.meta import ObjectMeta
+from muster.errors import NotFound
 from muster.local.controllers.expectations import TIMEOUT, Expectations
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -19,8 +22,8 @@ class Clock:
 
 def test_a_write_is_pending_until_it_is_observed() -> None:
     expect = Expectations(Clock())
-    expect.creation("owner", "a")
-    expect.deletion("owner", "uid-b")
+    with expect.creation("owner", "a"), expect.deletion("owner", "uid-b"):
+        pass
 
     expect.observed("owner", ObjectMeta(name="a", uid="uid-a"), gone=False)
     assert expect.pending("owner") == TIMEOUT
@@ -34,10 +37,11 @@ def test_a_write_is_pending_until_it_is_observed() -> None:
 def test_failed_and_old_writes_are_not_pending() -> None:
     clock = Clock()
     expect = Expectations(clock)
-    expect.creation("owner", "a")
-    expect.failed("owner", "a")
+    with pytest.raises(NotFound), expect.creation("owner", "a"):
+        raise NotFound("no such namespace")
     assert expect.pending("owner") is None
 
-    expect.creation("owner", "b")
+    with expect.creation("owner", "b"):
+        pass
     clock.now = TIMEOUT
     assert expect.pending("owner") is None

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.api.kinds import NAMESPACES
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
 from muster.api.kinds import PERSISTENT_VOLUMES as VOLUMES
 from muster.api.meta import Key
-from muster.api.storage import SELECTED_NODE
+from muster.api.storage import SELECTED_NODE, PersistentVolume, VolumeClaim
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
@@ -137,9 +138,11 @@ def test_a_claim_gets_the_smallest_volume_that_suits_it(
     wants = claim(**({"storageClassName": ""} | asked))
     wants["metadata"]["uid"] = "u1"
 
-    found = volume_matching.choose_volume(wants, volumes)
+    volume = volume_matching.choose_volume(
+        msgspec.convert(wants, VolumeClaim), msgspec.convert(volumes, list[PersistentVolume])
+    )
 
-    assert (found and found["metadata"]["name"]) == gets
+    assert (volume and volume.metadata.name) == gets
 
 
 async def test_claims_whose_names_run_together_have_volumes_of_their_own(client: Client) -> None:
@@ -171,4 +174,4 @@ def test_only_our_own_class_is_bound(change: dict[str, Any], ours: bool) -> None
         "spec": {"storageClassName": CLASS},
     }
 
-    assert needs_volume(given | change) is ours
+    assert needs_volume(msgspec.convert(given | change, VolumeClaim)) is ours

@@ -26,29 +26,29 @@ else:
 
 @dataclass(frozen=True)
 class OwnedObjects(Generic[T]):
-    """`owned` already belong to the owner; the others still have to be patched."""
+    """Objects that the owner has, and those that a patch must give it or take from it."""
 
     owned: list[T]
-    adopt: list[T]
-    release: list[T]
+    adopt: list[ObjectMeta]
+    release: list[ObjectMeta]
 
 
 def find_owned(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -> OwnedObjects[T]:
     """Sort objects of the owner's namespace."""
     result: OwnedObjects[T] = OwnedObjects([], [], [])
     terminating = owner.deletion_timestamp is not None
-    for one in candidates:
-        meta = one.metadata
+    for candidate in candidates:
+        meta = candidate.metadata
         matches = selector.matches(meta.labels)
         if meta.controller is not None:
             if meta.controller.uid != owner.uid:
                 continue
             if matches:
-                result.owned.append(one)
+                result.owned.append(candidate)
             elif not terminating:
-                result.release.append(one)
+                result.release.append(meta)
         elif matches and not terminating and meta.deletion_timestamp is None:
-            result.adopt.append(one)
+            result.adopt.append(meta)
     return result
 
 
@@ -60,7 +60,7 @@ def adoption_patch(meta: ObjectMeta, reference: Raw) -> Raw:
 
 def release_patch(meta: ObjectMeta, owner: str) -> Raw:
     """The patch that removes an owner, unless the object changed since."""
-    others = [reference_manifest(one) for one in meta.owner_references if one.uid != owner]
+    others = [reference_manifest(o) for o in meta.owner_references if o.uid != owner]
     return {"metadata": {**preconditions(meta), "ownerReferences": others}}
 
 

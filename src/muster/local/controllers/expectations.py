@@ -8,10 +8,11 @@ can come too early.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from muster.api.meta import ObjectMeta
 
@@ -24,16 +25,22 @@ class Expectations:
         self._clock = clock
         self._deadlines: dict[str, dict[str, float]] = {}
 
-    def creation(self, owner: str, name: str) -> None:
-        self._add(owner, f"+{name}")
+    def creation(self, owner: str, name: str) -> contextlib.AbstractContextManager[None]:
+        """Expect the event of the creation sent inside; if sending fails, no event will come."""
+        return self._write(owner, f"+{name}")
 
-    def deletion(self, owner: str, uid: str) -> None:
-        self._add(owner, f"-{uid}")
+    def deletion(self, owner: str, uid: str) -> contextlib.AbstractContextManager[None]:
+        """The same for a deletion."""
+        return self._write(owner, f"-{uid}")
 
-    def failed(self, owner: str, name_or_uid: str) -> None:
-        """This creation or deletion failed: no event will come."""
-        self._forget(owner, f"+{name_or_uid}")
-        self._forget(owner, f"-{name_or_uid}")
+    @contextlib.contextmanager
+    def _write(self, owner: str, write: str) -> Iterator[None]:
+        self._deadlines.setdefault(owner, {})[write] = self._clock() + TIMEOUT
+        try:
+            yield
+        except BaseException:
+            self._forget(owner, write)
+            raise
 
     def observed(self, owner: str, meta: ObjectMeta, *, gone: bool) -> None:
         """An informer shows this object of the owner."""
@@ -57,9 +64,6 @@ class Expectations:
     def forget(self, owner: str) -> None:
         """The owner was deleted."""
         self._deadlines.pop(owner, None)
-
-    def _add(self, owner: str, write: str) -> None:
-        self._deadlines.setdefault(owner, {})[write] = self._clock() + TIMEOUT
 
     def _forget(self, owner: str, write: str) -> None:
         deadlines = self._deadlines.get(owner)

@@ -11,26 +11,11 @@ from muster.api.kinds import SERVICES
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
 from muster.kube.watch.informer import Informer
-from muster.local.controllers.kinds import (
-    DEPLOYMENTS,
-    JOBS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    REPLICA_SETS,
-    Deployment,
-    Job,
-    Namespace,
-    Node,
-    Pod,
-    ReplicaSet,
-)
+from muster.local.controllers import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from muster.api.core import Service
-    from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key, ObjectMeta
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
@@ -46,28 +31,17 @@ OWNER, ORPHANS, NODE, NAMESPACE = "owner", "orphans", "node", "namespace"
 class SharedInformers:
     def __init__(self, client: Client) -> None:
         owned = {OWNER: _owner, ORPHANS: _orphan, NAMESPACE: _namespace}
-        self.pods: Informer[Pod] = Informer(client, PODS, indexes={**owned, NODE: _node})
-        self.sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes=owned)
-        self.deployments: Informer[Deployment] = _by_namespace(client, DEPLOYMENTS)
-        self.jobs: Informer[Job] = _by_namespace(client, JOBS)
-        self.services: Informer[Service] = _by_namespace(client, SERVICES)
-        self.nodes: Informer[Node] = Informer(client, NODES)
-        self.namespaces: Informer[Namespace] = Informer(client, NAMESPACES)
+        by_namespace = {NAMESPACE: _namespace}
+        self.pods = Informer(client, kinds.PODS, indexes={**owned, NODE: _node})
+        self.sets = Informer(client, kinds.REPLICA_SETS, indexes=owned)
+        self.deployments = Informer(client, kinds.DEPLOYMENTS, indexes=by_namespace)
+        self.jobs = Informer(client, kinds.JOBS, indexes=by_namespace)
+        self.services = Informer(client, SERVICES, indexes=by_namespace)
+        self.nodes = Informer(client, kinds.NODES)
+        self.namespaces = Informer(client, kinds.NAMESPACES)
 
     def all(self) -> list[Informer[Any]]:
-        return [
-            self.pods,
-            self.sets,
-            self.deployments,
-            self.jobs,
-            self.services,
-            self.nodes,
-            self.namespaces,
-        ]
-
-
-def _by_namespace(client: Client, kind: Kind[Any]) -> Informer[Any]:
-    return Informer(client, kind, indexes={NAMESPACE: _namespace})
+        return list(vars(self).values())
 
 
 def candidates(informer: Informer[T], owner: ObjectMeta) -> list[T]:
@@ -124,5 +98,5 @@ def _namespace(one: HasMetadata) -> Iterable[str]:
     return (one.metadata.namespace,)
 
 
-def _node(pod: Pod) -> Iterable[str]:
+def _node(pod: kinds.Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()

@@ -10,7 +10,7 @@ from typing import Any
 from muster.api import core, kinds
 from muster.api.affinity import LabelSelector, Toleration
 from muster.api.kinds import Kind
-from muster.api.meta import Object, ObjectMeta, Raw, condition_is_true
+from muster.api.meta import ApiObject, Condition, Object, ObjectMeta, Raw, condition_is_true
 
 
 class TimedToleration(Toleration, frozen=True):
@@ -50,8 +50,7 @@ class ReplicaSetSpec(Object, frozen=True):
     template: Raw = {}
 
 
-class ReplicaSet(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class ReplicaSet(ApiObject, frozen=True):
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: Raw = {}
 
@@ -88,8 +87,7 @@ class DeploymentSpec(Object, frozen=True):
     template: Raw = {}
 
 
-class Deployment(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Deployment(ApiObject, frozen=True):
     spec: DeploymentSpec = DeploymentSpec()
     status: Raw = {}
 
@@ -100,15 +98,10 @@ class ExitCodes(Object, frozen=True):
     values: tuple[int, ...] = ()
 
 
-class PodCondition(Object, frozen=True):
-    type: str = ""
-    status: str = "True"
-
-
 class FailureRule(Object, frozen=True):
     action: str = ""
     on_exit_codes: ExitCodes | None = None
-    on_pod_conditions: tuple[PodCondition, ...] = ()
+    on_pod_conditions: tuple[Condition, ...] = ()
 
 
 class FailurePolicy(Object, frozen=True):
@@ -130,8 +123,7 @@ class JobSpec(Object, frozen=True):
     template: Raw = {}
 
 
-class Job(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Job(ApiObject, frozen=True):
     spec: JobSpec = JobSpec()
     status: Raw = {}
 
@@ -152,17 +144,16 @@ class NamespaceSpec(Object, frozen=True):
     finalizers: tuple[str, ...] = ()
 
 
-class Namespace(Object, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Namespace(core.Namespace, frozen=True):
     spec: NamespaceSpec = NamespaceSpec()
 
 
 PODS = kinds.PODS.read_as(Pod)
 NODES = kinds.NODES.read_as(Node)
 NAMESPACES = kinds.NAMESPACES.read_as(Namespace)
-DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", Deployment)
-REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
-JOBS = Kind("batch", "v1", "jobs", "Job", Job)
+DEPLOYMENTS = kinds.DEPLOYMENTS.read_as(Deployment)
+REPLICA_SETS = Kind.of("apps/v1", "ReplicaSet", ReplicaSet)
+JOBS = Kind.of("batch/v1", "Job", Job)
 
 
 def owner_reference(kind: Kind[Any], meta: ObjectMeta) -> Raw:

@@ -4,7 +4,7 @@ The storage class `local` is the default: a claim without a class gets it. Such 
 a directory of its own when the scheduler has chosen a node, so a gang that does not fit creates no
 volumes. All nodes are one machine and share the directory, whatever the access mode. The directory
 outlives the claim: a new claim of the same name finds its files again. Claims of another class, or
-of none (""), are bound to existing volumes (`volume_binding`).
+of none (""), are bound to existing volumes (`volume_matching`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+import msgspec
+
+from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from muster.api.meta import Key, Raw, key_of
-from muster.api.storage import SELECTED_NODE
+from muster.api.storage import VOLUMES, PersistentVolume, VolumeClaim
 from muster.errors import AlreadyExists, NotFound
 from muster.kube.watch.informer import Informer
 from muster.local.controllers import volume_matching
@@ -24,42 +26,55 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.kube.client import Client
+    from muster.kube.watch.informer_cache import Change
 
 CLASS = "local"
+_CLASS_MANIFEST: Raw = {
+    "metadata": {
+        "name": CLASS,
+        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+    },
+    "provisioner": "muster.dev/folder",
+    "reclaimPolicy": "Retain",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
 
 
 class VolumeClaims:
     def __init__(self, client: Client, folder: Path) -> None:
         self._client = client
         self._folder = folder
+        # Claims stay raw: a missing class means the default class, an empty one means none.
         self.claims: Informer[Raw] = Informer(client, PERSISTENT_VOLUME_CLAIMS)
-        self.volumes: Informer[Raw] = Informer(client, PERSISTENT_VOLUMES)
+        self.volumes: Informer[PersistentVolume] = Informer(client, VOLUMES)
 
     def connect(self, wake: Callable[[Key], None]) -> None:
-        """Wake a claim when it or its volume changes; all unbound ones when a volume is free."""
+        """Wake a claim when it or its volume changes; all unbound claims when a volume is free."""
 
-        def volume_changed(volume: Raw) -> None:
-            reference = volume["spec"].get("claimRef")
-            if reference:
-                wake(Key(reference.get("namespace", ""), reference.get("name", "")))
+        def on_volume(change: Change[PersistentVolume]) -> None:
+            if change.current.owner is not None:
+                wake(change.current.owner)
                 return
             for claim in self.claims.all():
-                if not is_bound(claim):
+                if claim.get("status", {}).get("phase") != "Bound":
                     wake(key_of(claim))
 
         self.claims.subscribe(lambda change: wake(key_of(change.current)))
-        self.volumes.subscribe(lambda change: volume_changed(change.current))
+        self.volumes.subscribe(on_volume)
 
     async def create_class(self) -> None:
         with contextlib.suppress(AlreadyExists):
-            await self._client.create(STORAGE_CLASSES, storage_class())
+            await self._client.create(STORAGE_CLASSES, _CLASS_MANIFEST)
 
     async def reconcile(self, key: Key) -> None:
-        claim = self.claims.get(key)
-        await self._release_volumes(key, claim)
-        if claim is None or is_bound(claim) or claim["metadata"].get("deletionTimestamp"):
+        raw = self.claims.get(key)
+        claim = None if raw is None else msgspec.convert(raw, VolumeClaim)
+        await self._release_volumes(key, "" if claim is None else claim.metadata.uid)
+        if raw is None or claim is None or claim.metadata.deletion_timestamp is not None:
             return
-        if "storageClassName" not in claim["spec"] and not claim["spec"].get("volumeName"):
+        if claim.status.phase == "Bound":
+            return
+        if "storageClassName" not in raw["spec"] and not claim.spec.volume_name:
             change = {"spec": {"storageClassName": CLASS}}
             await self._client.patch(PERSISTENT_VOLUME_CLAIMS, key, change)
         elif needs_volume(claim):
@@ -67,75 +82,57 @@ class VolumeClaims:
         elif (volume := volume_matching.choose_volume(claim, self.volumes.all())) is not None:
             await self._bind(claim, volume)
 
-    async def _release_volumes(self, key: Key, claim: Raw | None) -> None:
-        """Delete provisioned volumes whose claim is gone; mark others as Released."""
-        uid = claim["metadata"]["uid"] if claim is not None else None
+    async def _release_volumes(self, claim: Key, uid: str) -> None:
+        """Delete provisioned volumes whose claim is gone; mark others as Released.
+
+        `uid` is that of the claim that has the name now: an earlier claim of this name is gone.
+        """
         for volume in list(self.volumes.all()):
-            current = volume["spec"].get("claimRef", {}).get("uid") in (None, "", uid)
-            if current or not volume_matching.is_reserved_for(volume, key):
+            reference, meta = volume.spec.claim_ref, volume.metadata
+            if reference is None or reference.uid in ("", uid) or volume.owner != claim:
                 continue
-            name = Key("", volume["metadata"]["name"])
             with contextlib.suppress(NotFound):
-                if name.name == volume_name(volume["spec"]["claimRef"]["uid"]):
-                    uid_of_volume = volume["metadata"]["uid"]
-                    await self._client.delete(PERSISTENT_VOLUMES, name, uid=uid_of_volume)
-                elif volume.get("status", {}).get("phase") != "Released":
-                    await self._set_phase(name, "Released")
+                if meta.name == volume_name(reference.uid):
+                    await self._client.delete(VOLUMES, meta.key, uid=meta.uid)
+                elif volume.status.phase != "Released":
+                    await self._set_phase(volume, "Released")
 
-    async def _provision(self, claim: Raw) -> Raw:
-        key = key_of(claim)
-        body = provisioned_volume(claim, str(self._folder / key.namespace / key.name))
+    async def _provision(self, claim: VolumeClaim) -> PersistentVolume:
+        meta = claim.metadata
+        body = provisioned_volume(claim, str(self._folder / meta.namespace / meta.name))
         try:
-            return await self._client.create(PERSISTENT_VOLUMES, body)
+            return await self._client.create(VOLUMES, body)
         except AlreadyExists:
-            return body
+            return msgspec.convert(body, PersistentVolume)
 
-    async def _bind(self, claim: Raw, volume: Raw) -> None:
+    async def _bind(self, claim: VolumeClaim, volume: PersistentVolume) -> None:
         """A crash may happen after each write; all writes are repeated until the claim is bound.
 
         The volume is patched first, so that two claims cannot get it.
         """
-        key, name = key_of(claim), Key("", volume["metadata"]["name"])
-        change = {"spec": {"claimRef": claim_reference(claim)}}
-        await self._client.patch(PERSISTENT_VOLUMES, name, change)
-        await self._set_phase(name, "Bound")
-        await self._client.patch(PERSISTENT_VOLUME_CLAIMS, key, {"spec": {"volumeName": name.name}})
+        reference = {"spec": {"claimRef": claim_reference(claim)}}
+        await self._client.patch(VOLUMES, volume.metadata.key, reference)
+        await self._set_phase(volume, "Bound")
+        key, name = claim.metadata.key, volume.metadata.name
+        await self._client.patch(PERSISTENT_VOLUME_CLAIMS, key, {"spec": {"volumeName": name}})
         status = {
             "phase": "Bound",
-            "capacity": volume["spec"].get("capacity", {}),
-            "accessModes": volume["spec"].get("accessModes", []),
+            "capacity": volume.spec.capacity,
+            "accessModes": volume.spec.access_modes,
         }
         await self._client.patch(
             PERSISTENT_VOLUME_CLAIMS, key, {"status": status}, subresource="status"
         )
 
-    async def _set_phase(self, volume: Key, phase: str) -> None:
-        await self._client.patch(
-            PERSISTENT_VOLUMES, volume, {"status": {"phase": phase}}, subresource="status"
-        )
+    async def _set_phase(self, volume: PersistentVolume, phase: str) -> None:
+        change = {"status": {"phase": phase}}
+        await self._client.patch(VOLUMES, volume.metadata.key, change, subresource="status")
 
 
-def is_bound(claim: Raw) -> bool:
-    return bool(claim.get("status", {}).get("phase") == "Bound")
-
-
-def needs_volume(claim: Raw) -> bool:
+def needs_volume(claim: VolumeClaim) -> bool:
     """Whether to provision a volume: the claim has our class, and the scheduler chose a node."""
-    ours = claim["spec"].get("storageClassName") == CLASS and not claim["spec"].get("volumeName")
-    selected = SELECTED_NODE in (claim["metadata"].get("annotations") or {})
-    return ours and selected and not is_bound(claim)
-
-
-def storage_class() -> Raw:
-    return {
-        "metadata": {
-            "name": CLASS,
-            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-        },
-        "provisioner": "muster.dev/folder",
-        "reclaimPolicy": "Retain",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
+    ours = claim.spec.storage_class_name == CLASS and not claim.spec.volume_name
+    return ours and bool(claim.selected) and claim.status.phase != "Bound"
 
 
 def volume_name(claim_uid: str) -> str:
@@ -143,14 +140,13 @@ def volume_name(claim_uid: str) -> str:
     return f"pvc-{claim_uid}"
 
 
-def provisioned_volume(claim: Raw, folder: str) -> Raw:
+def provisioned_volume(claim: VolumeClaim, folder: str) -> Raw:
     """The volume that is provisioned for a claim."""
-    spec = claim["spec"]
     return {
-        "metadata": {"name": volume_name(claim["metadata"]["uid"])},
+        "metadata": {"name": volume_name(claim.metadata.uid)},
         "spec": {
-            "capacity": spec.get("resources", {}).get("requests", {"storage": "1Gi"}),
-            "accessModes": spec.get("accessModes", []),
+            "capacity": claim.spec.resources.requests or {"storage": "1Gi"},
+            "accessModes": claim.spec.access_modes,
             "storageClassName": CLASS,
             "persistentVolumeReclaimPolicy": "Retain",
             "hostPath": {"path": folder, "type": "DirectoryOrCreate"},
@@ -159,12 +155,12 @@ def provisioned_volume(claim: Raw, folder: str) -> Raw:
     }
 
 
-def claim_reference(claim: Raw) -> Raw:
-    metadata = claim["metadata"]
+def claim_reference(claim: VolumeClaim) -> Raw:
+    meta = claim.metadata
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "namespace": metadata["namespace"],
-        "name": metadata["name"],
-        "uid": metadata["uid"],
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
     }

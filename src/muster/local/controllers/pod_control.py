@@ -1,4 +1,4 @@
-"""Writes that several controllers share: pods from a template, adoptions, statuses.
+"""Reads and writes that several controllers share: owned objects, pods from a template, statuses.
 
 A status is written only over the version it was computed from: a decision based on an old version
 fails with a conflict and is made again.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.events import EventText, event_subject
 from muster.api.meta import SUFFIX_LETTERS, merge_patch, preconditions
+from muster.api.selectors import from_labels
 from muster.errors import Conflict, MusterError, NotFound
 from muster.local.controllers import adoption
+from muster.local.controllers.informers import candidates, on_owned
 from muster.local.controllers.kinds import PODS, owner_reference
 
 if TYPE_CHECKING:
@@ -22,18 +25,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.kinds import Kind
-    from muster.api.meta import HasMetadata, ObjectMeta, Raw
+    from muster.api.meta import HasMetadata, Key, ObjectMeta, Raw
     from muster.control.event_recorder import EventRecorder
     from muster.kube.client import Client
-    from muster.local.controllers.adoption import OwnedObjects
+    from muster.kube.watch.informer import Informer
+    from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.expectations import Expectations
-    from muster.local.controllers.kinds import Pod
+    from muster.local.controllers.kinds import Deployment, Job, Pod, ReplicaSet
 
     T = TypeVar("T", bound=HasMetadata)
 else:
     T = TypeVar("T")
 
 _SUFFIX = 5
+# The longest label value. A pod's name is a host name, and controllers copy names into labels.
 _MAX_NAME = 63
 
 
@@ -43,52 +48,57 @@ def generate_name(base: str) -> str:
     return base[: _MAX_NAME - _SUFFIX] + suffix
 
 
+@dataclass(frozen=True)
 class PodControl:
-    """The writes of one controller; `component` is the source of its events."""
+    """The reads and writes of one controller."""
 
-    def __init__(
-        self,
-        client: Client,
-        kind: Kind[Any],
-        component: str,
-        expectations: Expectations,
-        recorder: EventRecorder,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self.client = client
-        self.kind = kind
-        self.expectations = expectations
-        self.clock = clock
-        self._component = component
-        self._recorder = recorder
+    client: Client
+    kind: Kind[Any]
+    """The kind of the owners."""
+    component: str
+    """The source of the controller's events."""
+    expectations: Expectations
+    recorder: EventRecorder
+    clock: Callable[[], datetime]
 
     def record(self, meta: ObjectMeta, text: EventText) -> None:
         """Record an event on an object of the controller's kind."""
-        self._recorder.record(event_subject(self.kind, meta, self._component), text)
+        self.recorder.record(event_subject(self.kind, meta, self.component), text)
 
-    async def adopt_and_release(
-        self, owner: ObjectMeta, kind: Kind[Any], objects: OwnedObjects[T]
-    ) -> list[T]:
-        """Patch the objects to adopt and to release; returns the objects that were owned before.
+    def connect(
+        self,
+        owners: Informer[Any],
+        owned: Informer[T],
+        possible_owners: Callable[[T], Iterable[Key]],
+        wake: Callable[[Key], None],
+    ) -> None:
+        """Wake an owner when it changes, or an object that it controls or could adopt."""
+
+        def on_owner(change: Change[Any]) -> None:
+            meta = change.current.metadata
+            if change.new is None:
+                self.expectations.forget(meta.uid)
+            wake(meta.key)
+
+        owners.subscribe(on_owner)
+        owned.subscribe(on_owned(self.kind.kind, self.expectations, possible_owners, wake))
+
+    async def owned(self, owner: Deployment | ReplicaSet | Job, informer: Informer[T]) -> list[T]:
+        """The objects that the owner controls; others are adopted and released.
 
         The event of an adoption calls the controller again, with the adopted object.
         """
-        if objects.adopt and not await self._still_exists(owner):
+        meta, selector = owner.metadata, from_labels(owner.spec.selector)
+        objects = adoption.find_owned(meta, selector, candidates(informer, meta))
+        if objects.adopt and not await self._still_exists(meta):
             return objects.owned
-        reference = owner_reference(self.kind, owner)
-        for one in objects.adopt:
-            await self._patch_unless_changed(
-                kind, one, adoption.adoption_patch(one.metadata, reference)
-            )
-        for one in objects.release:
-            await self._patch_unless_changed(
-                kind, one, adoption.release_patch(one.metadata, owner.uid)
-            )
+        reference = owner_reference(self.kind, meta)
+        patches = {m.key: adoption.adoption_patch(m, reference) for m in objects.adopt}
+        patches |= {m.key: adoption.release_patch(m, meta.uid) for m in objects.release}
+        for key, patch in patches.items():
+            with contextlib.suppress(NotFound, Conflict):  # the event of the change calls again
+                await self.client.patch(informer.kind, key, patch)
         return objects.owned
-
-    async def _patch_unless_changed(self, kind: Kind[Any], one: T, change: Raw) -> None:
-        with contextlib.suppress(NotFound, Conflict):  # the event of the change calls again
-            await self.client.patch(kind, one.metadata.key, change)
 
     async def _still_exists(self, owner: ObjectMeta) -> bool:
         """Whether the API, and not only our informer, has the owner and does not delete it."""
@@ -116,18 +126,14 @@ class PodControl:
 
     async def _create_pod(self, owner: ObjectMeta, body: Raw) -> MusterError | None:
         name = body["metadata"]["name"]
-        self.expectations.creation(owner.uid, name)
         try:
-            await self.client.create(PODS, body)
+            with self.expectations.creation(owner.uid, name):
+                await self.client.create(PODS, body)
         except MusterError as error:
-            self.expectations.failed(owner.uid, name)
             if isinstance(error, NotFound) or "being terminated" in str(error):
                 return None  # the namespace is being deleted, and the owner with it
             self.record(owner, EventText("FailedCreate", f"Error creating: {error}", "Warning"))
             return error
-        except BaseException:
-            self.expectations.failed(owner.uid, name)
-            raise
         self.record(owner, EventText("SuccessfulCreate", f"Created pod: {name}"))
         return None
 
@@ -139,14 +145,12 @@ class PodControl:
 
     async def _delete_pod(self, owner: ObjectMeta, pod: Pod) -> MusterError | None:
         meta = pod.metadata
-        self.expectations.deletion(owner.uid, meta.uid)
         try:
-            await self.client.delete(PODS, meta.key, uid=meta.uid)
+            with self.expectations.deletion(owner.uid, meta.uid):
+                await self.client.delete(PODS, meta.key, uid=meta.uid)
         except (NotFound, Conflict):
-            self.expectations.failed(owner.uid, meta.uid)
-            return None
+            return None  # this pod is gone already
         except MusterError as error:
-            self.expectations.failed(owner.uid, meta.uid)
             self.record(owner, EventText("FailedDelete", f"Error deleting: {error}", "Warning"))
             return error
         self.record(owner, EventText("SuccessfulDelete", f"Deleted pod: {meta.name}"))
@@ -168,19 +172,21 @@ async def _together(calls: Iterable[Any]) -> list[MusterError]:
     return [error for task in tasks if (error := task.result()) is not None]
 
 
-def pod_from_template(template: Raw, name: str, namespace: str, owner: Raw) -> Raw:
-    """The pod of a template, with this owner reference."""
+def new_pod(kind: Kind[Any], owner: Job | ReplicaSet, base: str) -> Raw:
+    """A pod of the owner's template, with a generated name."""
+    template = owner.spec.template
     meta = template.get("metadata") or {}
     copied: Raw = {key: dict(meta[key]) for key in ("labels", "annotations") if meta.get(key)}
     if meta.get("finalizers"):
         copied["finalizers"] = list(meta["finalizers"])
+    name = generate_name(base)
     return {
         "metadata": {
             **copied,
             "name": name,
             "generateName": name[:-_SUFFIX],
-            "namespace": namespace,
-            "ownerReferences": [owner],
+            "namespace": owner.metadata.namespace,
+            "ownerReferences": [owner_reference(kind, owner.metadata)],
         },
         "spec": template.get("spec") or {},
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.api.meta import Key
@@ -22,7 +21,7 @@ from muster.local.controllers.deployments.replica_sets import ReplicaSets
 from muster.local.controllers.endpoints_controller import BATCH_DELAY, EndpointsController
 from muster.local.controllers.expectations import Expectations
 from muster.local.controllers.garbage.collector import GarbageCollector
-from muster.local.controllers.informers import SharedInformers, on_owned, possible_owners
+from muster.local.controllers.informers import SharedInformers
 from muster.local.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
 from muster.local.controllers.namespace_deletion import NamespaceDeletion
 from muster.local.controllers.node_lifecycle.heartbeats import GRACE, NodeHeartbeats
@@ -37,11 +36,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.api.kinds import Kind
-    from muster.api.meta import HasMetadata, ObjectMeta
+    from muster.api.meta import ObjectMeta
     from muster.control.loop import RequeueAfter
     from muster.kube.client import Client
     from muster.kube.watch.informer import Informer
-    from muster.kube.watch.informer_cache import Change
 
 _WORKERS = 4
 
@@ -96,34 +94,15 @@ class ControllerManager:
             self.manager.informer(informer)
         self.manager.loop(queue, controller.reconcile, workers=workers)
 
-    def deployments(self) -> None:
-        """Deployments -> replica sets -> pods."""
+    def workloads(self) -> None:
+        """Deployments -> replica sets -> pods, and jobs -> pods."""
         informers = self.informers
-        sets: WorkQueue[Key] = WorkQueue("replicasets")
-        control = self.pod_control(REPLICA_SETS, "replicaset-controller")
-        owners = partial(possible_owners, informers.sets)
-        informers.sets.subscribe(by_key(sets, control.expectations))
-        informers.pods.subscribe(on_owned("ReplicaSet", control.expectations, owners, sets.add))
-        self.manager.loop(sets, ReplicaSets(control, informers).reconcile, workers=_WORKERS)
-
-        queue: WorkQueue[Key] = WorkQueue("deployments")
-        control = self.pod_control(DEPLOYMENTS, "deployment-controller")
-        owners = partial(possible_owners, informers.deployments)
-        informers.deployments.subscribe(by_key(queue, control.expectations))
-        informers.sets.subscribe(on_owned("Deployment", control.expectations, owners, queue.add))
-        self.manager.loop(queue, Deployments(control, informers).reconcile, workers=_WORKERS)
-
-    def jobs(self) -> None:
-        """Jobs -> pods, until they are done."""
-        informers = self.informers
-        queue: WorkQueue[Key] = WorkQueue("jobs")
-        control = self.pod_control(JOBS, "job-controller")
-        jobs = JobController(control, informers)
-        informers.jobs.subscribe(by_key(queue, control.expectations))
-        informers.pods.subscribe(
-            on_owned("Job", control.expectations, jobs.possible_owners, queue.add)
-        )
-        self.manager.loop(queue, jobs.reconcile, workers=_WORKERS)
+        sets = ReplicaSets(self.pod_control(REPLICA_SETS, "replicaset-controller"), informers)
+        deployments = Deployments(self.pod_control(DEPLOYMENTS, "deployment-controller"), informers)
+        jobs = JobController(self.pod_control(JOBS, "job-controller"), informers)
+        self.loop("replicasets", sets, workers=_WORKERS)
+        self.loop("deployments", deployments, workers=_WORKERS)
+        self.loop("jobs", jobs, workers=_WORKERS)
 
     def services(self) -> None:
         """Services -> Endpoints and EndpointSlices."""
@@ -165,23 +144,10 @@ class ControllerManager:
         self.manager.loop(queue, deletion.reconcile)
 
 
-def by_key(queue: WorkQueue[Key], expectations: Expectations) -> Callable[[Change[Any]], None]:
-    """A listener that queues each changed object."""
-
-    def listen(change: Change[HasMetadata]) -> None:
-        meta = change.current.metadata
-        if change.new is None:
-            expectations.forget(meta.uid)
-        queue.add(meta.key)
-
-    return listen
-
-
 def build(client: Client, settings: Settings) -> Manager:
     """All controllers, ready to run."""
     controllers = ControllerManager(client, settings.clock)
-    controllers.deployments()
-    controllers.jobs()
+    controllers.workloads()
     controllers.services()
     controllers.garbage()
     controllers.nodes(settings)

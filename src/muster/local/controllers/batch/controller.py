@@ -7,21 +7,20 @@ counted. If it changed, the other writes wait for the event of that write.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.api.meta import preconditions
-from muster.api.selectors import from_labels
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
-from muster.local.controllers.adoption import find_owned
 from muster.local.controllers.batch import decide as decisions
 from muster.local.controllers.batch.pod_tracking import FINALIZER, INDEX, tracked
-from muster.local.controllers.informers import NAMESPACE, candidates, possible_owners
-from muster.local.controllers.kinds import JOBS, PODS, owner_reference
-from muster.local.controllers.pod_control import generate_name, pod_from_template
+from muster.local.controllers.informers import NAMESPACE, possible_owners
+from muster.local.controllers.kinds import JOBS, PODS
+from muster.local.controllers.pod_control import new_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from muster.api.meta import Key, Raw
     from muster.local.controllers.informers import SharedInformers
@@ -38,9 +37,7 @@ def build_pod(job: Job, index: int | None) -> Raw:
     """The manifest of a new pod, with this index if the job is indexed."""
     meta = job.metadata
     base = f"{meta.name}-" if index is None else f"{meta.name}-{index}-"
-    body = pod_from_template(
-        job.spec.template, generate_name(base), meta.namespace, owner_reference(JOBS, meta)
-    )
+    body = new_pod(JOBS, job, base)
     body["metadata"]["finalizers"] = [FINALIZER]
     return body if index is None else _indexed(body, job, index)
 
@@ -65,23 +62,26 @@ def _with_index(container: Raw) -> Raw:
     return {**container, "env": [*env, {"name": _VARIABLE, "valueFrom": source}]}
 
 
+@dataclass(frozen=True)
 class JobController:
-    def __init__(self, pod_control: PodControl, informers: SharedInformers) -> None:
-        self._pod_control = pod_control
-        self._client = pod_control.client
-        self._informers = informers
+    pod_control: PodControl
+    informers: SharedInformers
+
+    def connect(self, wake: Callable[[Key], None]) -> None:
+        informers = self.informers
+        self.pod_control.connect(informers.jobs, informers.pods, self._possible_owners, wake)
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        job = self._informers.jobs.get(key)
+        job = self.informers.jobs.get(key)
         if job is None:
             await self._remove_finalizers(self._pods_of_deleted_job(key))
             return None
         if job.spec.managed_by not in ("", MANAGER):
             return None
-        pending = self._pod_control.expectations.pending(job.metadata.uid)
+        pending = self.pod_control.expectations.pending(job.metadata.uid)
         if pending is not None:
             return RequeueAfter(pending)
-        pods = await self._pods(job)
+        pods = await self.pod_control.owned(job, self.informers.pods)
         if job.metadata.deletion_timestamp is not None:
             await self._remove_finalizers(pods)
             return None
@@ -90,25 +90,17 @@ class JobController:
             return await self._expire(job)
         return await self._advance(job, pods)
 
-    async def _pods(self, job: Job) -> list[Pod]:
-        objects = find_owned(
-            job.metadata,
-            from_labels(job.spec.selector),
-            candidates(self._informers.pods, job.metadata),
-        )
-        return await self._pod_control.adopt_and_release(job.metadata, PODS, objects)
-
     async def _advance(self, job: Job, pods: list[Pod]) -> RequeueAfter | None:
-        plan = decisions.decide(job, pods, self._pod_control.clock())
-        if await self._pod_control.write_status(job.metadata, job.status, plan.status):
+        plan = decisions.decide(job, pods, self.pod_control.clock())
+        if await self.pod_control.write_status(job.metadata, job.status, plan.status):
             for event in plan.events:
-                self._pod_control.record(job.metadata, event)
+                self.pod_control.record(job.metadata, event)
             return None
         await self._remove_finalizers(plan.counted)
         await self._remove_finalizers(plan.drop)
-        await self._pod_control.delete_pods(job.metadata, (*plan.drop, *plan.stop))
+        await self.pod_control.delete_pods(job.metadata, (*plan.drop, *plan.stop))
         bodies = [build_pod(job, index) for index in plan.create]
-        error = await self._pod_control.create_pods(job.metadata, bodies)
+        error = await self.pod_control.create_pods(job.metadata, bodies)
         if error is not None:
             raise error
         return None if plan.again is None else RequeueAfter(plan.again)
@@ -122,13 +114,13 @@ class JobController:
             others = [name for name in meta.finalizers if name != FINALIZER]
             change = {"metadata": {**preconditions(meta), "finalizers": others}}
             with contextlib.suppress(NotFound, Conflict):
-                await self._client.patch(PODS, meta.key, change)
+                await self.pod_control.client.patch(PODS, meta.key, change)
 
     def _pods_of_deleted_job(self, job: Key) -> list[Pod]:
         """Pods with our finalizer whose job does not exist any more."""
         return [
             pod
-            for pod in self._informers.pods.by(NAMESPACE, job.namespace)
+            for pod in self.informers.pods.by(NAMESPACE, job.namespace)
             if tracked(pod) and _job_name(pod) == job.name
         ]
 
@@ -136,19 +128,21 @@ class JobController:
         at = decisions.expires(job)
         if at is None:
             return None
-        left = (at - self._pod_control.clock()).total_seconds()
+        left = (at - self.pod_control.clock()).total_seconds()
         if left > 0:
             return RequeueAfter(left)
         meta = job.metadata
         with contextlib.suppress(NotFound):
-            await self._client.delete(JOBS, meta.key, uid=meta.uid, propagation="Foreground")
+            await self.pod_control.client.delete(
+                JOBS, meta.key, uid=meta.uid, propagation="Foreground"
+            )
         return None
 
-    def possible_owners(self, pod: Pod) -> Iterator[Key]:
+    def _possible_owners(self, pod: Pod) -> Iterator[Key]:
         """The jobs that may adopt this pod, or that must remove its finalizer."""
         if tracked(pod):
             yield pod.metadata.key._replace(name=_job_name(pod))
-        yield from possible_owners(self._informers.jobs, pod)
+        yield from possible_owners(self.informers.jobs, pod)
 
 
 def _job_name(pod: Pod) -> str:

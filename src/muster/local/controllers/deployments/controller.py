@@ -6,14 +6,14 @@ All writes are made only over the version that was read; a lost race is a confli
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.events import EventText
 from muster.api.meta import preconditions
-from muster.api.selectors import from_labels
 from muster.control.loop import RequeueAfter
 from muster.errors import AlreadyExists, NotFound
-from muster.local.controllers.adoption import find_owned
 from muster.local.controllers.deployments import progress, revisions
 from muster.local.controllers.deployments import rollout as decisions
 from muster.local.controllers.deployments.rollout import (
@@ -22,11 +22,11 @@ from muster.local.controllers.deployments.rollout import (
     SetRevision,
     UpdateSet,
 )
-from muster.local.controllers.informers import OWNER, candidates
+from muster.local.controllers.informers import OWNER, possible_owners
 from muster.local.controllers.kinds import DEPLOYMENTS, REPLICA_SETS, owner_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from muster.api.meta import Key, Raw
     from muster.local.controllers.deployments.rollout import Step
@@ -35,20 +35,23 @@ if TYPE_CHECKING:
     from muster.local.controllers.pod_control import PodControl
 
 
+@dataclass(frozen=True)
 class Deployments:
-    def __init__(self, pod_control: PodControl, informers: SharedInformers) -> None:
-        self._pod_control = pod_control
-        self._client = pod_control.client
-        self._informers = informers
+    pod_control: PodControl
+    informers: SharedInformers
+
+    def connect(self, wake: Callable[[Key], None]) -> None:
+        owners, sets = self.informers.deployments, self.informers.sets
+        self.pod_control.connect(owners, sets, partial(possible_owners, owners), wake)
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        deployment = self._informers.deployments.get(key)
+        deployment = self.informers.deployments.get(key)
         if deployment is None:
             return None
-        pending = self._pod_control.expectations.pending(deployment.metadata.uid)
+        pending = self.pod_control.expectations.pending(deployment.metadata.uid)
         if pending is not None:
             return RequeueAfter(pending)
-        sets = await self._sets(deployment)
+        sets = await self.pod_control.owned(deployment, self.informers.sets)
         for step in decisions.decide(
             deployment, sets, old_pods_left=self._old_pods_left(deployment, sets)
         ):
@@ -56,31 +59,23 @@ class Deployments:
                 return None  # the event of this write calls again
         return await self._report(deployment, sets)
 
-    async def _sets(self, deployment: Deployment) -> list[ReplicaSet]:
-        objects = find_owned(
-            deployment.metadata,
-            from_labels(deployment.spec.selector),
-            candidates(self._informers.sets, deployment.metadata),
-        )
-        return await self._pod_control.adopt_and_release(deployment.metadata, REPLICA_SETS, objects)
-
     def _old_pods_left(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
         new = revisions.current(deployment, sets)
         return any(
             not pod.finished
             for one in sets
             if one is not new
-            for pod in self._informers.pods.by(OWNER, one.metadata.uid)
+            for pod in self.informers.pods.by(OWNER, one.metadata.uid)
         )
 
     async def _report(
         self, deployment: Deployment, sets: Sequence[ReplicaSet]
     ) -> RequeueAfter | None:
-        now = self._pod_control.clock()
+        now = self.pod_control.clock()
         new = revisions.current(deployment, sets)
         old = [one for one in sets if one is not new]
         status = progress.status(deployment, new, old, now)
-        if await self._pod_control.write_status(deployment.metadata, deployment.status, status):
+        if await self.pod_control.write_status(deployment.metadata, deployment.status, status):
             return None  # the event of this write calls again
         again = progress.deadline_in(deployment, status, now)
         return None if again is None else RequeueAfter(again)
@@ -94,7 +89,7 @@ class Deployments:
                 await self._update_set(deployment, step)
             case SetRevision():
                 annotations = {revisions.REVISION: str(step.revision)}
-                await self._client.patch(
+                await self.pod_control.client.patch(
                     DEPLOYMENTS,
                     deployment.metadata.key,
                     {"metadata": {"uid": deployment.metadata.uid, "annotations": annotations}},
@@ -103,7 +98,7 @@ class Deployments:
             case DeleteSet():
                 with contextlib.suppress(NotFound):
                     meta = step.target.metadata
-                    await self._client.delete(REPLICA_SETS, meta.key, uid=meta.uid)
+                    await self.pod_control.client.delete(REPLICA_SETS, meta.key, uid=meta.uid)
         return False
 
     async def _create_set(self, deployment: Deployment, step: CreateSet) -> bool:
@@ -112,22 +107,18 @@ class Deployments:
             deployment, owner_reference(DEPLOYMENTS, meta), step.replicas, step.revision
         )
         body["metadata"]["annotations"] |= decisions.size_annotations(deployment)
-        name, expectations = body["metadata"]["name"], self._pod_control.expectations
-        expectations.creation(meta.uid, name)
+        name = body["metadata"]["name"]
         try:
-            await self._client.create(REPLICA_SETS, body)
+            with self.pod_control.expectations.creation(meta.uid, name):
+                await self.pod_control.client.create(REPLICA_SETS, body)
         except AlreadyExists:
-            expectations.failed(meta.uid, name)
             await self._check_collision(deployment, body)
             return True
-        except BaseException:
-            expectations.failed(meta.uid, name)
-            raise
         if step.replicas:
             self._record_scaling(deployment, name, 0, step.replicas)
         if progress.has_deadline(deployment):
-            conditions = progress.created(deployment, name, self._pod_control.clock())
-            await self._pod_control.write_status(
+            conditions = progress.created(deployment, name, self.pod_control.clock())
+            await self.pod_control.write_status(
                 meta, deployment.status, {**deployment.status, "conditions": conditions}
             )
         return True
@@ -135,7 +126,7 @@ class Deployments:
     async def _check_collision(self, deployment: Deployment, body: Raw) -> None:
         """The name exists: it is our own set, or another template has the same hash."""
         meta = deployment.metadata
-        live = await self._client.get(
+        live = await self.pod_control.client.get(
             REPLICA_SETS, meta.key._replace(name=body["metadata"]["name"])
         )
         owner = live.metadata.controller
@@ -144,7 +135,7 @@ class Deployments:
         if same and owner is not None and owner.uid == meta.uid:
             return
         count = int(deployment.status.get("collisionCount") or 0) + 1
-        await self._pod_control.write_status(
+        await self.pod_control.write_status(
             meta, deployment.status, {**deployment.status, "collisionCount": count}
         )
 
@@ -155,11 +146,11 @@ class Deployments:
             "metadata": {**preconditions(meta), "annotations": {**removed, **step.annotations}},
             "spec": {"replicas": step.replicas, "minReadySeconds": step.min_ready_seconds or None},
         }
-        await self._client.patch(REPLICA_SETS, meta.key, body)
+        await self.pod_control.client.patch(REPLICA_SETS, meta.key, body)
         if step.replicas != step.target.spec.replicas:
             self._record_scaling(deployment, meta.name, step.target.spec.replicas, step.replicas)
 
     def _record_scaling(self, deployment: Deployment, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {after}"
-        self._pod_control.record(deployment.metadata, EventText("ScalingReplicaSet", message))
+        self.pod_control.record(deployment.metadata, EventText("ScalingReplicaSet", message))

@@ -6,19 +6,18 @@ Pods that have ended or are terminating do not count.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api import conditions
-from muster.api.selectors import from_labels
 from muster.control.loop import RequeueAfter
 from muster.local.controllers import pod_readiness
-from muster.local.controllers.adoption import find_owned
-from muster.local.controllers.informers import OWNER, candidates
-from muster.local.controllers.kinds import BURST, PODS, REPLICA_SETS, owner_reference
-from muster.local.controllers.pod_control import generate_name, pod_from_template
+from muster.local.controllers.informers import OWNER, possible_owners
+from muster.local.controllers.kinds import BURST, REPLICA_SETS
+from muster.local.controllers.pod_control import new_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from muster.api.meta import Key, Raw
@@ -88,28 +87,27 @@ def available_in(replica_set: ReplicaSet, pods: Sequence[Pod], now: datetime) ->
     return min(waits, default=None)
 
 
+@dataclass(frozen=True)
 class ReplicaSets:
-    def __init__(self, pod_control: PodControl, informers: SharedInformers) -> None:
-        self._pod_control = pod_control
-        self._informers = informers
+    pod_control: PodControl
+    informers: SharedInformers
+
+    def connect(self, wake: Callable[[Key], None]) -> None:
+        owners, pods = self.informers.sets, self.informers.pods
+        self.pod_control.connect(owners, pods, partial(possible_owners, owners), wake)
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        replica_set = self._informers.sets.get(key)
+        replica_set = self.informers.sets.get(key)
         if replica_set is None:
             return None  # garbage collection deletes its pods
-        pending = self._pod_control.expectations.pending(replica_set.metadata.uid)
+        pending = self.pod_control.expectations.pending(replica_set.metadata.uid)
         if pending is not None:
             return RequeueAfter(pending)
-        objects = find_owned(
-            replica_set.metadata,
-            from_labels(replica_set.spec.selector),
-            candidates(self._informers.pods, replica_set.metadata),
-        )
-        pods = await self._pod_control.adopt_and_release(replica_set.metadata, PODS, objects)
+        pods = await self.pod_control.owned(replica_set, self.informers.pods)
         error = await self._scale(replica_set, pods)
-        now = self._pod_control.clock()
+        now = self.pod_control.clock()
         new = status(replica_set, pods, str(error) if error else "", now)
-        await self._pod_control.write_status(replica_set.metadata, replica_set.status, new)
+        await self.pod_control.write_status(replica_set.metadata, replica_set.status, new)
         if error is not None:
             raise error
         again = available_in(replica_set, pods, now)
@@ -119,21 +117,15 @@ class ReplicaSets:
         """Create or delete pods; returns why some could not be created."""
         plan = decide(replica_set, pods, self._neighbours(replica_set))
         meta = replica_set.metadata
-        if plan.delete:
-            await self._pod_control.delete_pods(meta, plan.delete)
-        owner = owner_reference(REPLICA_SETS, meta)
-        bodies = [
-            pod_from_template(
-                replica_set.spec.template, generate_name(f"{meta.name}-"), meta.namespace, owner
-            )
-            for _ in range(plan.create)
-        ]
-        return await self._pod_control.create_pods(meta, bodies)
+        await self.pod_control.delete_pods(meta, plan.delete)
+        base = f"{meta.name}-"
+        bodies = [new_pod(REPLICA_SETS, replica_set, base) for _ in range(plan.create)]
+        return await self.pod_control.create_pods(meta, bodies)
 
     def _neighbours(self, replica_set: ReplicaSet) -> list[Pod]:
         """The pods of all replica sets of the same deployment."""
         controller = replica_set.metadata.controller
         sets = (
-            [replica_set] if controller is None else self._informers.sets.by(OWNER, controller.uid)
+            [replica_set] if controller is None else self.informers.sets.by(OWNER, controller.uid)
         )
-        return [pod for one in sets for pod in self._informers.pods.by(OWNER, one.metadata.uid)]
+        return [pod for one in sets for pod in self.informers.pods.by(OWNER, one.metadata.uid)]

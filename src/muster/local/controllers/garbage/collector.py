@@ -15,7 +15,7 @@ from muster.api.meta import Key, preconditions
 from muster.control.loop import RequeueAfter, run_workers
 from muster.control.work_queue import WorkQueue
 from muster.errors import Conflict, NotFound
-from muster.local.controllers.adoption import reference_manifest
+from muster.local.controllers.adoption import reference_manifest, release_patch
 from muster.local.controllers.garbage.inventory import Inventory
 from muster.local.controllers.garbage.owner_graph import (
     FOREGROUND,
@@ -129,11 +129,9 @@ class GarbageCollector:
         would call for the dependent and not for the object.
         """
         for dependent in self._graph.dependents(item.meta.uid):
-            others = [o for o in dependent.meta.owner_references if o.uid != item.meta.uid]
+            patch = release_patch(dependent.meta, item.meta.uid)
             with contextlib.suppress(NotFound):
-                await self._patch(
-                    dependent, {"ownerReferences": [reference_manifest(o) for o in others]}
-                )
+                await self._client.patch(dependent.kind, dependent.meta.key, patch)
         with contextlib.suppress(NotFound):
             await self._remove_finalizer(item, ORPHAN)
 

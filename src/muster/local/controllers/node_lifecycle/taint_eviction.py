@@ -6,6 +6,7 @@ A pod is checked when it is bound, when the taints of its node change, and when 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -55,16 +56,16 @@ def tolerates(toleration: TimedToleration, taint: TimedTaint) -> bool:
     return toleration.key == taint.key and same
 
 
+@dataclass(frozen=True)
 class TaintEviction:
-    def __init__(self, pod_control: PodControl, informers: SharedInformers) -> None:
-        self._pod_control = pod_control
-        self._informers = informers
+    pod_control: PodControl
+    informers: SharedInformers
 
     def connect(self, wake: Callable[[Key], None]) -> None:
         def on_node(change: Change[Node]) -> None:
             before = change.old.spec.taints if change.old is not None else ()
             if change.new is not None and change.new.spec.taints != before:
-                for pod in self._informers.pods.by(NODE, change.new.metadata.name):
+                for pod in self.informers.pods.by(NODE, change.new.metadata.name):
                     wake(pod.metadata.key)
 
         def on_pod(change: Change[Pod]) -> None:
@@ -73,15 +74,15 @@ class TaintEviction:
             if spec is not None and spec.node_name and spec != before:
                 wake(change.current.metadata.key)
 
-        self._informers.nodes.subscribe(on_node)
-        self._informers.pods.subscribe(on_pod)
+        self.informers.nodes.subscribe(on_node)
+        self.informers.pods.subscribe(on_pod)
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        pod = self._informers.pods.get(key)
+        pod = self.informers.pods.get(key)
         if pod is None or pod.terminating:
             return None
-        node = self._informers.nodes.get(Key("", pod.spec.node_name))
-        now = self._pod_control.clock()
+        node = self.informers.nodes.get(Key("", pod.spec.node_name))
+        now = self.pod_control.clock()
         at = evict_at(pod, node.spec.taints, now) if node is not None else None
         if at is None:
             return None
@@ -91,13 +92,13 @@ class TaintEviction:
         return None
 
     async def _evict(self, pod: Pod) -> None:
-        meta, client = pod.metadata, self._pod_control.client
+        meta, client = pod.metadata, self.pod_control.client
         message = "Taint manager: deleting due to NoExecute taint"
-        now = self._pod_control.clock()
+        now = self.pod_control.clock()
         condition = disruption_condition("DeletionByTaintManager", message, now)
         with contextlib.suppress(NotFound, Conflict):
             if not pod.finished:
                 await client.patch_status(PODS, meta, {"conditions": [condition]})
             await client.delete(PODS, meta.key, uid=meta.uid)
             event = EventText("TaintManagerEviction", f"Marking for deletion Pod {meta.key}")
-            self._pod_control.record(meta, event)
+            self.pod_control.record(meta, event)
