@@ -76,7 +76,7 @@ def _spent() -> float:
     """Processor time so far of this process and its living descendants."""
     me = psutil.Process()
     times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
+    return sum(process.user + process.system for process in times)
 
 
 def run() -> list[Ratio]:
@@ -181,9 +181,9 @@ def _alive(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
 def _reconciled(port: int) -> float:

@@ -140,8 +140,8 @@ def lose_a_worker() -> None:
 
 
 def member(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(i for i in get("tf-dist")["instances"] if i["name"] == name)
-    return found
+    instance: dict[str, Any] = next(i for i in get("tf-dist")["instances"] if i["name"] == name)
+    return instance
 
 
 def waiting(count: int) -> Callable[[Job], bool]:
@@ -186,8 +186,8 @@ def get(name: str) -> Job:
     shown = subprocess.run(
         [ARENA, "get", name, "-o", "json"], capture_output=True, text=True, check=True
     )
-    found: Job = json.loads(shown.stdout)
-    return found
+    job: Job = json.loads(shown.stdout)
+    return job
 
 
 def await_job(name: str, reached: Callable[[Job], bool], *, patience: float = 60.0) -> None:

@@ -122,8 +122,8 @@ def shard() -> tuple[np.ndarray, np.ndarray]:
     labels = (inputs @ truth).argmax(axis=1).astype(np.int32)
     # Equal parts, or the processes would disagree about the shape of the whole.
     part = ROWS // jax.process_count()
-    mine = slice(jax.process_index() * part, (jax.process_index() + 1) * part)
-    return inputs[mine], labels[mine]
+    own = slice(jax.process_index() * part, (jax.process_index() + 1) * part)
+    return inputs[own], labels[own]
 
 
 def spread(mesh: Mesh, rows: np.ndarray) -> jax.Array:

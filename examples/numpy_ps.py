@@ -198,8 +198,8 @@ class Server:
                     print(f"trainer {position} went away; waiting for it", flush=True)
 
     def _answer(self, link: socket.socket, position: int) -> int:
-        said, array = receive(link)
-        word, _, number = said.partition(" ")
+        message, array = receive(link)
+        word, _, number = message.partition(" ")
         if word == "join":
             send(link, "step", np.array(self.step))
             return int(number)

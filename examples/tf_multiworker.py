@@ -120,8 +120,8 @@ def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
     truth = source.normal(size=(FEATURES, CLASSES))
     inputs = source.normal(size=(ROWS, FEATURES)).astype(np.float32)
     labels = (inputs @ truth).argmax(axis=1)
-    mine = slice(context.input_pipeline_id, None, context.num_input_pipelines)
-    return tf.data.Dataset.from_tensors((inputs[mine], labels[mine]))
+    own = slice(context.input_pipeline_id, None, context.num_input_pipelines)
+    return tf.data.Dataset.from_tensors((inputs[own], labels[own]))
 
 
 if __name__ == "__main__":

@@ -51,10 +51,10 @@ def main() -> None:
 def folder(module: str) -> Path:
     """Where the sources of a module are."""
     command = ["go", "list", "-m", "-f", "{{.Dir}}", module]
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=MODULES / "kubernetes", check=True, capture_output=True, text=True
     )
-    return Path(done.stdout.strip())
+    return Path(result.stdout.strip())
 
 
 def openapi_name(message: str) -> str:

@@ -33,7 +33,7 @@ def test_every_command_of_the_readme_works_in_an_empty_home(tmp_path: Path) -> N
     assert len(commands()) >= 5
     try:
         for line in commands():
-            done = subprocess.run(
+            result = subprocess.run(
                 line,
                 shell=True,
                 cwd=ROOT,
@@ -43,6 +43,6 @@ def test_every_command_of_the_readme_works_in_an_empty_home(tmp_path: Path) -> N
                 timeout=600,
                 preexec_fn=own_network.leave,
             )
-            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+            assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
     finally:
         subprocess.run("arena down", shell=True, env=env, check=False, capture_output=True)

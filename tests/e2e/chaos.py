@@ -74,22 +74,22 @@ class Chaos:
                 self._kill(each, self._shim)
                 self._kill(each, self._pause)
         else:
-            how = {"process": self._process, "shim": self._shim, "pause": self._pause}
-            self._kill(pod, how[name])
+            methods = {"process": self._process, "shim": self._shim, "pause": self._pause}
+            self._kill(pod, methods[name])
 
     def _running(self) -> list[Pod]:
         """Pods that may be struck: what has restarted often is left to recover, and a job that has
         begun to finish may do so, since what is done is not done again for those that come back."""
         with self._client() as client:
-            found = client.list(PODS, "default").items
-        done = {pod.metadata.labels[JOB] for pod in found if pod.status.phase == "Succeeded"}
+            pods = client.list(PODS, "default").items
+        succeeded = {pod.metadata.labels[JOB] for pod in pods if pod.status.phase == "Succeeded"}
         return sorted(
             (
                 pod
-                for pod in found
+                for pod in pods
                 if pod.status.phase == "Running"
                 and pod.metadata.deletion_timestamp is None
-                and pod.metadata.labels[JOB] not in done
+                and pod.metadata.labels[JOB] not in succeeded
                 and all(c.restart_count < MOST_RESTARTS for c in pod.status.container_statuses)
             ),
             key=lambda pod: pod.metadata.name,

@@ -52,9 +52,9 @@ class Footprint:
 
 def _remains(home: Path) -> list[str]:
     left = leftovers.of(home / "data")
-    found = [f"process {pid}: {line}" for pid, line in left.processes.items()]
-    found += [f"cgroup {folder}" for folder in _cgroups() if _mark(home) in folder]
-    return found + [f"link {name}" for name in left.links] + [f"mount {m}" for m in left.mounts]
+    remains = [f"process {pid}: {line}" for pid, line in left.processes.items()]
+    remains += [f"cgroup {folder}" for folder in _cgroups() if _mark(home) in folder]
+    return remains + [f"link {name}" for name in left.links] + [f"mount {m}" for m in left.mounts]
 
 
 def _links() -> list[str]:
@@ -97,10 +97,10 @@ def _files() -> list[str]:
         for name in os.listdir(folder)
         if not _is_of_another_network(name)
     ]
-    mine = [
+    own = [
         f"file {path}" for path in Path("/tmp").glob("muster*") if not path.name.startswith(OTHERS)
     ]
-    return listed + mine + [f"file {path}" for path in Path.home().iterdir()]
+    return listed + own + [f"file {path}" for path in Path.home().iterdir()]
 
 
 def _is_of_another_network(name: str) -> bool:

@@ -67,8 +67,8 @@ class LocalCluster:
         self.arena("apply", "-f", str(file))
 
     def job(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json").stdout)
-        return found
+        job: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json").stdout)
+        return job
 
     def wait_job(self, name: str, *statuses: str, timeout: float = 60) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:
@@ -88,14 +88,14 @@ class LocalCluster:
     def shim_of(self, pod: str) -> int:
         """The host pid of the process that watches over the pod's container."""
         uid = self.pod(pod).metadata.uid
-        found = [
+        pids = [
             process.info["pid"]
             for process in psutil.process_iter(["pid", "cmdline"])
             if any("shim" in word for word in process.info["cmdline"] or [])
             and any(uid in word for word in process.info["cmdline"] or [])
         ]
-        assert len(found) == 1, found
-        return int(found[0])
+        assert len(pids) == 1, pids
+        return int(pids[0])
 
     def inside(self, pod: str) -> str:
         """What the node wrote down of a pod, and which processes of the machine are its own."""
@@ -107,12 +107,12 @@ class LocalCluster:
             if "root" not in file.parts[len(folder.parts) :]  # the skeletons, of no interest
             and file.is_file()
         ]
-        found = [
+        lines = [
             f"{process.info['pid']} {process.info['status']} {process.info['cmdline']}"
             for process in psutil.process_iter(["pid", "status", "cmdline"])
             if any(uid in word for word in process.info["cmdline"] or [])
         ]
-        return "\n".join([*notes, *found])
+        return "\n".join([*notes, *lines])
 
     @property
     def daemon(self) -> int:
@@ -169,9 +169,9 @@ def processes_with(word: str) -> dict[int, float]:
 
     The start time makes a pid that was given again to another process visible.
     """
-    found = {}
+    started = {}
     for process in psutil.process_iter(["pid", "cmdline", "create_time"]):
         words = process.info["cmdline"] or []
         if word in words and "python" in Path(words[0]).name:
-            found[process.info["pid"]] = process.info["create_time"]
-    return found
+            started[process.info["pid"]] = process.info["create_time"]
+    return started

@@ -50,10 +50,10 @@ def _sshd() -> Path:
     if shutil.which("ssh-keygen") is None or shutil.which("ssh") is None:
         missing_prerequisite("ssh", "this machine has no ssh client")
     if not (CACHE / "usr" / "sbin" / "sshd").exists():
-        found = shutil.which("sshd", path=SYSTEM)
-        if found:
+        path = shutil.which("sshd", path=SYSTEM)
+        if path:
             (CACHE / "usr" / "sbin").mkdir(parents=True, exist_ok=True)
-            shutil.copy(found, CACHE / "usr" / "sbin")
+            shutil.copy(path, CACHE / "usr" / "sbin")
         else:
             _unpack("libwrap0", "openssh-server")
     return CACHE / "usr"

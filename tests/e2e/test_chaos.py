@@ -71,11 +71,15 @@ def outlast(
         until(lambda: set(ends(local).values()) <= EITHER, timeout=150, every=1.0, what="all ends")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{chaos}\n{stuck(local)}") from error
-    found = ends(local)
-    print(f"{chaos}\nends {found}")
+    outcomes = ends(local)
+    print(f"{chaos}\nends {outcomes}")
 
-    said = {name: allowed(name, chaos) for name in names}
-    wrong = {name: (found[name], said[name]) for name in names if found[name] not in said[name]}
+    expected = {name: allowed(name, chaos) for name in names}
+    wrong = {
+        name: (outcomes[name], expected[name])
+        for name in names
+        if outcomes[name] not in expected[name]
+    }
     assert wrong == {}, f"{chaos}\n{local.log_tail()}"
     assert set(chaos.blows) == set(DECK), chaos
     local.arena("delete", *names)
@@ -131,11 +135,11 @@ def jobs(each: int, gate: Path, *, work: int) -> list[Raw]:
 
 
 def alone(name: str, restart: str, command: str, gate: Path, **policy: int) -> Raw:
-    one = replica(1, restart, command)
-    spec = one["template"]["spec"]
+    role = replica(1, restart, command)
+    spec = role["template"]["spec"]
     spec["volumes"] = [{"name": "gate", "hostPath": {"path": str(gate)}}]
     spec["containers"][0]["volumeMounts"] = [{"name": "gate", "mountPath": str(gate)}]
-    return tfjob(name, {"Worker": one}, policy)
+    return tfjob(name, {"Worker": role}, policy)
 
 
 def gang(name: str, *, work: int) -> Raw:

@@ -68,9 +68,9 @@ def test_a_job_trains_with_the_code_of_a_local_repository(
     local: LocalCluster, repository: Path
 ) -> None:
     git = ("--sync-mode=git", f"--sync-source={repository}")
-    done = submit(local, "path", *git, "--workers=2", "--gang", "python code/trainer/train.py 0")
+    result = submit(local, "path", *git, "--workers=2", "--gang", "python code/trainer/train.py 0")
 
-    assert "path SUCCEEDED" in done.stderr
+    assert "path SUCCEEDED" in result.stderr
     log = local.arena("logs", "path").stdout.splitlines()
     assert log == ["on the first", "at /root/code/trainer/train.py"]
 
@@ -128,17 +128,17 @@ def test_the_exit_code_of_a_waiting_submit_is_the_jobs(
     local: LocalCluster, repository: Path
 ) -> None:
     git = ("--sync-mode=git", f"--sync-source={repository}")
-    done = submit(local, "bad", *git, "python code/trainer/train.py 3", check=False)
+    result = submit(local, "bad", *git, "python code/trainer/train.py 3", check=False)
 
-    assert done.returncode == 10
-    assert "the job bad failed" in done.stderr
+    assert result.returncode == 10
+    assert "the job bad failed" in result.stderr
 
 
 def test_a_missing_repository_fails_the_job_with_a_reason(
     local: LocalCluster, repository: Path
 ) -> None:
     git = ("--sync-mode=git", f"--sync-source={repository}", "--sync-branch=nowhere")
-    done = submit(local, "lost", *git, "python code/trainer/train.py 0", check=False)
+    result = submit(local, "lost", *git, "python code/trainer/train.py 0", check=False)
 
-    assert done.returncode == 10
-    assert "init-code" in done.stderr
+    assert result.returncode == 10
+    assert "init-code" in result.stderr

@@ -23,7 +23,7 @@ def test_the_demo_shows_gangs_waiting_training_and_keeping_their_room(tmp_path: 
     mpirun()
     before = Footprint.now()
 
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "examples.demo"],
         cwd=EXAMPLES.parent,
         env={**os.environ, "TMPDIR": str(tmp_path), "MUSTER_TRAINING_PYTHON": PYTHON},
@@ -35,8 +35,8 @@ def test_the_demo_shows_gangs_waiting_training_and_keeping_their_room(tmp_path: 
         check=False,
     )
 
-    story = done.stdout
-    assert done.returncode == 0, story
+    story = result.stdout
+    assert result.returncode == 0, story
     assert len(re.findall(r"mpi-dist-worker-\d +Pending", story)) == 5
     assert "short 2 nvidia.com/gpu" in story
     assert len(re.findall(r"mpi-dist-(?:worker|launcher)-\w+ +Running", story)) == 5

@@ -17,8 +17,8 @@ def test_a_killed_daemon_that_had_no_pods_leaves_nothing_after_down(tmp_path: Pa
     local.up()
     local.kill_daemon()
 
-    said = local.arena("down").stderr
+    output = local.arena("down").stderr
 
-    assert "what a killed one had left is removed" in said
+    assert "what a killed one had left is removed" in output
     assert Footprint.now().beyond(before, tmp_path) == []
     assert "no local cluster was up\n" in local.arena("down").stderr

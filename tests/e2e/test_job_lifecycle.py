@@ -33,9 +33,9 @@ def test_a_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(local: LocalClu
     local.submit("big", "--gang", "--gpus=1", "--workers=3", "--ps=1", command=TRAIN)
 
     def explained() -> dict[str, Any] | None:
-        found = local.job("big")
-        pods = found["instances"]
-        return found if len(pods) == 4 and all(pod["reason"] for pod in pods) else None
+        job = local.job("big")
+        pods = job["instances"]
+        return job if len(pods) == 4 and all(pod["reason"] for pod in pods) else None
 
     job = until(explained, what="every instance has a reason")
 

@@ -50,23 +50,25 @@ class Kube:
         )
 
     def arena(self, *words: str) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [BIN / "arena", *words, "--kubeconfig", str(self.plane.kubeconfig)],
             env=self.env,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}\n{self.log_tails()}"
-        return done.stdout
+        assert result.returncode == 0, (
+            f"{words}\n{result.stdout}{result.stderr}\n{self.log_tails()}"
+        )
+        return result.stdout
 
     def submit(self, name: str, workers: int) -> None:
         flags = ["--image=i", "--gang", "--gpus=1", f"--workers={workers}", "--ps=1"]
         self.arena("submit", "tf", f"--name={name}", *flags, "python train.py")
 
     def job(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json"))
-        return found
+        job: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json"))
+        return job
 
     def until_job(self, name: str, status: str) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:

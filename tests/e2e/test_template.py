@@ -30,7 +30,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def test_the_workshops_lines_train_and_export_a_model(local: LocalCluster) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", f'oc() {{ "{ARENA}" "$@"; }}\n{LINES}'],
         cwd=EXAMPLES,
         env=local.env,
@@ -39,8 +39,8 @@ def test_the_workshops_lines_train_and_export_a_model(local: LocalCluster) -> No
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == f"tfjob.kubeflow.org/{JOB} created"
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == f"tfjob.kubeflow.org/{JOB} created"
 
     log = local.arena("logs", "-f", JOB).stdout
     for replica in ("chief-0", "ps-0", "worker-0", "worker-1"):

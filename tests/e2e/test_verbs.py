@@ -49,8 +49,8 @@ def remains(local: LocalCluster, job: str) -> list[str]:
         return [
             f"{kind.kind}/{name}"
             for kind in (PODS, SERVICES, CONFIG_MAPS, VOLCANO_POD_GROUPS)
-            for found in client.list(kind.read_as(dict), "default").items
-            if (name := found["metadata"]["name"]).startswith(job)
+            for obj in client.list(kind.read_as(dict), "default").items
+            if (name := obj["metadata"]["name"]).startswith(job)
         ]
 
 
@@ -60,9 +60,9 @@ def pods(local: LocalCluster) -> list[str]:
 
 def test_what_jobs_and_nodes_use_is_measured(counting: LocalCluster) -> None:
     def measured() -> bool:
-        found = json.loads(counting.arena("top", "job", "count", "-o", "json").stdout)
-        return len([row for row in found["instances"] if row["used"]]) == 2 and (
-            found["used"]["memory"] > 0
+        usage = json.loads(counting.arena("top", "job", "count", "-o", "json").stdout)
+        return len([row for row in usage["instances"] if row["used"]]) == 2 and (
+            usage["used"]["memory"] > 0
         )
 
     until(measured, what="the memory of both pods is known")
@@ -75,10 +75,12 @@ def test_what_jobs_and_nodes_use_is_measured(counting: LocalCluster) -> None:
 
 def test_a_command_runs_in_an_instance_and_returns_its_exit_code(counting: LocalCluster) -> None:
     words = ["attach", "count", "-i", "count-worker-1", "--", "sh", "-c", "hostname; exit 3"]
-    done = counting.arena(*words, check=False)
+    result = counting.arena(*words, check=False)
 
-    assert (done.returncode, done.stdout) == (3, "count-worker-1\n")
-    assert "Hello! Arena attach the container tensorflow of instance count-worker-1" in done.stderr
+    assert (result.returncode, result.stdout) == (3, "count-worker-1\n")
+    assert (
+        "Hello! Arena attach the container tensorflow of instance count-worker-1" in result.stderr
+    )
     piped = subprocess.run(
         [ARENA, "attach", "count"],
         input="echo $((6*7))\n",
@@ -135,17 +137,17 @@ def test_a_followed_log_continues_after_the_daemon_was_killed(counting: LocalClu
         text=True,
     )
     assert follower.stdout is not None
-    seen = [follower.stdout.readline() for _ in range(10)]
+    lines = [follower.stdout.readline() for _ in range(10)]
 
     counting.kill_daemon()
     counting.up("--nodes", "2", "--gpus-per-node", "2")
     written = counting.arena("logs", "count", "--tail", "1").stdout
-    while int(seen[-1].split()[1]) < int(written.split()[1]):
-        seen.append(follower.stdout.readline())
+    while int(lines[-1].split()[1]) < int(written.split()[1]):
+        lines.append(follower.stdout.readline())
     follower.send_signal(signal.SIGINT)
     follower.communicate(timeout=30)
 
-    numbers = [int(line.split()[1]) for line in seen]
+    numbers = [int(line.split()[1]) for line in lines]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -169,10 +171,10 @@ def test_all_logs_are_read_at_once(counting: LocalCluster) -> None:
 def test_a_failed_jobs_log_and_exit_code_are_there_afterwards(local: LocalCluster) -> None:
     local.submit("bad", command="echo it is broken; exit 9")
 
-    done = local.arena("wait", "bad", "--timeout", "60s", check=False)
+    result = local.arena("wait", "bad", "--timeout", "60s", check=False)
 
-    assert done.returncode == 10
-    assert "exited with code 9" in done.stderr
+    assert result.returncode == 10
+    assert "exited with code 9" in result.stderr
     assert local.arena("logs", "bad").stdout == "it is broken\n"
     assert local.arena("logs", "bad-chief-0").stdout == "it is broken\n"
     assert local.arena("prune", "--since", "0s").stdout.startswith("Delete tfjob bad with Age ")

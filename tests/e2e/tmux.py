@@ -67,18 +67,18 @@ class Screen:
             return re.search(pattern, self.text(), re.MULTILINE | re.DOTALL)
 
         try:
-            found = until(ended, timeout=timeout, every=0.1, what=line)
+            match = until(ended, timeout=timeout, every=0.1, what=line)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text()}") from None
-        assert int(found[2]) == code, f"{line}\n{found[0]}"
-        return "\n".join(row.rstrip() for row in found[1].splitlines())
+        assert int(match[2]) == code, f"{line}\n{match[0]}"
+        return "\n".join(row.rstrip() for row in match[1].splitlines())
 
     def _tmux(self, *words: str, check: bool = True) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             ["tmux", "-L", self._socket, "-f", "/dev/null", *words],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert not check or done.returncode == 0, done.stderr
-        return done.stdout
+        assert not check or result.returncode == 0, result.stderr
+        return result.stdout

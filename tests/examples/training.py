@@ -39,8 +39,8 @@ def need(prerequisite: str, *modules: str) -> None:
 def mpirun() -> str:
     """The launcher that belongs to the interpreter's own MPI, else the machine's."""
     beside = Path(PYTHON).with_name("mpirun")
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    return found or missing_prerequisite("mpirun", f"no mpirun beside {PYTHON} nor on the PATH")
+    program = str(beside) if beside.exists() else shutil.which("mpirun")
+    return program or missing_prerequisite("mpirun", f"no mpirun beside {PYTHON} nor on the PATH")
 
 
 @functools.cache
@@ -78,13 +78,15 @@ class Processes:
 
     def start(self, name: str, command: list[str], **contract: str) -> None:
         """Run the command with nothing of our own environment that a job would set."""
-        mine = {name: value for name, value in os.environ.items() if not CONTRACT.match(name)}
+        environment = {
+            name: value for name, value in os.environ.items() if not CONTRACT.match(name)
+        }
         folder = str(self._folder)
         self._started[name] = (command, contract)
         with (self._folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 command,
-                env={**mine, "TMPDIR": folder, "KERAS_HOME": folder, **contract},
+                env={**environment, "TMPDIR": folder, "KERAS_HOME": folder, **contract},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -82,8 +82,8 @@ class Model:
 
     @property
     def status(self) -> Raw:
-        found: Raw = self.raw.get("status") or {}
-        return found
+        status: Raw = self.raw.get("status") or {}
+        return status
 
     def seen(self) -> Observed:
         return Observed(
@@ -101,9 +101,9 @@ class Model:
         actions = self.decide()
         for action in actions:
             self._do(action)
-        done: list[Action] = [a for a in actions if not isinstance(a, Requeue | VerifyJob)]
-        self.log.extend(done)
-        return done
+        changes: list[Action] = [a for a in actions if not isinstance(a, Requeue | VerifyJob)]
+        self.log.extend(changes)
+        return changes
 
     def settle(self) -> None:
         """Decide and do, removing what was deleted, until nothing is left to do."""
@@ -127,9 +127,9 @@ class Model:
 
     def pod(self, name: str, **status: Any) -> None:
         """Give a pod a status."""
-        found = self.pods[name]
-        converted = msgspec.convert(status, type(found.status))
-        self.pods[name] = msgspec.structs.replace(found, status=converted)
+        pod = self.pods[name]
+        converted = msgspec.convert(status, type(pod.status))
+        self.pods[name] = msgspec.structs.replace(pod, status=converted)
 
     def run(self, *pods: str, phase: str = "Running", **status: Any) -> None:
         for name in pods or tuple(self.pods):
@@ -147,13 +147,13 @@ class Model:
 
     def take(self, name: str, grace: int = 30) -> None:
         """Somebody else asks a pod to go: a drain, a preemption, a person."""
-        found = self.pods[name]
+        pod = self.pods[name]
         meta = msgspec.structs.replace(
-            found.metadata,
+            pod.metadata,
             deletion_timestamp=self.now + timedelta(seconds=grace),
             deletion_grace_period_seconds=grace,
         )
-        self.pods[name] = msgspec.structs.replace(found, metadata=meta)
+        self.pods[name] = msgspec.structs.replace(pod, metadata=meta)
 
     def conditions(self) -> list[str]:
         """`Created, Running(False), Failed`, as one list."""
@@ -200,10 +200,10 @@ class Model:
 
     def _delete(self, action: Delete) -> None:
         if action.kind == PODS:
-            found = self.pods[action.name]
-            assert found.metadata.uid == action.uid
-            meta = msgspec.structs.replace(found.metadata, deletion_timestamp=self.now)
-            self.pods[action.name] = msgspec.structs.replace(found, metadata=meta)
+            pod = self.pods[action.name]
+            assert pod.metadata.uid == action.uid
+            meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=self.now)
+            self.pods[action.name] = msgspec.structs.replace(pod, metadata=meta)
         elif action.kind == SERVICES:
             del self.services[action.name]
         else:

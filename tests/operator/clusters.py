@@ -39,8 +39,8 @@ class Place:
     def apply(self, namespace: str, text: str) -> None:
         """As a person does it: with kubectl where there is one."""
         if self.plane is not None:
-            done = self.plane.kubectl("apply", "-n", namespace, "-f", "-", input=text)
-            assert done.returncode == 0, done.stderr
+            result = self.plane.kubectl("apply", "-n", namespace, "-f", "-", input=text)
+            assert result.returncode == 0, result.stderr
             return
         body = yaml.safe_load(text)
         version = body["apiVersion"].partition("/")[2]

@@ -104,8 +104,8 @@ async def pods(client: Client, ns: str, count: int) -> list[str]:
 
     async def check() -> list[str]:
         listing = await client.list(PODS, ns)
-        found = sorted(pod.metadata.name for pod in listing.items)
-        return found if len(found) == count else []
+        names = sorted(pod.metadata.name for pod in listing.items)
+        return names if len(names) == count else []
 
     return await becomes(check, what=f"{count} pods", timeout=60)
 
@@ -128,9 +128,9 @@ async def condition(client: Client, kind: Kind[Raw], key: Key, type_: str) -> Ra
         rows = job.get("status", {}).get("conditions", [])
         return job if any(r["type"] == type_ and r["status"] == "True" for r in rows) else None
 
-    found = await becomes(check, what=f"{key} {type_}")
-    assert found is not None
-    return found
+    job = await becomes(check, what=f"{key} {type_}")
+    assert job is not None
+    return job
 
 
 async def nothing(client: Client, kind: Kind[Any], ns: str) -> None:

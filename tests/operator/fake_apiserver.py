@@ -82,9 +82,9 @@ class Server:
 
     def remove(self, path: str) -> None:
         """Delete at once, and everything that it owned."""
-        gone = self.objects[path]
-        self._write("DELETED", path, gone)
-        for other in sorted(self.owned.pop(gone["metadata"]["uid"], ())):
+        removed = self.objects[path]
+        self._write("DELETED", path, removed)
+        for other in sorted(self.owned.pop(removed["metadata"]["uid"], ())):
             if other in self.objects:
                 self.remove(other)
 
@@ -103,7 +103,7 @@ class Server:
     def _refusal(self, request: Request) -> Response | None:
         if any(f"/{name}" in request.path for name in self.missing):
             return _status(404, "NotFound")
-        if any(_speaks_of(what, request) for what in self.forbidden):
+        if any(_speaks_of(forbidden, request) for forbidden in self.forbidden):
             return _status(403, "Forbidden")
         return None
 
@@ -212,8 +212,8 @@ class Server:
         self._changed = asyncio.Event()
 
 
-def _speaks_of(what: str, request: Request) -> bool:
-    method, _, resource = what.partition(" ")
+def _speaks_of(description: str, request: Request) -> bool:
+    method, _, resource = description.partition(" ")
     return request.method == method and f"/{resource}" in request.path
 
 
@@ -239,10 +239,10 @@ def _inside(path: str, collection: str) -> bool:
 
 
 def _field(obj: Raw, path: str) -> str:
-    found: Any = obj
+    value: Any = obj
     for step in path.split("."):
-        found = (found or {}).get(step)
-    return str(found or "")
+        value = (value or {}).get(step)
+    return str(value or "")
 
 
 def _has(obj: Raw, selector: str) -> bool:

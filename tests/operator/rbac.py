@@ -59,8 +59,8 @@ class Watched:
         """What a daemon asked for so far, the code of each answer, and where it was sent."""
         who = f"system:serviceaccount:{NAMESPACE}:muster-{daemon}"
         rows = [json.loads(line) for line in self.plane.audit_log.read_text().splitlines()]
-        mine = [row for row in rows if row["user"]["username"] == who]
-        return [(_right(row["objectRef"]), *_answer(row)) for row in map(_complete, mine)]
+        own = [row for row in rows if row["user"]["username"] == who]
+        return [(_right(row["objectRef"]), *_answer(row)) for row in map(_complete, own)]
 
 
 def _complete(row: Raw) -> Raw:
@@ -89,8 +89,8 @@ def documented(daemon: str) -> list[Raw]:
 
 def commands(daemon: str) -> list[list[str]]:
     """The commands on the daemon's page that give it its roles."""
-    found = re.findall(rf"^kubectl (create .*muster-{daemon}.*)$", page(daemon), re.MULTILINE)
-    return [shlex.split(line) for line in found]
+    lines = re.findall(rf"^kubectl (create .*muster-{daemon}.*)$", page(daemon), re.MULTILINE)
+    return [shlex.split(line) for line in lines]
 
 
 def granted(daemon: str) -> set[Right]:
@@ -128,9 +128,9 @@ def running(binaries: Path) -> Iterator[Watched]:
 
 
 def _kubectl(plane: ControlPlane, *words: str, text: str | None = None) -> str:
-    done = plane.kubectl(*words, input=text)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = plane.kubectl(*words, input=text)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @contextmanager

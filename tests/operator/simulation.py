@@ -46,9 +46,9 @@ def submit(server: Server, name: str = "j", **more: Any) -> str:
 
 
 def conditions(server: Server, path: str = JOB) -> list[str]:
-    found = server.get(path)
-    assert found is not None
-    rows = (found.get("status") or {}).get("conditions") or []
+    job = server.get(path)
+    assert job is not None
+    rows = (job.get("status") or {}).get("conditions") or []
     return [row["type"] for row in rows if row["status"] == "True"]
 
 

@@ -103,8 +103,8 @@ async def test_a_job_made_invalid_ends_as_its_pods_end(
             phase(server, "j-worker-0", end)
             await passes()
 
-    found = (server.get(JOB) or {})["status"]["conditions"][-1]
-    assert (found["type"], found["reason"]) == (outcome, f"TFJob{outcome}")
+    last = (server.get(JOB) or {})["status"]["conditions"][-1]
+    assert (last["type"], last["reason"]) == (outcome, f"TFJob{outcome}")
     assert server.created.count(f"{POD}/j-worker-0") == 1
 
 

@@ -32,8 +32,8 @@ async def test_a_job_costs_one_request_per_object_one_status_one_event_and_two_r
         submit(server)
         await passes(30)
 
-    made = ["POST services"] * 3 + ["POST podgroups"] + ["POST pods"] * 3
-    assert writes(server) == [*made, "PATCH tfjobs", "POST events"]
+    creations = ["POST services"] * 3 + ["POST podgroups"] + ["POST pods"] * 3
+    assert writes(server) == [*creations, "PATCH tfjobs", "POST events"]
     assert not [path for method, path in server.asked if method == "GET" and "/tfjobs/j" in path]
     assert looks() - before == 2
 
@@ -85,8 +85,8 @@ def tally(server: Server) -> dict[str, int]:
     count: Counter[str] = Counter()
     for method, path in server.asked:
         resource, *rest = path.partition(f"{NS}/")[2].split("/")
-        one = "one" if method == "GET" and rest else "".join(rest[1:])
-        count[f"{method} {resource or path} {one}".rstrip()] += 1
+        suffix = "one" if method == "GET" and rest else "".join(rest[1:])
+        count[f"{method} {resource or path} {suffix}".rstrip()] += 1
     return dict(sorted(count.items()))
 
 
@@ -106,5 +106,5 @@ async def test_two_thousand_jobs_come_and_go() -> None:
 
     print("until the end:", tally(server))
     assert server.named("pods") == server.named("services") == server.named("podgroups") == []
-    made = [path for path in server.created if path.startswith(POD)]
-    assert len(made) == len(set(made)) == 3 * len(names)
+    created = [path for path in server.created if path.startswith(POD)]
+    assert len(created) == len(set(created)) == 3 * len(names)

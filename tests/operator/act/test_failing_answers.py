@@ -45,8 +45,8 @@ async def test_failing_answers_late_watches_and_kills_leave_nothing_wrong(seed: 
     for name in names:
         path = f"/apis/kubeflow.org/v1/{NS}/tfjobs/{name}"
         assert conditions(server, path) == ["Created", "Succeeded"]
-    made = [path for path in server.created if path.startswith(POD)]
-    assert len(made) == len(set(made)) == 24
+    created = [path for path in server.created if path.startswith(POD)]
+    assert len(created) == len(set(created)) == 24
     assert server.named("podgroups") == []
 
 
@@ -81,9 +81,9 @@ async def test_the_status_says_what_cannot_be_created_until_it_can(resource: str
     async with operating(server):
         submit(server)
         await passes()
-        found = server.get(JOB)
-        assert found is not None
-        waits = found["status"]["waiting"]
+        job = server.get(JOB)
+        assert job is not None
+        waits = job["status"]["waiting"]
         assert waits["reason"] == "FailedCreate"
         assert "cannot be created: " in waits["message"]
         assert server.named("pods") == []
@@ -91,9 +91,9 @@ async def test_the_status_says_what_cannot_be_created_until_it_can(resource: str
         server.invalid = set()
         await passes(600)
         assert len(server.named("pods")) == 3
-        found = server.get(JOB)
-        assert found is not None
-        assert "waiting" not in found["status"]
+        job = server.get(JOB)
+        assert job is not None
+        assert "waiting" not in job["status"]
 
 
 async def test_a_job_with_a_rejected_role_fails_and_its_objects_are_deleted() -> None:

@@ -23,8 +23,8 @@ def events_by_reason(server: Server) -> dict[str, str]:
 
 def waits(server: Server) -> Raw | None:
     """What the job says that it waits for."""
-    found: Raw | None = (server.get(JOB) or {})["status"].get("waiting")
-    return found
+    waiting: Raw | None = (server.get(JOB) or {})["status"].get("waiting")
+    return waiting
 
 
 OF_SOMEBODY = [
@@ -46,9 +46,9 @@ async def test_the_status_says_at_once_which_name_is_taken_until_it_is_free(
         await passes(1)
         message = f"{kind} {name} exists and is not this job's; waiting"
         assert waits(server) == {"reason": "ErrResourceExists", "message": message}
-        asked = len(server.asked)
+        requests = len(server.asked)
         await passes(60)
-        assert len(server.asked) - asked < 150
+        assert len(server.asked) - requests < 150
 
         server.remove(path)
         await passes(5)

@@ -52,7 +52,7 @@ def test_the_dialect_follows_the_scheduler_and_what_is_installed(
 ) -> None:
     model = settled(scheduled_by(scheduler), served_dialects=ALL_DIALECTS - missing)
 
-    assert [found for found, _ in model.objects] == ([resource] if resource else [])
+    assert [name for name, _ in model.objects] == ([resource] if resource else [])
 
 
 def test_without_its_crd_the_gang_is_declared_by_labels() -> None:

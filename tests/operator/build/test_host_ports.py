@@ -14,8 +14,8 @@ def on_host() -> Raw:
 
 
 def config(model: Model, pod: str) -> Raw:
-    found: Raw = json.loads(env(model.manifests[pod])["TF_CONFIG"])
-    return found
+    tf_config: Raw = json.loads(env(model.manifests[pod])["TF_CONFIG"])
+    return tf_config
 
 
 def test_each_replica_has_a_port_of_its_own_that_all_others_know() -> None:

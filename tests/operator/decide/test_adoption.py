@@ -46,10 +46,10 @@ async def test_objects_that_a_former_job_left_behind_are_adopted() -> None:
         await passes()
 
         uid = (server.get(JOB) or {})["metadata"]["uid"]
-        mine = [obj for path, obj in server.objects.items() if "/tfjobs/" not in path]
-        made = [obj for obj in mine if "involvedObject" not in obj]
-        assert len(made) == 7
-        assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in made} == {uid}
+        owned = [obj for path, obj in server.objects.items() if "/tfjobs/" not in path]
+        leftovers = [obj for obj in owned if "involvedObject" not in obj]
+        assert len(leftovers) == 7
+        assert {obj["metadata"]["ownerReferences"][0]["uid"] for obj in leftovers} == {uid}
         assert conditions(server) == ["Created"]
 
 
@@ -92,8 +92,8 @@ async def test_adoption_and_release_leave_other_owners_alone() -> None:
 
 
 def owners(server: Server, path: str) -> list[Raw]:
-    found: list[Raw] = (server.get(path) or {})["metadata"]["ownerReferences"]
-    return found
+    references: list[Raw] = (server.get(path) or {})["metadata"]["ownerReferences"]
+    return references
 
 
 async def test_an_adopted_pod_gets_the_marks_of_the_gang() -> None:

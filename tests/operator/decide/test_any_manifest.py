@@ -29,9 +29,9 @@ JUNK = st.recursive(
 
 def rich(kind: str) -> Raw:
     """A manifest with something in every place that is read."""
-    one = replica(1, "OnFailure", CONTAINERS[kind], schedulerName="x", volumes=[{"name": "v"}])
-    one["template"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"c": "d"}}
-    one["template"]["spec"]["containers"][0] |= {
+    role = replica(1, "OnFailure", CONTAINERS[kind], schedulerName="x", volumes=[{"name": "v"}])
+    role["template"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"c": "d"}}
+    role["template"]["spec"]["containers"][0] |= {
         "ports": [{"name": "p", "containerPort": 1}],
         "env": [{"name": "e", "value": "f"}],
         "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}},
@@ -50,7 +50,7 @@ def rich(kind: str) -> Raw:
         "sshAuthMountPath": "/x",
         "mpiImplementation": "Intel",
     }
-    roles = {lead: one, "Worker": copy.deepcopy(one)}
+    roles = {lead: role, "Worker": copy.deepcopy(role)}
     raw = manifest(kind, roles)
     raw["spec"] |= extra
     raw["metadata"] |= {"labels": {"a": "b"}, "annotations": {"muster.dev/gang": "true"}}
@@ -59,12 +59,12 @@ def rich(kind: str) -> Raw:
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a manifest."""
-    found = [path] if len(path) > 1 else []
+    paths = [path] if len(path) > 1 else []
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, inner in items:
-            found += places(inner, (*path, key))
-    return found
+            paths += places(inner, (*path, key))
+    return paths
 
 
 def understood(raw: Raw) -> Job | InvalidJob:
@@ -86,13 +86,13 @@ def test_junk_in_any_field_is_either_accepted_or_rejected_by_name(data: st.DataO
         target = target[step]
     target[place[-1]] = data.draw(JUNK)
 
-    found = understood(raw)
+    result = understood(raw)
 
-    if isinstance(found, InvalidJob):
-        assert found.field
+    if isinstance(result, InvalidJob):
+        assert result.field
         assert summarize(raw, []).reason
-        job = job_from_metadata(raw, rejected=found.with_hint)
+        job = job_from_metadata(raw, rejected=result.with_hint)
         assert decide(job, Observed(), Settings(), NOW)
     else:
-        assert decide(found, Observed(), Settings(), NOW)
+        assert decide(result, Observed(), Settings(), NOW)
         summarize(raw, [])

@@ -14,9 +14,9 @@ GROUP = (VOLCANO_POD_GROUPS.resource, "j")
 def test_services_and_the_gang_come_before_the_pods() -> None:
     model = Model(manifest())
 
-    done = model.step()
+    actions = model.step()
 
-    created = [a.kind.resource for a in done if isinstance(a, Create)]
+    created = [a.kind.resource for a in actions if isinstance(a, Create)]
     pods, services = ["pods"] * 3, ["services"] * 3
     assert created == [*services, VOLCANO_POD_GROUPS.resource, *pods]
     assert sorted(model.pods) == ["j-ps-0", "j-worker-0", "j-worker-1"]
@@ -176,8 +176,8 @@ def test_a_job_without_replicas_says_that_nothing_is_to_run() -> None:
 def test_a_large_job_is_created_in_portions_and_every_service_before_any_pod() -> None:
     model = Model(manifest(roles={"Worker": replica(600)}))
     portions = []
-    while done := [action for action in model.step() if isinstance(action, Create)]:
-        portions.append({kind: sum(a.kind == kind for a in done) for kind in (SERVICES, PODS)})
+    while creations := [action for action in model.step() if isinstance(action, Create)]:
+        portions.append({kind: sum(a.kind == kind for a in creations) for kind in (SERVICES, PODS)})
 
     assert [row[SERVICES] for row in portions] == [250, 250, 100, 0, 0]
     assert [row[PODS] for row in portions] == [0, 0, 250, 250, 100]

@@ -101,10 +101,10 @@ def test_the_group_is_deleted_before_the_pods() -> None:
     model.run()
     model.exit("j-worker-0", 0)
 
-    done = model.step()
+    actions = model.step()
 
-    assert isinstance(done[0], PatchStatus)
-    deleted = [a.kind for a in done if isinstance(a, Delete)]
+    assert isinstance(actions[0], PatchStatus)
+    deleted = [a.kind for a in actions if isinstance(a, Delete)]
     assert deleted == [VOLCANO_POD_GROUPS, PODS, PODS, PODS, SERVICES, SERVICES, SERVICES]
     assert model.step() == []
 

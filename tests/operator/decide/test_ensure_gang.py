@@ -39,8 +39,8 @@ def settled(dialect: str, roles: Raw) -> Model:
 
 def spec(model: Model) -> Raw:
     (group,) = model.objects.values()
-    found: Raw = group["spec"]
-    return found
+    group_spec: Raw = group["spec"]
+    return group_spec
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def test_a_running_job_made_invalid_keeps_its_pods_and_continues_once_it_is_corr
     assert model.conditions() == ["Created", "Running"]
     assert model.status["observedGeneration"] == 3
     assert "completionTime" not in model.status
-    kept = ("startTime", "replicaStatuses")
-    assert {n: model.status[n] for n in kept} == {n: before[n] for n in kept}
+    unchanged = ("startTime", "replicaStatuses")
+    assert {n: model.status[n] for n in unchanged} == {n: before[n] for n in unchanged}
 
 
 @pytest.mark.parametrize("clean", ["None", "Running", "All"])

@@ -54,10 +54,10 @@ def test_a_restart_is_counted_before_the_pod_is_deleted() -> None:
     uid = model.pods["j-worker-1"].metadata.uid
     model.exit("j-worker-1", 1)
 
-    done = model.step()
+    actions = model.step()
 
-    assert isinstance(done[0], PatchStatus)
-    assert done[-1] == Delete(PODS, "j-worker-1", uid)
+    assert isinstance(actions[0], PatchStatus)
+    assert actions[-1] == Delete(PODS, "j-worker-1", uid)
     assert model.status["restarts"] == 1
     assert model.status["replaced"] == [uid]
     assert model.step() == []
@@ -208,13 +208,13 @@ def test_restarts_of_a_pod_that_never_got_beyond_its_init_containers_count() -> 
 
 
 @pytest.mark.parametrize("how", ["drained", "evicted", "gone at once"])
-def test_restarts_of_a_pod_that_was_replaced_are_not_forgotten(how: str) -> None:
+def test_restarts_of_a_pod_that_was_replaced_are_not_forgotten(cause: str) -> None:
     model = running(runPolicy={"backoffLimit": 5})
     restarted(model, "j-worker-0", 1)
     restarted(model, "j-worker-1", 3)
-    if how == "drained":
+    if cause == "drained":
         model.take("j-worker-1")
-    elif how == "evicted":
+    elif cause == "evicted":
         model.pod("j-worker-1", phase="Failed", reason="Evicted")
     else:
         del model.pods["j-worker-1"]
@@ -380,5 +380,5 @@ def test_the_status_of_a_job_that_ended_has_no_transient_fields(limit: int) -> N
         model.step()
 
     assert model.conditions()[-1] in ("Succeeded", "Failed")
-    kept = ["completionTime", "conditions", "formed", "observedGeneration", "replicaStatuses"]
-    assert sorted(model.status) == [*kept, "restarts", "startTime"]
+    permanent = ["completionTime", "conditions", "formed", "observedGeneration", "replicaStatuses"]
+    assert sorted(model.status) == [*permanent, "restarts", "startTime"]

@@ -59,15 +59,15 @@ HAPPENINGS = st.lists(
 )  # fmt: skip
 
 
-def happen(model: Model, what: str, which: int) -> None:
+def happen(model: Model, event: str, which: int) -> None:
     """Something happens to the job or to one of its pods."""
-    match what:
+    match event:
         case "collect":
             model.collect()
         case "time":
             model.later(which * 10)
         case "suspend" | "resume":
-            policy = {**model.raw["spec"]["runPolicy"], "suspend": what == "suspend"}
+            policy = {**model.raw["spec"]["runPolicy"], "suspend": event == "suspend"}
             model.edit(runPolicy=policy)
         case "scale":
             field = model.job.job_kind.replicas_field
@@ -75,15 +75,15 @@ def happen(model: Model, what: str, which: int) -> None:
             worker = {**roles["Worker"], "replicas": which % 4 + 1}
             model.edit(**{field: {**roles, "Worker": worker}})
         case "refuse" | "allow":
-            model.extra["quota_refusal"] = "exceeded quota" if what == "refuse" else ""
+            model.extra["quota_refusal"] = "exceeded quota" if event == "refuse" else ""
         case _:
             names = sorted(name for name, pod in model.pods.items() if not pod.finished)
             if names:
-                happen_to(model, names[which % len(names)], what, which)
+                happen_to(model, names[which % len(names)], event, which)
 
 
-def happen_to(model: Model, name: str, what: str, which: int) -> None:
-    match what.split():
+def happen_to(model: Model, name: str, event: str, which: int) -> None:
+    match event.split():
         case ["exit", code]:
             container = CONTAINERS[model.raw["kind"]]
             model.exit(name, int(code), container, restarts=which % 2)
@@ -118,8 +118,8 @@ def test_deciding_again_after_acting_gives_only_timers(
     raw: Raw, dialect: str, happenings: list[tuple[str, int]]
 ) -> None:
     model = Model(raw, Settings(dialect=dialect))
-    for what, which in [("time", 0), *happenings]:
-        happen(model, what, which)
+    for event, which in [("time", 0), *happenings]:
+        happen(model, event, which)
         if model.deleted:
             return
         before = set(model.services)
@@ -127,9 +127,9 @@ def test_deciding_again_after_acting_gives_only_timers(
         if set(model.services) != before:
             model.step()  # Pods on the host's network wait for their services' ports.
         again = model.decide()
-        replaced = dialect == "native" and what == "scale"
+        replaced = dialect == "native" and event == "scale"
         assert model.deleted or replaced or all(isinstance(a, Requeue) for a in again), (
-            what,
+            event,
             again,
         )
         steady(model)
@@ -142,8 +142,8 @@ def test_a_job_never_both_succeeds_and_fails_and_its_outcome_never_changes(
 ) -> None:
     model = Model(raw)
     outcome: str | None = None
-    for what, which in happenings:
-        happen(model, what, which)
+    for event, which in happenings:
+        happen(model, event, which)
         if model.deleted:
             return
         model.step()
@@ -158,11 +158,11 @@ def test_a_job_never_both_succeeds_and_fails_and_its_outcome_never_changes(
 @given(jobs(), HAPPENINGS)
 def test_a_finished_job_creates_nothing(raw: Raw, happenings: list[tuple[str, int]]) -> None:
     model = Model(raw)
-    for what, which in happenings:
-        done = any(type_ in ("Succeeded", "Failed") for type_ in model.conditions())
-        made = model.uids
-        happen(model, what, which)
+    for event, which in happenings:
+        finished = any(type_ in ("Succeeded", "Failed") for type_ in model.conditions())
+        created = model.uids
+        happen(model, event, which)
         if model.deleted:
             return
         model.step()
-        assert not done or model.uids == made
+        assert not finished or model.uids == created

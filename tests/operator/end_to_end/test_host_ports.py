@@ -21,8 +21,8 @@ FOUR = Settings(host_ports=range(15000, 15004))
 
 async def ports(client: Client, ns: str) -> dict[str, int]:
     """The host port of each pod of the job."""
-    found = (await client.list(PODS, ns, labels="training.kubeflow.org/job-name")).items
-    return {pod.metadata.name: pod.spec.containers[0].ports[-1].host_port for pod in found}
+    pods = (await client.list(PODS, ns, labels="training.kubeflow.org/job-name")).items
+    return {pod.metadata.name: pod.spec.containers[0].ports[-1].host_port for pod in pods}
 
 
 async def test_ports_that_other_pods_hold_are_skipped(client: Client, ns: str) -> None:
@@ -54,12 +54,12 @@ async def test_a_job_put_on_the_hosts_network_gets_ports_of_its_own(
             await client.delete(PODS, Key(ns, name), grace=0)
 
         async def anew() -> bool:
-            found = await ports(client, ns)
-            return set(found) == before and len(set(found.values()) & set(FOUR.host_ports)) == 2
+            chosen = await ports(client, ns)
+            return set(chosen) == before and len(set(chosen.values()) & set(FOUR.host_ports)) == 2
 
         await becomes(anew, what="pods with ports of their own")
-        found = await ports(client, ns)
-        for name, port in found.items():
+        chosen = await ports(client, ns)
+        for name, port in chosen.items():
             service = await client.get(SERVICES, Key(ns, name))
             assert [row.port for row in service.spec.ports] == [port]
         await client.patch(TFJOBS, key, suspended)

@@ -89,8 +89,8 @@ async def test_a_manifest_of_the_guides_applies_verbatim(
     name = wanted["metadata"]["name"]
     async with operating(client):
         count = sum(body.get("replicas", 1) for body in wanted["spec"]["tfReplicaSpecs"].values())
-        found = await pods(client, ns, count)
-        assert all(pod.startswith(f"{name}-") for pod in found)
+        pod_names = await pods(client, ns, count)
+        assert all(pod.startswith(f"{name}-") for pod in pod_names)
         named = {
             body["template"]["spec"].get("schedulerName")
             for body in wanted["spec"]["tfReplicaSpecs"].values()
@@ -201,11 +201,11 @@ async def test_an_mpi_job_gets_its_workers_then_its_launcher(client: Client, ns:
         },
     }
     async with operating(client):
-        made = await client.create(MPIJOBS, body)
+        job = await client.create(MPIJOBS, body)
         assert await pods(client, ns, 2) == ["m-worker-0", "m-worker-1"]
         for name in ("m-worker-0", "m-worker-1"):
             await move(client, ns, name, "Running")
-        launcher = names.launcher("m", made["metadata"]["uid"], 0)
+        launcher = names.launcher("m", job["metadata"]["uid"], 0)
         assert launcher in await pods(client, ns, 3)
 
         await move(client, ns, launcher, "Succeeded")

@@ -50,8 +50,8 @@ class Story:
     async def uids(self) -> dict[str, str]:
         """The pods that nobody has asked to go."""
         listing = await self.client.list(PODS, self.ns)
-        mine = [p for p in listing.items if p.metadata.name.startswith(f"{self.name}-")]
-        there = [pod for pod in mine if pod.metadata.deletion_timestamp is None]
+        own = [p for p in listing.items if p.metadata.name.startswith(f"{self.name}-")]
+        there = [pod for pod in own if pod.metadata.deletion_timestamp is None]
         return {pod.metadata.name.removeprefix(f"{self.name}-"): pod.metadata.uid for pod in there}
 
     async def pods(self, count: int) -> dict[str, str]:
@@ -342,9 +342,9 @@ async def mortal(place: Place) -> AsyncIterator[None]:
     async def lives(client: Client) -> None:
         while True:
             async with asyncio.TaskGroup() as group:
-                one = group.create_task(run(client, Options(), asyncio.Event()))
+                operator = group.create_task(run(client, Options(), asyncio.Event()))
                 await asyncio.sleep(dice.uniform(0.3, 1.5))  # pace: its lifetime
-                one.cancel()
+                operator.cancel()
 
     async with Client.connect(place.endpoint) as client, asyncio.TaskGroup() as group:
         living = group.create_task(lives(client))
@@ -371,8 +371,8 @@ async def nothing_is_left_over(client: Client, ns: str) -> None:
 
     async def kept() -> bool:
         jobs = {job["metadata"]["uid"] for job in (await client.list(TFJOBS, ns)).items}
-        there = [one for kind in kinds for one in (await client.list(kind, ns)).items]
-        owners = [one.metadata.controller for one in there if not one.metadata.deletion_timestamp]
+        there = [obj for kind in kinds for obj in (await client.list(kind, ns)).items]
+        owners = [obj.metadata.controller for obj in there if not obj.metadata.deletion_timestamp]
         return all(owner is not None and owner.uid in jobs for owner in owners)
 
     await becomes(kept, what="nothing left over", timeout=PATIENCE)

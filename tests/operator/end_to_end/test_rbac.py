@@ -116,13 +116,13 @@ async def reaches(client: Client, kind: Kind[Raw], key: Key, state: str) -> None
 
 def role(kind: str, count: int = 1, *, ends: bool = False, gpus: int = 0, **spec: Any) -> Raw:
     """A role whose pods run on, or end well as soon as they run."""
-    made = replica(count, name=CONTAINERS[kind], **spec)
+    spec_of_role = replica(count, name=CONTAINERS[kind], **spec)
     if ends:
-        made["template"]["metadata"] = {"annotations": {"muster.dev/test-exit-code": "0"}}
+        spec_of_role["template"]["metadata"] = {"annotations": {"muster.dev/test-exit-code": "0"}}
     if gpus:
-        container = made["template"]["spec"]["containers"][0]
+        container = spec_of_role["template"]["spec"]["containers"][0]
         container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
-    return made
+    return spec_of_role
 
 
 def endings() -> Iterator[tuple[str, Kind[Raw], Raw]]:
@@ -288,12 +288,12 @@ async def mounts(client: Client) -> None:
     for name, provisioner in (("here", NO_PROVISIONER), ("made", "example.com/none")):
         kind = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
         await client.create(STORAGE_CLASSES, {"metadata": {"name": name}, **kind})
-        asked = {
+        requests = {
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": name,
             "resources": {"requests": {"storage": "1Gi"}},
         }
-        claim = {"metadata": {"name": name}, "spec": asked}
+        claim = {"metadata": {"name": name}, "spec": requests}
         await client.create(VOLUME_CLAIMS, claim, namespace=ns)
     row = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
     volume = {

@@ -56,7 +56,7 @@ async def test_workers_are_scaled_and_counted(
     control_plane_binaries: Path,
 ) -> None:
     async def kubectl(*words: str) -> str:
-        done = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             subprocess.run,
             [str(control_plane_binaries / "kubectl"), "-n", ns, *words],
             env={"KUBECONFIG": str(kubeconfig), "HOME": str(kubeconfig.parent)},
@@ -64,13 +64,13 @@ async def test_workers_are_scaled_and_counted(
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     async def scale() -> Raw:
         path = f"/apis/kubeflow.org/v1/namespaces/{ns}/{kind.plural}/j/scale"
-        found: Raw = json.loads(await kubectl("get", "--raw", path))
-        return found
+        answer: Raw = json.loads(await kubectl("get", "--raw", path))
+        return answer
 
     field = f"{container}ReplicaSpecs"
     body: Raw = {
@@ -93,9 +93,9 @@ async def test_workers_are_scaled_and_counted(
             return bool((await scale())["status"].get("replicas") == 3)
 
         await becomes(counted, what="three workers in the scale")
-        found = await scale()
-        assert found["spec"] == {"replicas": 3}
-        listed = await kubectl("get", "pods", "-o", "name", "-l", found["status"]["selector"])
+        current = await scale()
+        assert current["spec"] == {"replicas": 3}
+        listed = await kubectl("get", "pods", "-o", "name", "-l", current["status"]["selector"])
         assert sorted(listed.split()) == [f"pod/{name}" for name in names]
 
         await kubectl("scale", f"{kind.kind.lower()}/j", "--replicas=2", "--current-replicas=3")

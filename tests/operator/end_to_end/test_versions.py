@@ -138,8 +138,8 @@ async def test_a_manifest_of_any_version_is_read_back_whole_through_every_other_
     await client.create(served(kind, version), {"metadata": key._asdict(), "spec": spec})
     others = TF_VERSIONS if kind == TFJOBS else MPI_VERSIONS
     for other in others:
-        found = await client.get(served(kind, other), key)
-        assert lost(spec, found["spec"]) == [], other
+        job = await client.get(served(kind, other), key)
+        assert lost(spec, job["spec"]) == [], other
 
     async with operating(client):
         await pods(client, ns, count)
@@ -158,12 +158,12 @@ def served(kind: Kind[Raw], version: str) -> Kind[Raw]:
     return Kind(kind.group, version, kind.plural, kind.kind, kind.model)
 
 
-def lost(wanted: Any, found: Any, path: str = "spec") -> list[str]:
+def lost(wanted: Any, actual: Any, path: str = "spec") -> list[str]:
     """The paths of all that was written and is not there; defaults may have come along."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        inner = (lost(value, found.get(name), f"{path}.{name}") for name, value in wanted.items())
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        inner = (lost(value, actual.get(name), f"{path}.{name}") for name, value in wanted.items())
         return [row for rows in inner for row in rows]
-    if isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        pairs = enumerate(zip(wanted, found, strict=True))
+    if isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual):
+        pairs = enumerate(zip(wanted, actual, strict=True))
         return [row for i, pair in pairs for row in lost(*pair, f"{path}[{i}]")]
-    return [] if wanted == found else [path]
+    return [] if wanted == actual else [path]

@@ -271,11 +271,11 @@ def test_the_agent_is_a_shell_script_that_finds_python(tmp_path: Path) -> None:
     script.write_text(mpi_files.agent("mpi").replace("/etc/mpi", str(tmp_path)))
     (tmp_path / "kubexec.py").write_text("import sys; print(sys.argv[1:])")
 
-    done = subprocess.run(
+    result = subprocess.run(
         [shell, script, "j-worker-0", "orted", "-mca", "a b"],
         capture_output=True,
         text=True,
         check=True,
     )
 
-    assert done.stdout.strip() == "['j-worker-0', 'mpi', '/bin/sh', '-c', 'orted -mca a b']"
+    assert result.stdout.strip() == "['j-worker-0', 'mpi', '/bin/sh', '-c', 'orted -mca a b']"

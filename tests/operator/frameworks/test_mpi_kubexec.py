@@ -129,9 +129,9 @@ async def test_output_and_exit_code_are_the_commands_own(tmp_path: Path, code: i
     server = Server(tmp_path)
     server.status = ended(code) if code else SUCCESS
 
-    found, out, err = await server.run("/bin/sh", "-c", "orted -mca a b")
+    exit_code, out, err = await server.run("/bin/sh", "-c", "orted -mca a b")
 
-    assert found == code
+    assert exit_code == code
     assert out == b"out " + b"x" * 70000
     assert err == b"err"
     (asked,) = server.asked
@@ -143,9 +143,9 @@ async def test_output_and_exit_code_are_the_commands_own(tmp_path: Path, code: i
 async def test_input_is_passed_on_to_its_end(tmp_path: Path) -> None:
     server = Server(tmp_path)
 
-    found, _, _ = await server.run("cat", stdin=b"y" * 100000)
+    exit_code, _, _ = await server.run("cat", stdin=b"y" * 100000)
 
-    assert found == 0
+    assert exit_code == 0
     assert server.stdin == b"y" * 100000
 
 
@@ -153,9 +153,9 @@ async def test_an_older_server_is_spoken_to_in_its_own_protocol(tmp_path: Path) 
     server = Server(tmp_path, "v4.channel.k8s.io")
     server.status = ended(3)
 
-    found, _, err = await server.run("x")
+    exit_code, _, err = await server.run("x")
 
-    assert found == 3
+    assert exit_code == 3
     assert err == b"err"
 
 
@@ -164,9 +164,9 @@ async def test_a_worker_that_does_not_exist_yet_is_retried(tmp_path: Path) -> No
     server = Server(tmp_path)
     server.refusals = 1
 
-    found, _, _ = await server.run("x")
+    exit_code, _, _ = await server.run("x")
 
-    assert found == 0
+    assert exit_code == 0
     assert len(server.asked) == 2
 
 

@@ -40,10 +40,10 @@ def test_a_master_and_its_workers_know_their_ranks() -> None:
 def test_processes_per_node_are_left_to_torchrun_unless_given() -> None:
     raw = manifest("PyTorchJob", {"Master": MASTER, "Worker": WORKERS})
 
-    found = environment(raw, "j-worker-0")
+    variables = environment(raw, "j-worker-0")
 
-    assert found["PET_NPROC_PER_NODE"] == "auto"
-    assert found["WORLD_SIZE"] == "3"
+    assert variables["PET_NPROC_PER_NODE"] == "auto"
+    assert variables["WORLD_SIZE"] == "3"
 
 
 def test_an_elastic_job_has_a_rendezvous() -> None:

@@ -37,9 +37,9 @@ def test_a_master_is_called_master() -> None:
 
 
 def test_the_cluster_domain_of_the_operator_is_appended() -> None:
-    found = tf_config(manifest(), "j-ps-0", Settings(domain="cluster.local"))
-    assert found is not None
-    assert '"ps":["j-ps-0.ns.svc.cluster.local:2222"]' in found
+    value = tf_config(manifest(), "j-ps-0", Settings(domain="cluster.local"))
+    assert value is not None
+    assert '"ps":["j-ps-0.ns.svc.cluster.local:2222"]' in value
 
 
 def test_each_role_has_the_port_named_in_its_template() -> None:
@@ -67,10 +67,10 @@ def test_the_evaluator_is_in_the_cluster_unless_the_job_says_no(
     if annotation:
         raw["metadata"]["annotations"] = {"muster.dev/evaluator-in-cluster": annotation}
 
-    found = tf_config(raw, "j-evaluator-0") or ""
+    value = tf_config(raw, "j-evaluator-0") or ""
 
-    assert ('"evaluator":["j-evaluator-0.ns.svc:2222"]' in found) is inside
-    assert '"task":{"type":"evaluator","index":0}' in found
+    assert ('"evaluator":["j-evaluator-0.ns.svc:2222"]' in value) is inside
+    assert '"task":{"type":"evaluator","index":0}' in value
 
 
 @pytest.mark.parametrize(

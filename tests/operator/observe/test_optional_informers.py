@@ -76,14 +76,14 @@ async def test_a_change_that_is_not_allowed_is_in_the_status() -> None:
         server.forbidden = {"PATCH configmaps"}
         server.patch(f"/api/v1/{NS}/pods/j-worker-0", {"status": {"phase": "Running"}})
         await asyncio.sleep(60)
-        found = server.get(path)
-        assert found is not None
-        waits = found["status"]["waiting"]
+        job = server.get(path)
+        assert job is not None
+        waits = job["status"]["waiting"]
         assert "ConfigMap j-config cannot be changed: " in waits["message"]
 
         server.forbidden = set()
         await asyncio.sleep(600)
-        found = server.get(path)
-        assert found is not None
-        assert "waiting" not in found["status"]
+        job = server.get(path)
+        assert job is not None
+        assert "waiting" not in job["status"]
         assert len(server.named("pods")) == 2

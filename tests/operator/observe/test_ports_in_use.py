@@ -46,9 +46,9 @@ def workers(count: int = 2, port: int = 0, **spec: Any) -> Raw:
 
 def host_ports(pods: list[Raw]) -> list[int]:
     """The port of each pod, which it has under both names."""
-    found = [pod["spec"]["containers"][0]["ports"][-1] for pod in pods]
-    assert all(row["hostPort"] == row["containerPort"] for row in found)
-    return [row["hostPort"] for row in found]
+    ports = [pod["spec"]["containers"][0]["ports"][-1] for pod in pods]
+    assert all(row["hostPort"] == row["containerPort"] for row in ports)
+    return [row["hostPort"] for row in ports]
 
 
 @pytest.mark.parametrize("port", [0, 22222])
@@ -74,8 +74,8 @@ def test_pods_wait_until_their_services_show_the_port() -> None:
     model.edit(tfReplicaSpecs=workers(hostNetwork=True))
     model.pods.clear()
 
-    done = model.step()
-    assert [action.name for action in done if isinstance(action, Patch)] == [
+    actions = model.step()
+    assert [action.name for action in actions if isinstance(action, Patch)] == [
         "j-worker-0",
         "j-worker-1",
     ]

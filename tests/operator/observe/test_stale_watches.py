@@ -35,11 +35,11 @@ async def test_late_watches_create_no_pod_twice_and_count_no_restart_twice() -> 
             phase(server, "j-worker-1", "Running", reason="")
             await passes(10)
 
-    found = server.get(JOB)
-    assert found is not None
-    assert found["status"]["restarts"] == 4
-    made = [path.rpartition("/")[2] for path in server.created if path.startswith(POD)]
-    assert sorted(made) == sorted(["j-ps-0", "j-worker-0", "j-worker-2", *["j-worker-1"] * 5])
+    job = server.get(JOB)
+    assert job is not None
+    assert job["status"]["restarts"] == 4
+    created = [path.rpartition("/")[2] for path in server.created if path.startswith(POD)]
+    assert sorted(created) == sorted(["j-ps-0", "j-worker-0", "j-worker-2", *["j-worker-1"] * 5])
 
 
 async def test_a_pod_garbage_collected_with_its_job_is_not_recreated() -> None:
@@ -50,11 +50,11 @@ async def test_a_pod_garbage_collected_with_its_job_is_not_recreated() -> None:
         for pod in server.named("pods"):
             phase(server, pod, "Running")
         await passes(20)
-        made = len(server.created)
+        creations = len(server.created)
         server.remove(JOB)
         await passes(60)
 
-    assert len(server.created) == made
+    assert len(server.created) == creations
     assert server.named("pods") == []
 
 
@@ -82,7 +82,7 @@ async def test_a_job_waits_for_pods_of_a_former_job_of_its_name_and_says_so() ->
         submit(server)
         await passes()
         held = [f"{POD}/j-worker-0", f"{POD}/j-worker-1"]
-        kept = {path: server.objects[path] for path in held}
+        former = {path: server.objects[path] for path in held}
         for path in held:
             server.owned[(server.get(JOB) or {})["metadata"]["uid"]].discard(path)
         server.remove(JOB)
@@ -91,8 +91,8 @@ async def test_a_job_waits_for_pods_of_a_former_job_of_its_name_and_says_so() ->
 
         waiting = (server.get(JOB) or {})["status"]["waiting"]
         assert waiting["message"] == "waits for 2 pods of the former job j to end"
-        assert {path: server.objects[path] for path in held} == kept
-        made = len(server.created)
+        assert {path: server.objects[path] for path in held} == former
+        creations = len(server.created)
 
         server.remove(held[0])
         await passes()
@@ -103,7 +103,7 @@ async def test_a_job_waits_for_pods_of_a_former_job_of_its_name_and_says_so() ->
         await passes()
         assert "waiting" not in (server.get(JOB) or {})["status"]
         assert server.named("pods") == ["j-ps-0", "j-worker-0", "j-worker-1"]
-        assert len(server.created) == made + 2
+        assert len(server.created) == creations + 2
 
 
 async def test_a_change_by_the_user_at_the_time_of_our_own_write_is_not_missed() -> None:
@@ -145,6 +145,6 @@ async def test_a_status_with_junk_of_another_writer_is_corrected(junk: Raw) -> N
         phase(server, "j-worker-0", "Succeeded")
         await passes(30)
 
-        found = (server.get(JOB) or {})["status"]
+        status = (server.get(JOB) or {})["status"]
         assert conditions(server)[-1] == "Succeeded"
-        assert found["replicaStatuses"]["Worker"] == {"succeeded": 2}
+        assert status["replicaStatuses"]["Worker"] == {"succeeded": 2}
