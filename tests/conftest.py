@@ -1,4 +1,4 @@
-"""Fixtures for the whole suite, and an environment that no developer's own settings leak into."""
+"""Fixtures for the whole suite, and an environment without the developer's own settings."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tests import own_network
 
 pytest_plugins = ["tests.controlplane.fixture"]
 
-# On Python 3.11, asking for the current loop makes one that nobody closes, unless a loop, or none,
-# was set before; the plugins that run async tests ask. None is what there is.
+# On Python 3.11, `get_event_loop` creates a loop that nobody closes, unless the loop was set, even
+# to None. The plugins that run async tests call it.
 asyncio.set_event_loop(None)
 
-# A shell starts background jobs deaf to Ctrl-C, and so would be all programs that tests start.
+# A shell starts background jobs with SIGINT ignored, and the programs that tests start inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# A broken promise of the scheduler stops a test; in production it is logged and retried.
+# A broken invariant of the scheduler fails a test; in production it is logged and retried.
 os.environ["MUSTER_ASSERT"] = "1"
 
 if "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
     own_network.enter()
 
-# Machines are noisy: how long an example takes says nothing here.
+# On a busy machine an example may take long: that is no failure.
 settings.register_profile("muster", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")
 

@@ -1,4 +1,4 @@
-"""Which modules of a package are called, on all threads: for tests that count them."""
+"""The modules of a package that a block calls, on all threads: for tests that count them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import FrameType, ModuleType
 def modules_called(package: ModuleType) -> Iterator[dict[str, set[str]]]:
     """The files that are called in the block, relative to the package, with the functions called.
 
-    The result is filled as calls happen. Threads that run before the block are not seen.
+    The result is filled as calls happen. Threads that started before the block are not traced.
     """
     assert package.__file__ is not None
     folder = f"{Path(package.__file__).parent}/"

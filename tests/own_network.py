@@ -13,11 +13,11 @@ from muster.local.node.standalone.linux import kernel
 from muster.local.node.standalone.linux.netlink import Netlink
 
 _machine: list[int] = []
-"""The namespace that was left, as a file descriptor; empty while this process is still in it."""
+"""File descriptor of the former network namespace; empty while this process is still in it."""
 
 
 def enter() -> None:
-    """Leave the machine's network. Nothing answers behind the default route: machines have one."""
+    """Enter a new network namespace. It has a default route, as machines do, that leads nowhere."""
     _machine.append(os.open("/proc/self/ns/net", os.O_RDONLY))
     kernel.unshare(kernel.CLONE_NEWNET)
     with Netlink() as net:
@@ -29,6 +29,6 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """Go back to the machine's network: for a child process that installs packages."""
+    """Return to the machine's network, for a child process that installs packages."""
     for machine in _machine:
         kernel.setns(machine, kernel.CLONE_NEWNET)

@@ -1,7 +1,7 @@
-"""What a test needs of the machine: where it is missing the test is skipped, or fails.
+"""Prerequisites of tests: without them a test is skipped, or fails if they are required.
 
 `MUSTER_REQUIRE` is a comma-separated list of prerequisites (go, netns, tensorflow and the
-like) that must be there; CI sets it, so that there nothing is skipped in silence.
+like) that must be there. CI sets it, so that no test is skipped there in silence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 
 def missing_prerequisite(prerequisite: str, reason: str) -> NoReturn:
-    """Skip the running test for that reason, or fail it where the prerequisite is required."""
+    """Skip the running test for that reason, or fail it if the prerequisite is required."""
     required = os.environ.get("MUSTER_REQUIRE", "").split(",")
     if prerequisite in (name.strip() for name in required):
         pytest.fail(f"{prerequisite} is required: {reason}", pytrace=False)

@@ -1,4 +1,4 @@
-"""Doing the same to two clusters at the same time: most of such a test is waiting."""
+"""Doing the same on two clusters at the same time, because such tests mostly wait."""
 
 from __future__ import annotations
 

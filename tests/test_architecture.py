@@ -1,4 +1,4 @@
-"""What keeps the code findable: sizes, names, docstrings, cheap start-up, true documents."""
+"""Rules of the repository: sizes, names, docstrings, cheap start-up, documents that are true."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLOW = {
     "subprocess",
     "yaml",
 }
-"""Milliseconds each, which a verb that only looks would spend before it begins."""
+"""Modules that take milliseconds to import, which a read-only verb must not spend."""
 
 
 def relative(path: Path) -> str:
@@ -44,13 +44,13 @@ def test_no_module_is_longer_than_the_cap() -> None:
     assert long == {}
 
 
-def test_the_median_module_is_a_screenful_or_three() -> None:
+def test_the_median_module_is_neither_tiny_nor_huge() -> None:
     sizes = [len(p.read_text().splitlines()) for p in SOURCES if p.name != "__init__.py"]
 
     assert 120 <= statistics.median(sizes) <= 200
 
 
-def test_no_package_holds_more_modules_than_one_look_takes_in() -> None:
+def test_no_package_holds_more_modules_than_the_cap() -> None:
     sizes = Counter(relative(p.parent) for p in SOURCES if p.name != "__init__.py")
 
     assert {name: n for name, n in sizes.items() if n > MAX_MODULES and name not in WIDE} == {}
@@ -74,7 +74,7 @@ def test_every_module_says_what_it_is_for() -> None:
     assert mute == []
 
 
-def test_no_module_is_a_drawer_for_everything() -> None:
+def test_no_module_is_called_utils_or_the_like() -> None:
     drawers = {"utils", "util", "helpers", "common", "base", "misc"}
 
     assert [relative(p) for p in SOURCES if p.stem in drawers] == []
@@ -92,7 +92,7 @@ def test_every_task_has_an_owner() -> None:
 
 
 def test_no_test_sleeps_to_wait() -> None:
-    """Virtual time is free. Elsewhere a sleep must say why it is not a wait: `# pace: …`."""
+    """Virtual time costs nothing. Elsewhere a sleep must say why it is no wait: `# pace: …`."""
     sleep = re.compile(r"\b(time|asyncio)\.sleep\((?!0\))")
     sleepers = [
         f"{relative(path)}:{number}"

@@ -21,7 +21,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # it installs the package and all it needs, from wherever that is
+@pytest.mark.timeout(900)  # It installs the package and its dependencies.
 def test_every_command_of_the_readme_works_in_an_empty_home(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     home = tmp_path / "home"

@@ -1,4 +1,4 @@
-"""Waiting for the real world without sleeping a guess: poll a condition until a deadline.
+"""Waiting for real processes: poll a condition until a deadline instead of sleeping a guess.
 
 Used by tests that drive real processes or a real API server, where virtual time cannot reach.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def until(
     check: Callable[[], T | None], *, timeout: float = 20.0, what: str = "", every: float = 0.02
 ) -> T:
-    """The first truthy answer of `check`; an AssertionError that says `what` if none comes."""
+    """Poll `check`; returns its first truthy result, or raises AssertionError with `what`."""
     deadline = time.monotonic() + timeout
     while True:
         answer = check()

@@ -95,7 +95,7 @@ async def test_an_event_that_repeats_is_one_event_written_at_growing_intervals()
 
     (event,) = (obj for path, obj in server.objects.items() if "/events/" in path)
     assert 60 < event["count"] <= 100
-    writes = [ask for ask in server.asked if "/events" in ask[1]]
+    writes = [ask for ask in server.requests if "/events" in ask[1]]
     assert [method for method, _ in writes] == ["POST", *["PATCH"] * (len(writes) - 1)]
     assert len(writes) < 9
 

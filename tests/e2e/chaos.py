@@ -1,7 +1,7 @@
-"""Random but repeatable misfortune for a local cluster, and the books of whom it struck.
+"""Random but repeatable failures of a local cluster, and a record of which jobs they hit.
 
-One blow at a time: a container's process, its shim, a pod's first process, every process of a node,
-or the daemon (which is started again) is killed with SIGKILL, or a pod is deleted.
+One failure at a time: a container's process, its shim, a pod's first process, every process of a
+node, or the daemon (which is started again) is killed with SIGKILL, or a pod is deleted.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tests.waiting import until
 JOB = "training.kubeflow.org/job-name"
 DECK = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2, "daemon", "node"]
 PATIENCE = 60.0
-MOST_RESTARTS = 2  # each further one would be waited for longer, up to minutes
+MOST_RESTARTS = 2  # Each further restart has a longer backoff, up to minutes.
 
 
 class Chaos:
-    """Strikes at the pods of one cluster. `killed` and `deleted` count blows by job."""
+    """Kills and deletes pods of one cluster. `killed` and `deleted` count failures by job."""
 
     def __init__(self, local: LocalCluster, up: tuple[str, ...], seed: int) -> None:
         self.killed: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Chaos:
         return f"blows {self.blows}, killed {self.killed}, deleted {self.deleted}"
 
     def rage(self, seconds: float, every: float) -> None:
-        """Strike about so often for so long, and with every kind of blow at least once."""
+        """Cause failures for so many seconds, each kind at least once."""
         end = time.monotonic() + seconds
         while True:
             for name in self._random.sample(DECK, len(DECK)):
@@ -58,7 +58,7 @@ class Chaos:
                 return
 
     def _strike(self, name: str) -> None:
-        # Between one blow and the next there may be none for a while.
+        # There may be no such pod for a while after a failure.
         pods = until(self._running, timeout=PATIENCE, every=0.2, what="a pod to strike")
         self.blows[name] += 1
         pod = self._random.choice(pods)
@@ -78,8 +78,11 @@ class Chaos:
             self._kill(pod, methods[name])
 
     def _running(self) -> list[Pod]:
-        """Pods that may be struck: what has restarted often is left to recover, and a job that has
-        begun to finish may do so, since what is done is not done again for those that come back."""
+        """Pods that may be hit.
+
+        Pods that restarted often are left to recover, and so are jobs with a succeeded pod: it
+        does not run again for a peer that comes back.
+        """
         with self._client() as client:
             pods = client.list(PODS, "default").items
         succeeded = {pod.metadata.labels[JOB] for pod in pods if pod.status.phase == "Succeeded"}

@@ -1,8 +1,8 @@
-"""What the machine looks like from outside a cluster, to compare before `up` and after `down`.
+"""The traces of a cluster on the machine, to compare before `up` and after `down`.
 
 Network links, mounts, named network namespaces, control groups, firewall rules, the forwarding
-switch, and the entries of the directories where a program might leave a file. Processes are found
-by what they mention of the cluster's home, since the rest of the machine goes on living.
+switch, and the entries of the directories where a program might leave a file. A process belongs to
+the cluster if its command line mentions the cluster's home.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIRECTORIES = (
     "/var/tmp",
     "/usr/local/bin",
 )
-# What runs beside us is not ours: a cluster's links and control groups carry a mark of its own.
+# Other clusters may run on the machine. Each marks its links and control groups with its own name.
 CLUSTERS = re.compile("mu(ster-?)?[0-9a-f]{8}")
 FORWARDING = "muster-forwarding-"
 OTHERS = ("muster-cp-", "muster-bench-", "muster-demo-", "muster-trial-")
@@ -37,7 +37,7 @@ SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwar
 
 @dataclass(frozen=True)
 class Footprint:
-    """One look at the machine: every fact is a line."""
+    """The state of the machine, as lines."""
 
     facts: frozenset[str]
 
@@ -46,7 +46,7 @@ class Footprint:
         return cls(frozenset([*_links(), *_mounts(), *_groups(), *_rules(), *_files()]))
 
     def beyond(self, before: Footprint, home: Path) -> list[str]:
-        """What is there now and was not before, and whatever still belongs to the cluster."""
+        """The lines that were not there before, and all that still belongs to the cluster."""
         return sorted(self.facts - before.facts) + _remains(home)
 
 
@@ -58,7 +58,7 @@ def _remains(home: Path) -> list[str]:
 
 
 def _links() -> list[str]:
-    """Links of the machine's own. A cluster's carry its name: whose they are `_remains` knows."""
+    """The machine's own links. `_remains` lists the links of a cluster, which carry its name."""
     names = (name for _, name in socket.if_nameindex())
     return [f"link {name}" for name in names if not CLUSTERS.match(name)]
 
@@ -69,7 +69,7 @@ def _mounts() -> list[str]:
 
 
 def _mark(home: Path) -> str:
-    """What a cluster's links and control groups carry in their names."""
+    """The part of the names of links and control groups that marks a cluster."""
     return BridgeNetwork(home / "data").bridge[-8:]
 
 
@@ -104,6 +104,6 @@ def _files() -> list[str]:
 
 
 def _is_of_another_network(name: str) -> bool:
-    """Whether a file notes the forwarding switches of a network namespace that is not ours."""
+    """Whether a file records the forwarding switches of another network namespace."""
     own = f"{FORWARDING}{os.stat('/proc/self/ns/net').st_ino}"
     return name.startswith(FORWARDING) and name != own

@@ -34,7 +34,7 @@ class LocalCluster:
     def arena(
         self, *words: str, check: bool = True, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        """Run `arena …`; a failure shows what it printed and the end of the daemon's log."""
+        """Run `arena …`; a failure shows its output and the end of the daemon's log."""
         result = subprocess.run(
             [ARENA, *words],
             env=self.env,
@@ -86,7 +86,7 @@ class LocalCluster:
             return client.get(PODS, Key("default", name))
 
     def shim_of(self, pod: str) -> int:
-        """The host pid of the process that watches over the pod's container."""
+        """The host pid of the shim of the pod's container."""
         uid = self.pod(pod).metadata.uid
         pids = [
             process.info["pid"]
@@ -98,13 +98,13 @@ class LocalCluster:
         return int(pids[0])
 
     def inside(self, pod: str) -> str:
-        """What the node wrote down of a pod, and which processes of the machine are its own."""
+        """The node's files about a pod, and the pod's processes."""
         uid = self.pod(pod).metadata.uid
         folder = self.home / "data" / "pods" / uid
         notes = [
             f"{file.relative_to(folder)}: {file.read_text(errors='replace')[:500]}"
             for file in sorted(folder.rglob("*"))
-            if "root" not in file.parts[len(folder.parts) :]  # the skeletons, of no interest
+            if "root" not in file.parts[len(folder.parts) :]  # Root file systems do not matter.
             and file.is_file()
         ]
         lines = [
@@ -119,7 +119,7 @@ class LocalCluster:
         return int((self.home / "daemon.lock").read_text())
 
     def kill_daemon(self) -> None:
-        """SIGKILL, and its end: until then it holds the home, and `up` would find it there."""
+        """Kill the daemon and wait for its end: until then it locks the home."""
         pid = self.daemon
         os.kill(pid, signal.SIGKILL)
         until(lambda: over(pid), what="the daemon's end")
@@ -132,7 +132,7 @@ class LocalCluster:
 def manifest(
     kind: str, name: str, replicas: dict[str, int], command: str, folder: Path, **template: Any
 ) -> Raw:
-    """A job whose replicas all run the command and see the folder at its own path."""
+    """A job whose replicas run the command, with the folder mounted at its own path."""
     container = kind.removesuffix("Job").lower()
     mounts = [{"name": "folder", "mountPath": str(folder)}]
     pod = {
@@ -157,7 +157,7 @@ def manifest(
 
 
 def over(pid: int) -> bool:
-    """Whether the process has ended, be it that nobody has asked yet how."""
+    """Whether the process has ended, even if its parent has not waited for it."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -165,9 +165,9 @@ def over(pid: int) -> bool:
 
 
 def processes_with(word: str) -> dict[int, float]:
-    """Host pid -> start time of the python processes whose command line has this word in it.
+    """Host pid -> start time of the Python processes with this word in their command line.
 
-    The start time makes a pid that was given again to another process visible.
+    The start time shows if a pid was given to another process meanwhile.
     """
     started = {}
     for process in psutil.process_iter(["pid", "cmdline", "create_time"]):

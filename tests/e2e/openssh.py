@@ -1,7 +1,7 @@
-"""What an image for MPI over ssh holds besides MPI, as files to lay over the host's.
+"""The files of an image for MPI over ssh, laid over the host's files.
 
-sshd is the machine's, or comes from its distribution's package, unpacked once into the user's cache
-folder and never installed.
+sshd is the machine's own. Without one, its distribution's package is unpacked once into the user's
+cache folder; nothing is installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PidFile none
 UsePAM no
 PermitRootLogin yes
 """
-# A shell that reads no start-up file: the machine's user may have any, the image has none.
+# The shell reads no start-up files: those of the machine's user must not matter.
 USERS = """\
 root:x:0:0:root:/root:/bin/sh
 sshd:x:74:65534::/run/sshd:/usr/sbin/nologin
@@ -33,7 +33,7 @@ CLIENT = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR
 
 
 def make_image(folder: Path, programs: Path) -> None:
-    """Both ends of ssh, set up as images for MPI do it; commands find `programs` on their PATH."""
+    """Write ssh client and server, configured as in images for MPI; `programs` go on the PATH."""
     settings = folder / "etc" / "ssh"
     settings.mkdir(parents=True)
     key = settings / "ssh_host_ed25519_key"
@@ -46,7 +46,7 @@ def make_image(folder: Path, programs: Path) -> None:
 
 
 def _sshd() -> Path:
-    """A folder like /usr with sshd in it, and what the machine lacks of its libraries."""
+    """A folder like /usr with sshd, and the libraries of sshd that the machine lacks."""
     if shutil.which("ssh-keygen") is None or shutil.which("ssh") is None:
         missing_prerequisite("ssh", "this machine has no ssh client")
     if not (CACHE / "usr" / "sbin" / "sshd").exists():

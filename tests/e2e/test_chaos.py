@@ -1,7 +1,7 @@
 """Random kills of processes, shims, pods, nodes and the daemon: every job ends as its policy says.
 
 Afterwards nothing is left on the machine: no process, namespace, mount, link or control group.
-MUSTER_CHAOS_SEED draws other blows.
+MUSTER_CHAOS_SEED chooses other failures.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def test_twenty_jobs_end_as_their_policies_say_after_two_minutes_of_kills(
 def outlast(
     local: LocalCluster, gate: Path, submitted: Sequence[Raw], *, seconds: float, every: float
 ) -> None:
-    """Submit, strike, and wait for all to end; a job that nobody struck has no excuse.
+    """Submit, cause failures, wait for all jobs to end, and compare their outcomes.
 
-    Before the gate is opened none but the gangs ends by itself, so there is always one to strike.
+    Until the gate is opened only gangs end by themselves, so there is always a job to hit.
     """
     gate.mkdir()
     local.apply(*submitted)
@@ -91,7 +91,7 @@ def ends(local: LocalCluster) -> dict[str, str]:
 
 
 def stuck(local: LocalCluster) -> str:
-    """What there is to see of the jobs that have not ended."""
+    """The state of the jobs that have not ended, for the message."""
     names = [name for name, status in ends(local).items() if status not in EITHER]
     shown = [local.arena("get", name).stdout for name in names]
     for name in names:
@@ -103,7 +103,7 @@ def stuck(local: LocalCluster) -> str:
 
 
 def allowed(name: str, chaos: Chaos) -> set[str]:
-    """How a job may end, given its policy (the first word of its name) and what befell it."""
+    """The possible outcomes of a job, by its policy (the first word of its name) and failures."""
     killed, deleted = chaos.killed[name], chaos.deleted[name]
     match name.partition("-")[0]:
         case "retry" | "code" | "gang":
@@ -111,13 +111,13 @@ def allowed(name: str, chaos: Chaos) -> set[str]:
         case "doomed":
             return {"FAILED"}
         case _ if killed and deleted:
-            return EITHER  # a pod that is deleted takes its failure with it if it was not yet seen
+            return EITHER  # The failure of a pod that is deleted at once may never be observed.
         case _:
             return {"FAILED"} if killed else {"SUCCEEDED"}
 
 
 def jobs(each: int, gate: Path, *, work: int) -> list[Raw]:
-    """That many of each policy, with so many seconds of work, and until the gate is open."""
+    """`count` jobs of each policy, which work for so many seconds and until the gate is open."""
     busy = f"[ $i -lt {work * 5} ] || [ ! -e {gate}/open ]"
     sleep = f"i=0; while {busy}; do sleep 0.2; i=$((i+1)); done"
     return [
@@ -143,9 +143,9 @@ def alone(name: str, restart: str, command: str, gate: Path, **policy: int) -> R
 
 
 def gang(name: str, *, work: int) -> Raw:
-    """Two workers and a server, which start together and go on when one of them comes back."""
+    """Two workers and a server, which start together and continue when one of them comes back."""
     train = f"python {EXAMPLES / 'numpy_ps.py'} --steps {work * 8} --pause 0.1 --stay"
-    # A trainer whose server was killed gives up; the code says that it may be tried again.
+    # A trainer whose server was killed exits with a code that allows a retry.
     train += " || exit 200"
     roles = {"Worker": replica(2, "ExitCode", train), "PS": replica(1, "ExitCode", train, gpus=0)}
     return tfjob(name, roles, {})

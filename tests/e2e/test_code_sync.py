@@ -1,4 +1,4 @@
-"""Code from a repository of this machine, fetched and run on the local cluster; waiting for it."""
+"""Code sync on the local cluster: code of a repository on this machine is fetched and run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_job_trains_with_the_code_of_a_local_repository(
     assert log == ["on the first", "at /root/code/trainer/train.py"]
 
 
-def test_a_branch_by_address_and_another_working_directory(
+def test_a_branch_is_fetched_by_url_into_the_chosen_working_directory(
     local: LocalCluster, repository: Path
 ) -> None:
     git = ("--sync-mode=git", f"--sync-source=file://{repository}", "--sync-branch=side")
@@ -113,7 +113,7 @@ def test_a_private_repository_is_fetched_with_a_secret_that_training_does_not_se
     assert PASSWORD not in log
 
 
-def test_keys_of_secrets_and_config_maps_are_variables(local: LocalCluster) -> None:
+def test_keys_of_secrets_and_config_maps_become_environment_variables(local: LocalCluster) -> None:
     with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         for kind, data in ((SECRETS, "stringData"), (CONFIG_MAPS, "data")):
             body = {"metadata": {"name": "vars"}, data: {f"FROM_{kind.kind.upper()}": "a b"}}
@@ -124,7 +124,7 @@ def test_keys_of_secrets_and_config_maps_are_variables(local: LocalCluster) -> N
     assert local.arena("logs", "vars").stdout == "a b, a b\n"
 
 
-def test_the_exit_code_of_a_waiting_submit_is_the_jobs(
+def test_a_waiting_submit_exits_with_10_when_the_job_fails(
     local: LocalCluster, repository: Path
 ) -> None:
     git = ("--sync-mode=git", f"--sync-source={repository}")

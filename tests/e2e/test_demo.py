@@ -1,4 +1,4 @@
-"""`make demo` tells its story to the end and leaves nothing behind, as root and as anybody else."""
+"""`make demo` runs to its end and leaves nothing behind, as root and as another user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 TWO_MINUTES = 120
 
 
-def test_the_demo_shows_gangs_waiting_training_and_keeping_their_room(tmp_path: Path) -> None:
+def test_the_demo_shows_gangs_that_wait_train_and_keep_their_room(tmp_path: Path) -> None:
     need("mpirun", "mpi4py", "numpy")
     mpirun()
     before = Footprint.now()

@@ -1,4 +1,4 @@
-"""`arena down` removes what the cluster had on the machine, also after its daemon was killed."""
+"""`arena down` removes all traces of the cluster, also after its daemon was killed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The manifests of two gang scheduling guides, word for word, run to success.
+"""The manifests of two gang scheduling guides, verbatim, run to success.
 
-Their image is not pulled; a stand-in for the program it would hold lies in the folder that is laid
-over the host's files for it.
+Their image is not pulled: a stand-in for its program is in the folder that is laid over the host's
+files for that image.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ TRAIN = f"python {EXAMPLES / 'numpy_ps.py'}"
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two nodes with one declared GPU each; whatever they leave behind fails the module."""
+    """Two nodes with one declared GPU each; anything they leave on the machine fails the module."""
     cluster = LocalCluster(tmp_path_factory.mktemp("home"))
     before = Footprint.now()
     cluster.up("--nodes", "2", "--gpus-per-node", "1")
@@ -48,7 +48,7 @@ def test_a_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(local: LocalClu
 
 
 def test_a_gang_that_fits_trains_to_the_end(local: LocalCluster) -> None:
-    # Without AllWorkers the job ends with worker 0, and takes a worker away that still runs.
+    # Without AllWorkers the job ends with worker 0, and a worker that still runs is deleted.
     flags = ("--gang", "--gpus=1", "--workers=2", "--ps=1", "--success-policy=AllWorkers")
     local.submit("fits", *flags, command=f"{TRAIN} --steps 40")
 
@@ -79,7 +79,7 @@ def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: LocalClus
     local.up("--nodes", "2", "--gpus-per-node", "1")
 
     assert len(before) == 3
-    assert processes_with(steps).items() <= before.items()  # on a slow machine some have ended
+    assert processes_with(steps).items() <= before.items()  # Some may have ended.
     job = local.wait_job("survivor", "SUCCEEDED", "FAILED")
     assert job["status"] == "SUCCEEDED"
     log = local.arena("logs", "survivor").stdout
@@ -87,7 +87,7 @@ def test_a_killed_daemon_loses_neither_processes_nor_exit_codes(local: LocalClus
     local.arena("delete", "survivor")
 
 
-def test_a_cluster_that_was_stopped_starts_its_jobs_again(local: LocalCluster) -> None:
+def test_a_restarted_cluster_starts_its_jobs_again(local: LocalCluster) -> None:
     steps = "--steps=77"
     command = f"{TRAIN} {steps} --pause=0.05 --report=1"
     local.submit("again", "--gang", "--gpus=1", "--workers=2", "--ps=1", command=command)
@@ -104,7 +104,7 @@ def test_a_cluster_that_was_stopped_starts_its_jobs_again(local: LocalCluster) -
     local.arena("delete", "again")
 
 
-def test_an_end_while_the_daemon_is_away_is_reported_with_its_exit_code(
+def test_a_pod_that_ends_while_the_daemon_is_down_is_reported_with_its_exit_code(
     local: LocalCluster, tmp_path: Path
 ) -> None:
     """The pod waits for a line in a pipe, so that the test decides when it ends."""

@@ -1,7 +1,7 @@
-"""The same operator and scheduler, as processes of their own, on a real kube-apiserver.
+"""Operator and scheduler as separate processes on a real kube-apiserver.
 
-Nodes are objects that kwok keeps Ready; it also moves pods along once they are bound, so what is
-seen here is Muster's part: what becomes of a job, and where its pods go.
+Nodes are objects that kwok keeps Ready; it also sets the status of bound pods. So these tests cover
+Muster's part: the life of a job, and the nodes of its pods.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def test_a_gang_that_does_not_fit_is_not_bound_and_has_a_reason(kube: Kube) -> N
 
 
 def test_a_gang_that_fits_is_bound_whole_and_the_job_succeeds(kube: Kube) -> None:
-    # No controller manager runs here, so what the deleted job left behind is taken away by hand.
+    # No controller manager runs here, so the test deletes the objects of the deleted job itself.
     kube.plane.kubectl("delete", "pods,services,podgroups.scheduling.volcano.sh", "--all")
     kube.submit("fits", workers=2)
 

@@ -1,7 +1,7 @@
 """Real mpirun as jobs on the local cluster: four ranks in two workers, reached by exec and by ssh.
 
-The command is `mpirun python x.py` with nothing added: how to reach the workers, how many ranks
-there are, and that root is meant, come from the job's environment alone.
+The command is `mpirun python x.py` without options: the agent that reaches the workers, the number
+of ranks and the permission to run as root all come from the job's environment.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_a_rank_that_is_killed_fails_the_job_with_its_signal(local: LocalCluster
 
 
 def test_a_running_launcher_sees_workers_that_are_added(local: LocalCluster) -> None:
-    """What an elastic launcher (horovodrun --host-discovery-script) asks again and again."""
+    """An elastic launcher (horovodrun --host-discovery-script) runs this script periodically."""
     look = "until /etc/mpi/discover_hosts.sh | grep worker-2; do sleep 0.1; done"
     submit(local, "elastic", look, "--gpus=1")
     until(lambda: "Running" in local.arena("get", "elastic").stdout, every=0.2, what="it runs")

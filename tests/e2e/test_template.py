@@ -1,4 +1,4 @@
-"""The template workshop's lines as they stand: process, apply, and the chief's log as it trains."""
+"""The commands of the template workshop, verbatim: process, apply, and the log of the chief."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster.down()
 
 
-def test_the_workshops_lines_train_and_export_a_model(local: LocalCluster) -> None:
+def test_the_workshop_commands_train_and_export_a_model(local: LocalCluster) -> None:
     result = subprocess.run(
         ["bash", "-c", f'oc() {{ "{ARENA}" "$@"; }}\n{LINES}'],
         cwd=EXAMPLES,

@@ -1,4 +1,4 @@
-"""TensorBoard beside a job on the local cluster: a real one, in a browser, also for a gang."""
+"""A real TensorBoard for a job on the local cluster, in a browser, also for a gang."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def fetched(url: str) -> Any:
-    """What is there, or None as long as nobody answers."""
+    """The content at a URL, or None while no server answers."""
     try:
         with urllib.request.urlopen(url, timeout=20) as answer:
             return json.load(answer)
@@ -90,7 +90,9 @@ def test_the_scalars_of_a_running_gang_are_seen_in_the_browser(
     until(lambda: boards(local) == [], what="TensorBoard is gone with its job")
 
 
-def test_a_gang_that_waits_does_not_keep_its_tensorboard_from_anything(local: LocalCluster) -> None:
+def test_the_tensorboard_of_a_waiting_gang_runs_and_is_deleted_with_the_job(
+    local: LocalCluster,
+) -> None:
     local.arena(
         "submit", "mpi", "--name=waits", "--image=python:3.12", "--gang", "--workers=3",
         "--gpus=1", "--tensorboard", "mpirun python t.py",

@@ -1,4 +1,4 @@
-"""What a person sees who types the guides' lines into a terminal, from nothing to a trained job."""
+"""The guides' commands, typed into a terminal, from an empty home to a trained job."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HEADER = "  NAME {2,}STATUS {2,}AGE {2,}IS_CHIEF {2,}GPU\\(Requested\\) {2,}NODE
 
 
 def person(home: Path, **more: str) -> LocalCluster:
-    """Somebody with an empty home."""
+    """A user with an empty home, at a terminal."""
     local = LocalCluster(home / ".muster")
     local.env |= {
         "HOME": str(home), "PATH": f"{ARENA.parent}:{local.env['PATH']}", "LANG": "C.UTF-8", **more,
@@ -58,7 +58,9 @@ def nobody(tmp_path: Path) -> Iterator[LocalCluster]:
     local.arena("down", check=False)
 
 
-def test_the_readmes_lines_lead_from_nothing_to_a_finished_job(nobody: LocalCluster) -> None:
+def test_the_readme_commands_lead_from_an_empty_home_to_a_finished_job(
+    nobody: LocalCluster,
+) -> None:
     lines = [line for line in commands() if " pip install " not in line]
     assert len(lines) >= 5
 
@@ -104,7 +106,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def instances(screen: Screen, wanted: str, count: int) -> list[list[str]]:
-    """The rows under Instances, once there are so many and all are in that state."""
+    """The rows under Instances; waits until there are `count` and all are in that state."""
 
     def look() -> list[list[str]] | None:
         shown = screen.run("clear; arena get mpi-dist")
@@ -119,7 +121,9 @@ def instances(screen: Screen, wanted: str, count: int) -> list[list[str]]:
         raise AssertionError(f"{error}\n{screen.text()}") from None
 
 
-def test_five_workers_wait_whole_and_four_run(eight_gpus: LocalCluster, repository: str) -> None:
+def test_a_gang_of_five_workers_waits_and_a_gang_of_four_runs(
+    eight_gpus: LocalCluster, repository: str
+) -> None:
     need("mpirun", "mpi4py")
     mpirun()
     with Screen(eight_gpus.env, EXAMPLES.parent) as screen:
@@ -155,7 +159,7 @@ def test_five_workers_wait_whole_and_four_run(eight_gpus: LocalCluster, reposito
         screen.run("arena delete mpi-dist")
 
 
-def test_the_workshops_lines_run_with_oc_as_another_name(eight_gpus: LocalCluster) -> None:
+def test_the_workshop_commands_run_with_oc_as_an_alias(eight_gpus: LocalCluster) -> None:
     process = (
         "oc process -f openshift/tf-job_distributed-template.yaml"
         " --param JOB_NAME=training-distributed-{user} --param IMAGE_NAME=training-{user}"

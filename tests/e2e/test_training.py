@@ -70,7 +70,7 @@ def test_jax_trains_over_two_processes(local: LocalCluster, reader: Reader, tmp_
     assert len(reader.losses(tmp_path / "logs")) == STEPS
 
 
-def test_pytorchs_contract_is_enough_to_train(
+def test_the_environment_of_a_pytorch_job_is_enough_to_train(
     local: LocalCluster, reader: Reader, tmp_path: Path
 ) -> None:
     """torch itself is too large to test with; the script reads the same variables."""
@@ -94,7 +94,7 @@ def test_a_killed_daemon_does_not_disturb_tensorflow(local: LocalCluster) -> Non
     local.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
 
     assert len(before) == 2
-    assert processes_with(mark).items() <= before.items()  # on a slow machine some have ended
+    assert processes_with(mark).items() <= before.items()  # Some may have ended.
     assert local.wait_job("calm", "SUCCEEDED", "FAILED")["status"] == "SUCCEEDED"
     assert list(losses(local, "calm")) == list(range(1, 102))
     for worker in ("calm-worker-0", "calm-worker-1"):
@@ -111,7 +111,7 @@ def example(name: str, folder: Path) -> str:
 
 
 def assert_learns(local: LocalCluster, job: str, *, chief: str) -> None:
-    """The job succeeds, having started its loss high and ended it low."""
+    """Assert that the job succeeds, and that its loss starts high and ends low."""
     ended = local.wait_job(job, "SUCCEEDED", "FAILED", timeout=180)
     assert ended["status"] == "SUCCEEDED", local.arena("logs", job).stdout
     curve = losses(local, job, chief)
@@ -120,7 +120,7 @@ def assert_learns(local: LocalCluster, job: str, *, chief: str) -> None:
 
 
 def losses(local: LocalCluster, job: str, instance: str = "") -> Losses:
-    """What a replica, by default the chief, has printed."""
+    """The losses that a replica, by default the chief, printed."""
     chosen = ("-i", instance) if instance else ()
     log = local.arena("logs", job, *chosen, check=False).stdout
     lines = re.findall(r"^step (\d+) loss ([\d.]+)$", log, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every verb on jobs that really run: watch, enter, stop, scale, follow and delete them."""
+"""The verbs on jobs that really run: top, attach, stop, scale, logs, delete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def counting(local: LocalCluster) -> Iterator[LocalCluster]:
-    """A job of two workers that count aloud for ever."""
+    """A job of two workers that print numbers for ever."""
     local.submit("count", "--workers=2", "--gpus=1", command=COUNT)
     local.wait_job("count", "RUNNING")
     yield local
@@ -44,7 +44,7 @@ def counting(local: LocalCluster) -> Iterator[LocalCluster]:
 
 
 def remains(local: LocalCluster, job: str) -> list[str]:
-    """Names of objects that begin with the job's."""
+    """The names of objects that begin with the job's name."""
     with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         return [
             f"{kind.kind}/{name}"
@@ -58,7 +58,7 @@ def pods(local: LocalCluster) -> list[str]:
     return [row["name"] for row in local.job("count")["instances"]]
 
 
-def test_what_jobs_and_nodes_use_is_measured(counting: LocalCluster) -> None:
+def test_top_shows_the_usage_of_jobs_and_nodes(counting: LocalCluster) -> None:
     def measured() -> bool:
         usage = json.loads(counting.arena("top", "job", "count", "-o", "json").stdout)
         return len([row for row in usage["instances"] if row["used"]]) == 2 and (
@@ -93,9 +93,7 @@ def test_a_command_runs_in_an_instance_and_returns_its_exit_code(counting: Local
     assert piped.stdout == "42\n"
 
 
-def test_a_shell_on_a_terminal_knows_the_terminals_size(
-    counting: LocalCluster, tmp_path: Path
-) -> None:
+def test_an_attached_shell_knows_the_terminals_size(counting: LocalCluster, tmp_path: Path) -> None:
     with Screen(counting.env, tmp_path) as screen:
         screen.type("arena attach count; echo code $?")
         until(lambda: "Hello! Arena attach" in screen.text(), what="the greeting")
@@ -105,7 +103,9 @@ def test_a_shell_on_a_terminal_knows_the_terminals_size(
         until(lambda: "code 5" in screen.text().splitlines(), what="the shell's exit code")
 
 
-def test_a_picture_on_a_terminal_follows_the_job(counting: LocalCluster, tmp_path: Path) -> None:
+def test_get_with_watch_redraws_the_terminal_when_the_job_changes(
+    counting: LocalCluster, tmp_path: Path
+) -> None:
     with Screen(counting.env, tmp_path) as screen:
         screen.type("arena get count -w")
         until(lambda: "Status:      RUNNING" in screen.text(), what="the job runs")
@@ -194,7 +194,7 @@ def test_logs_wait_for_a_pod_that_has_no_room_yet(local: LocalCluster) -> None:
         cwd=EXAMPLES,
     )
     assert follower.stderr is not None
-    # Before that it may have waited for the pod to be made.
+    # Before, it may have waited for the creation of the pod.
     assert any("waiting for second-worker-0 to start" in line for line in follower.stderr)
 
     local.arena("delete", "first")

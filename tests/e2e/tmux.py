@@ -1,7 +1,7 @@
-"""A person at a terminal: lines are typed into a real one, and what stands on it is read.
+"""A user at a terminal: commands are typed into a real terminal, and its text is read.
 
-`Screen` is a tmux session of its own with a bare bash in it. A line is done when the shell has
-printed the mark that was typed after it, which carries the line's exit code.
+`Screen` is a tmux session with a bare bash. A command has ended when the shell has printed the mark
+that was typed after it; the mark contains the exit code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Screen:
         size = ["-x", "200", "-y", "50"]
         self._tmux("new-session", "-d", *size, "-c", str(self._folder), *shell)
         self._tmux("set-option", "-g", "history-limit", "20000")
-        # What is typed before the prompt is there stands on the terminal twice.
+        # Text typed before the prompt appears would be on the terminal twice.
         until(lambda: self.text().startswith(">"), what="the shell's prompt")
         return self
 
@@ -48,16 +48,16 @@ class Screen:
         self._tmux("send-keys", "Enter")
 
     def interrupt(self) -> None:
-        """Press Ctrl-C, and wait for the prompt: what is typed before may be thrown away."""
+        """Press Ctrl-C and wait for the prompt: the shell may drop text typed before it."""
         self._tmux("send-keys", "C-c")
         until(lambda: PROMPT.search(self.text().rstrip()), what="the prompt after Ctrl-C")
 
     def text(self, *, colour: bool = False) -> str:
-        """All that stands on the terminal and has left it at the top, with wrapped lines joined."""
+        """The text of the terminal and its scrollback, with wrapped lines joined."""
         return self._tmux("capture-pane", "-p", "-J", "-S", "-", *(["-e"] if colour else []))
 
     def run(self, line: str, *, timeout: float = 120, code: int = 0) -> str:
-        """Type a line, wait for its end, and give back what it printed; it must end with `code`."""
+        """Type a command and wait for its end; returns its output. It must exit with `code`."""
         self._count += 1
         mark = f"end-of-{self._count}"
         self.type(f"{line}; echo {mark}=$?")

@@ -19,7 +19,7 @@ from examples.events import EventWriter, crc32c, record, varint
     ],
     ids=["check value", "RFC 3720 zeroes", "RFC 3720 ones", "RFC 3720 ascending"],
 )
-def test_the_checksum_is_castagnolis(data: bytes, crc: int) -> None:
+def test_the_checksum_is_crc_32c(data: bytes, crc: int) -> None:
     assert crc32c(data) == crc
 
 
@@ -27,7 +27,7 @@ def test_the_checksum_is_castagnolis(data: bytes, crc: int) -> None:
     ("value", "encoded"),
     [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**32, "8080808010")],
 )
-def test_integers_take_seven_bits_a_byte(value: int, encoded: str) -> None:
+def test_integers_are_encoded_with_seven_bits_per_byte(value: int, encoded: str) -> None:
     assert varint(value).hex() == encoded
 
 

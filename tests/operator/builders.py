@@ -46,7 +46,7 @@ def replica(count: int = 1, restart: str = "", name: str = "tensorflow", **spec:
 
 
 def manifest(kind: str = "TFJob", roles: Raw | None = None, name: str = "j", **spec: Any) -> Raw:
-    """A job as the API server would hand it out."""
+    """A job as the API server returns it."""
     job_kind = JOB_KIND_BY_NAME[kind]
     return {
         "apiVersion": "kubeflow.org/v1",
@@ -60,9 +60,9 @@ def manifest(kind: str = "TFJob", roles: Raw | None = None, name: str = "j", **s
 
 
 class Model:
-    """The cluster as far as one job sees it; deletions of pods take effect only on `collect`."""
+    """The objects of one job; pods that are deleted are removed only by `collect`."""
 
-    def __init__(self, raw: Raw, settings: Settings | None = None, **seen: Any) -> None:
+    def __init__(self, raw: Raw, settings: Settings | None = None, **observed: Any) -> None:
         self.raw = copy.deepcopy(raw)
         self.settings = settings or Settings()
         self.now = NOW
@@ -70,7 +70,7 @@ class Model:
         self.manifests: dict[str, Raw] = {}
         self.services: dict[str, Raw] = {}
         self.objects: dict[tuple[str, str], Raw] = {}
-        self.extra = {"served_dialects": ALL_DIALECTS, **seen}
+        self.extra = {"served_dialects": ALL_DIALECTS, **observed}
         self.events: list[EmitEvent] = []
         self.deleted = False
         self.uids = 0
@@ -85,7 +85,7 @@ class Model:
         status: Raw = self.raw.get("status") or {}
         return status
 
-    def seen(self) -> Observed:
+    def observed(self) -> Observed:
         return Observed(
             pods=tuple(self.pods.values()),
             services=tuple(msgspec.convert(s, Service) for s in self.services.values()),
@@ -94,10 +94,10 @@ class Model:
         )
 
     def decide(self) -> list[Action]:
-        return decide(self.job, self.seen(), self.settings, self.now)
+        return decide(self.job, self.observed(), self.settings, self.now)
 
     def step(self) -> list[Action]:
-        """Decide once and do it; the answer is what was done, without timers."""
+        """Decide once and apply the actions; returns them without timers."""
         actions = self.decide()
         for action in actions:
             self._do(action)
@@ -106,7 +106,7 @@ class Model:
         return changes
 
     def settle(self) -> None:
-        """Decide and do, removing what was deleted, until nothing is left to do."""
+        """Decide and apply, and remove deleted pods, until no action is left."""
         for _ in range(20):
             if not self.step():
                 if not any(p.metadata.deletion_timestamp for p in self.pods.values()):
@@ -122,7 +122,7 @@ class Model:
         self.now += timedelta(seconds=seconds)
 
     def wait(self) -> float | None:
-        """The timer asked for."""
+        """Seconds until the next reconcile that the decision requests."""
         return min((a.seconds for a in self.decide() if isinstance(a, Requeue)), default=None)
 
     def pod(self, name: str, **status: Any) -> None:
@@ -136,7 +136,7 @@ class Model:
             self.pod(name, phase=phase, **status)
 
     def exit(self, name: str, code: int, container: str = "tensorflow", restarts: int = 0) -> None:
-        """The pod's process ends with this code."""
+        """End the pod's container with this exit code."""
         phase = "Succeeded" if code == 0 else "Failed"
         row = {
             "name": container,
@@ -145,8 +145,8 @@ class Model:
         }
         self.pod(name, phase=phase, containerStatuses=[row])
 
-    def take(self, name: str, grace: int = 30) -> None:
-        """Somebody else asks a pod to go: a drain, a preemption, a person."""
+    def request_deletion(self, name: str, grace: int = 30) -> None:
+        """Request the deletion of a pod, as a drain, a preemption or a user does."""
         pod = self.pods[name]
         meta = msgspec.structs.replace(
             pod.metadata,
@@ -156,12 +156,12 @@ class Model:
         self.pods[name] = msgspec.structs.replace(pod, metadata=meta)
 
     def conditions(self) -> list[str]:
-        """`Created, Running(False), Failed`, as one list."""
+        """The types of the conditions in order, such as `Created`, `Running(False)`, `Failed`."""
         rows = self.status.get("conditions") or []
         return [r["type"] + ("" if r["status"] == "True" else "(False)") for r in rows]
 
     def edit(self, **spec: Any) -> None:
-        """The user changes the job."""
+        """Change the job's spec, as a user does."""
         self.raw["spec"] = {**self.raw["spec"], **spec}
         self.raw["metadata"]["generation"] += 1
 
@@ -211,7 +211,7 @@ class Model:
 
 
 def merged(before: Raw, change: Raw) -> Raw:
-    """A merge patch, applied."""
+    """The object after a merge patch."""
     result = dict(before)
     for name, value in change.items():
         if value is None:

@@ -1,4 +1,4 @@
-"""Where the end-to-end stories take place: a real control plane, and the local API server."""
+"""The clusters of the end-to-end tests: a real control plane, and the local API server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.local.controllers.garbage.collector import GarbageCollector
 from tests.controlplane.control_plane import ControlPlane
-from tests.operator.driver import hung_up
+from tests.operator.driver import connections_closed
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """A cluster with our CRDs whose own controllers collect what jobs leave."""
+    """A cluster with our CRDs and a garbage collector."""
 
     endpoint: Endpoint
     plane: ControlPlane | None = None
 
     def apply(self, namespace: str, text: str) -> None:
-        """As a person does it: with kubectl where there is one."""
+        """Apply a manifest, with kubectl where the cluster has one."""
         if self.plane is not None:
             result = self.plane.kubectl("apply", "-n", namespace, "-f", "-", input=text)
             assert result.returncode == 0, result.stderr
@@ -97,7 +97,7 @@ def local(folder: Path) -> Iterator[Place]:
                 await stop.wait()
                 collecting.cancel()
         await server.stop()
-        await hung_up()
+        await connections_closed()
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()

@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests: the place, a client, a namespace."""
+"""Fixtures of the end-to-end tests: the cluster, a client, a namespace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from muster.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from muster.api.meta import Key
 from muster.kube.client import Client
 from tests.operator import clusters
-from tests.operator.driver import becomes, found, hung_up
+from tests.operator.driver import connections_closed, get_or_none
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -37,7 +38,7 @@ def place(
 async def client(place: Place) -> AsyncIterator[Client]:
     async with Client.connect(place.endpoint) as connected:
         yield connected
-    await hung_up()
+    await connections_closed()
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ async def ns(place: Place, client: Client) -> str:
     name = f"ns-{random.randrange(10**9)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})
     if place.plane is not None:
-        await becomes(
-            lambda: found(client, SERVICE_ACCOUNTS, Key(name, "default")), what="its account"
+        await eventually(
+            lambda: get_or_none(client, SERVICE_ACCOUNTS, Key(name, "default")), what="its account"
         )
     return name

@@ -1,4 +1,4 @@
-"""Driving the operator through its life on an API server: start it, move pods, see what follows."""
+"""Helpers of the end-to-end tests: start an operator, change pods, wait for the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.operator.builders import replica
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.client import Client
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Unreliable(HttpTransport):
-    """One answer in twenty is 500, half of them after the deed was done; watches are late."""
+    """One response in twenty is 500, half of them after the write was done; watches are late."""
 
     def __init__(self, endpoint: Endpoint, *, seed: int = 3, late: float = 0.2) -> None:
         super().__init__(endpoint)
@@ -56,8 +56,8 @@ class Unreliable(HttpTransport):
             yield piece
 
 
-async def hung_up() -> None:
-    """Once every connection of this loop is closed.
+async def connections_closed() -> None:
+    """Wait until every connection of this loop is closed.
 
     A TLS connection that was in use when its client was closed says goodbye in the background; a
     loop that ends before leaves its socket to the garbage collector, which complains.
@@ -66,12 +66,7 @@ async def hung_up() -> None:
     await eventually(lambda: selector is None or len(selector.get_map()) <= 1, what="hanging up")
 
 
-async def becomes(check: Callable[[], Awaitable[T]], what: str, timeout: float = 20) -> T:
-    """The first truthy answer of a coroutine."""
-    return await eventually(check, what=what, timeout=timeout)
-
-
-async def found(client: Client, kind: Kind[Any], key: Key) -> Any:
+async def get_or_none(client: Client, kind: Kind[Any], key: Key) -> Any:
     try:
         return await client.get(kind, key)
     except NotFound:
@@ -100,18 +95,18 @@ def tfjob(ns: str, name: str = "j", **spec: Any) -> Raw:
 
 
 async def pods(client: Client, ns: str, count: int) -> list[str]:
-    """The names of the pods, once there are so many."""
+    """The names of the pods; waits until there are `count` of them."""
 
     async def check() -> list[str]:
         listing = await client.list(PODS, ns)
         names = sorted(pod.metadata.name for pod in listing.items)
         return names if len(names) == count else []
 
-    return await becomes(check, what=f"{count} pods", timeout=60)
+    return await eventually(check, what=f"{count} pods", timeout=60)
 
 
 async def move(client: Client, ns: str, name: str, phase: str, code: int | None = None) -> None:
-    """What a node would write."""
+    """Set the status of a pod, as its node would."""
     status: Raw = {"phase": phase}
     if code is not None:
         row = {"name": "tensorflow", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
@@ -121,14 +116,14 @@ async def move(client: Client, ns: str, name: str, phase: str, code: int | None 
 
 
 async def condition(client: Client, kind: Kind[Raw], key: Key, type_: str) -> Raw:
-    """The job, once that condition is True."""
+    """The job; waits until that condition is True."""
 
     async def check() -> Raw | None:
         job = await client.get(kind, key)
         rows = job.get("status", {}).get("conditions", [])
         return job if any(r["type"] == type_ and r["status"] == "True" for r in rows) else None
 
-    job = await becomes(check, what=f"{key} {type_}")
+    job = await eventually(check, what=f"{key} {type_}")
     assert job is not None
     return job
 
@@ -137,4 +132,4 @@ async def nothing(client: Client, kind: Kind[Any], ns: str) -> None:
     async def check() -> bool:
         return not (await client.list(kind, ns)).items
 
-    await becomes(check, timeout=60, what=f"no {kind.resource}")
+    await eventually(check, timeout=60, what=f"no {kind.resource}")

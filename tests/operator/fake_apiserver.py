@@ -1,8 +1,8 @@
 """An API server in memory behind the Transport seam, for the operator on virtual time.
 
-It knows creation, merge patches, deletion with UIDs, watches by label, garbage collection by owner,
-late watch events and failing answers: what the operator's loop depends on, and no more. The tests
-in `end_to_end/` run on real servers.
+It has creation, merge patches, deletion with UIDs, watches by label, garbage collection by owner,
+late watch events and failing responses: the features that the operator depends on, and no more. The
+tests in `end_to_end/` run on real servers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Raw = dict[str, Any]
 
 
 class Server:
-    """`fail` is the share of answers that are 500; `late` delays watch events, `slow` answers."""
+    """`fail` is the share of responses that are 500; `late` delays events, `slow` responses."""
 
     def __init__(
         self, *, fail: float = 0.0, late: float = 0.0, slow: float = 0.003, seed: int = 1
@@ -39,26 +39,26 @@ class Server:
         self.uids = 0
         self.objects: dict[str, Raw] = {}
         self.history: list[tuple[float, int, str, str, Raw, Raw]] = []
-        """When it is heard of, version, type, path, the object after and before."""
+        """Time of its watch event, version, type, path, the object after and before."""
         self.created: list[str] = []
-        self.asked: list[tuple[str, str]] = []
-        """Method and path of every request but watches."""
+        self.requests: list[tuple[str, str]] = []
+        """Method and path of every request except watches."""
         self.owned: dict[str, set[str]] = {}
         self.missing: set[str] = set()
-        """Resources that this server does not have."""
+        """Resources that this server does not serve."""
         self.refused: set[str] = set()
-        """Resources that we may not create."""
+        """Resources that the client may not create."""
         self.invalid: set[str] = set()
-        """Resources whose objects are wrong, whatever they are."""
+        """Resources whose creations are rejected as invalid."""
         self.wrong: set[str] = set()
-        """Names of pods that are wrong."""
+        """Names of pods that are rejected as invalid."""
         self.forbidden: set[str] = set()
-        """Requests (`DELETE pods`) that we may not make."""
+        """Requests (`DELETE pods`) that are forbidden."""
         self.before: dict[str, Callable[[], object]] = {}
-        """What happens once, just before such a request (`PATCH tfjobs`) is carried out."""
+        """Functions called once, just before such a request (`PATCH tfjobs`) is carried out."""
         self._changed = asyncio.Event()
 
-    # What tests do
+    # For tests
 
     def get(self, path: str) -> Raw | None:
         return self.objects.get(path)
@@ -68,7 +68,7 @@ class Server:
         return sorted(p.rpartition("/")[2] for p in self.objects if f"/{resource}/" in p)
 
     def put(self, path: str, obj: Raw) -> Raw:
-        """Create or replace, as somebody else."""
+        """Create or replace an object, as another client."""
         kind = "MODIFIED" if path in self.objects else "ADDED"
         if kind == "ADDED":
             self.uids += 1
@@ -81,7 +81,7 @@ class Server:
         return self.put(path, merged(self.objects[path], change))
 
     def remove(self, path: str) -> None:
-        """Delete at once, and everything that it owned."""
+        """Delete an object at once, and all objects that it owns."""
         removed = self.objects[path]
         self._write("DELETED", path, removed)
         for other in sorted(self.owned.pop(removed["metadata"]["uid"], ())):
@@ -91,7 +91,7 @@ class Server:
     # The transport
 
     async def send(self, request: Request) -> Response:
-        self.asked.append((request.method, request.path))
+        self.requests.append((request.method, request.path))
         slow = self.dice.uniform(0.0, self.slow) if self.slow else 0
         await asyncio.sleep(slow)  # pace: a slow server
         fails = self.dice.random() < self.fail
@@ -103,13 +103,13 @@ class Server:
     def _refusal(self, request: Request) -> Response | None:
         if any(f"/{name}" in request.path for name in self.missing):
             return _status(404, "NotFound")
-        if any(_speaks_of(forbidden, request) for forbidden in self.forbidden):
+        if any(_matches(forbidden, request) for forbidden in self.forbidden):
             return _status(403, "Forbidden")
         return None
 
     def _answer(self, request: Request) -> Response:
         path = request.path.removesuffix("/status")
-        for happens in [w for w in self.before if _speaks_of(w, request)]:
+        for happens in [w for w in self.before if _matches(w, request)]:
             self.before.pop(happens)()
         body = json.loads(request.body) if request.body else {}
         match request.method:
@@ -167,7 +167,7 @@ class Server:
             changed = self._changed
             fresh, position = self.history[position:], len(self.history)
             for due, version, change, path, obj, old in fresh:
-                kind = _told_as(change, _has(old, selector), _has(obj, selector))
+                kind = _event_type(change, _has(old, selector), _has(obj, selector))
                 if version <= since or not _inside(path, request.path) or not kind:
                     continue
                 if due > loop.time():
@@ -212,13 +212,13 @@ class Server:
         self._changed = asyncio.Event()
 
 
-def _speaks_of(description: str, request: Request) -> bool:
+def _matches(description: str, request: Request) -> bool:
     method, _, resource = description.partition(" ")
     return request.method == method and f"/{resource}" in request.path
 
 
-def _told_as(change: str, before: bool, after: bool) -> str:
-    """As what somebody who watches by label hears of a change; empty if not at all."""
+def _event_type(change: str, before: bool, after: bool) -> str:
+    """The type of the event that a watch by label gets for a change; empty for no event."""
     if change != "MODIFIED":
         return change if after else ""
     return {(True, True): change, (False, True): "ADDED", (True, False): "DELETED"}.get(
@@ -233,7 +233,7 @@ def _is_collection(path: str) -> bool:
 
 
 def _inside(path: str, collection: str) -> bool:
-    """Whether this object is of that collection, in one namespace or in all."""
+    """Whether the object is in the collection, of one namespace or of all."""
     prefix, _, plural = collection.rpartition("/")
     return path.startswith(prefix) and path.split("/")[-2] == plural
 

@@ -1,7 +1,7 @@
 """Daemons on a real cluster with the rights that their pages document, and their requests.
 
-OwnerReferencesPermissionEnforcement is on, so that a right that only it needs is missed if it is
-not granted.
+The admission plugin OwnerReferencesPermissionEnforcement is on, so that a test fails if a right is
+missing that only this plugin checks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NAMESPACE = "muster"
 
 @dataclass(frozen=True, order=True)
 class Right:
-    """To do this to that; a subresource follows a slash."""
+    """A verb on a resource; a subresource follows a slash."""
 
     verb: str
     group: str
@@ -47,7 +47,7 @@ class Right:
 
 @dataclass(frozen=True)
 class Watched:
-    """A cluster in which both daemons run, each as itself."""
+    """A cluster in which both daemons run, each with its own service account."""
 
     plane: ControlPlane
 
@@ -55,8 +55,8 @@ class Watched:
     def admin(self) -> Endpoint:
         return kube_config.load(self.plane.kubeconfig)
 
-    def asked(self, daemon: str) -> list[tuple[Right, int, str]]:
-        """What a daemon asked for so far, the code of each answer, and where it was sent."""
+    def requests(self, daemon: str) -> list[tuple[Right, int, str]]:
+        """The right, response code and URI of every request of a daemon so far."""
         who = f"system:serviceaccount:{NAMESPACE}:muster-{daemon}"
         rows = [json.loads(line) for line in self.plane.audit_log.read_text().splitlines()]
         own = [row for row in rows if row["user"]["username"] == who]
@@ -88,13 +88,13 @@ def documented(daemon: str) -> list[Raw]:
 
 
 def commands(daemon: str) -> list[list[str]]:
-    """The commands on the daemon's page that give it its roles."""
+    """The commands on the daemon's page that bind its roles."""
     lines = re.findall(rf"^kubectl (create .*muster-{daemon}.*)$", page(daemon), re.MULTILINE)
     return [shlex.split(line) for line in lines]
 
 
 def granted(daemon: str) -> set[Right]:
-    """Everything that the documented roles allow."""
+    """All rights that the documented roles grant."""
     return {
         Right(verb, group, resource)
         for role in documented(daemon)
@@ -107,7 +107,7 @@ def granted(daemon: str) -> set[Right]:
 
 @contextmanager
 def running(binaries: Path) -> Iterator[Watched]:
-    """The cluster, with nodes on which pods run, and the daemons on it."""
+    """A cluster with nodes on which pods run, and the daemons."""
     strict = ["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"]
     with (
         ControlPlane(binaries, audit="Metadata", apiserver_args=strict) as plane,
@@ -149,7 +149,7 @@ def _started(plane: ControlPlane, daemon: str) -> Iterator[None]:
 
 
 def lead(cluster: Watched) -> None:
-    """Once both daemons hold their leases."""
+    """Wait until both daemons hold their leases."""
 
     def leads(daemon: str) -> bool:
         path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/muster-{daemon}"

@@ -57,10 +57,10 @@ def phase(server: Server, pod: str, word: str, **status: Any) -> None:
 
 
 async def passes(seconds: float = 5) -> None:
-    """Let virtual time go by."""
+    """Let virtual time pass."""
     await asyncio.sleep(seconds)  # pace: virtual time
 
 
 def writes(server: Server) -> list[str]:
-    """What was written, in order: the method and what the path speaks of."""
-    return [f"{m} {p.partition('/ns/')[2].split('/')[0]}" for m, p in server.asked if m != "GET"]
+    """The writes in order: method and resource."""
+    return [f"{m} {p.partition('/ns/')[2].split('/')[0]}" for m, p in server.requests if m != "GET"]

@@ -1,4 +1,4 @@
-"""A job that runs in another cluster has its status from there, whatever is written in it."""
+"""A job that runs in another cluster gets its status from there, even with an invalid manifest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The rules that the operator keeps and the faults of others that it must not repeat, one per row.
+"""The rules of training-operator that we keep, and its bugs that we must not repeat, one per row.
 
-Each row names the test that shows it. A test that is renamed or removed is missed here; rows
-without a better place have their test below.
+Each row names the test that proves it, and fails if that test is renamed or removed. Rules that fit
+no other file have their test below.
 """
 
 # ruff: noqa: E501 - one row per line reads best
@@ -31,7 +31,7 @@ RULES = {
     "every version read back whole": "a_manifest_of_any_version_is_read_back_whole_through_every_other_and_runs",
     "invalid spec": "an_invalid_manifest_is_rejected_with_the_path_and_a_hint",
     "invalid while it runs": "a_job_made_invalid_while_it_runs_continues_as_it_was",
-    "invalid spec never stops the operator": "junk_in_any_field_is_either_accepted_or_rejected_by_name",
+    "invalid spec never stops the operator": "junk_in_any_field_is_accepted_or_rejected_with_the_fields_name",
     "template restartPolicy ignored with a warning": "a_warning_about_the_manifest_is_emitted_once",
     # Names, labels, ports
     "pod, labels, owner": "a_pod_belongs_to_its_job_and_carries_its_gang",
@@ -39,15 +39,15 @@ RULES = {
     "headless service": "a_service_is_headless_and_publishes_pods_that_are_not_ready",
     "port by name": "each_role_has_the_port_named_in_its_template",
     # TF_CONFIG
-    "TF_CONFIG": "a_worker_knows_all_replicas",
-    "master key": "a_master_is_called_master",
+    "TF_CONFIG": "the_tf_config_of_a_worker_lists_all_replicas",
+    "master key": "the_tf_config_of_a_master_names_it_master",
     "evaluator in or out": "the_evaluator_is_in_the_cluster_unless_the_job_says_no",
-    "dynamic workers": "dynamic_workers_know_only_the_peers_they_talk_to",
+    "dynamic workers": "dynamic_workers_know_only_the_peers_they_connect_to",
     "dynamic workers without PS": "dynamic_workers_without_parameter_servers_get_null",
     "none for one replica": "a_single_replica_gets_no_tf_config",
     "last, and only where it trains": "tf_config_comes_last_and_only_in_the_container_that_trains",
     "cluster domain": "the_cluster_domain_of_the_operator_is_appended",
-    # Order of one look
+    # Order of one reconcile
     "managedBy": "a_job_of_another_operator_is_left_alone",
     "deletionTimestamp": "a_job_being_deleted_is_left_alone",
     "adoption": "an_orphan_with_the_jobs_labels_is_adopted",
@@ -73,7 +73,7 @@ RULES = {
     "ttl while suspended": "a_suspended_job_does_not_expire",
     # Conditions
     "condition table": "conditions_follow_one_another",
-    "same again": "the_same_again_changes_nothing_not_even_the_message",
+    "same again": "the_same_condition_again_changes_nothing_not_even_the_message",
     "transition time": "a_new_reason_alone_keeps_the_time_of_the_transition",
     "every event": "an_event_is_emitted_once",
     "few events": "an_ordinary_job_emits_few_events",
@@ -84,17 +84,17 @@ RULES = {
     "marks per dialect": "each_dialect_marks_the_pods",
     "minMember, queue, priority": "the_policy_of_the_job_shapes_its_group",
     "minResources": "min_resources_are_the_sum_of_the_requests_of_the_first_members",
-    "flag and annotation": "gang_scheduling_can_be_off_for_all_and_on_for_one",
+    "flag and annotation": "gang_scheduling_can_be_off_by_default_and_on_for_one_job",
     "quota": "a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later",
     # MPI
     "sizing of v1alpha1": "a_single_template_is_sized_by_its_units",
     "launcher after workers": "the_launcher_waits_until_all_workers_are_ready",
-    "hostfile and agent": "the_config_volume_holds_what_mpirun_needs",
+    "hostfile and agent": "the_config_volume_holds_the_files_that_mpirun_needs",
     "discover_hosts.sh": "the_discovery_script_lists_the_ready_workers",
     "rights": "the_launcher_may_run_commands_in_its_own_workers_only",
     "kubectl delivery": "kubectl_is_delivered_if_an_image_is_given",
-    "ssh": "by_ssh_the_launcher_starts_at_once_with_keys_and_names",
-    "WaitForWorkersReady": "by_ssh_the_launcher_waits_if_the_job_requests_it",
+    "ssh": "with_ssh_the_launcher_starts_at_once_with_keys_and_host_names",
+    "WaitForWorkersReady": "with_ssh_the_launcher_waits_if_the_job_requests_it",
     "implementations": "each_mpi_implementation_gets_its_own_variables",
     # PyTorch and JAX
     "ranks": "a_master_and_its_workers_know_their_ranks",
@@ -120,24 +120,24 @@ FAULTS = {
     "pods kept at a limit lose their logs": "at_a_limit_running_pods_are_deleted_and_finished_pods_stay",
     "eviction fails the job": "pods_ended_by_the_cluster_are_replaced_whatever_the_policy_and_not_counted",
     "evicted MPI worker fails the job": "an_evicted_worker_does_not_fail_the_job",
-    "launcher in the gang it waits for": "the_gang_is_the_workers",
+    "launcher in the gang it waits for": "the_gang_of_an_mpi_job_is_its_workers",
     "parameter servers alone never end": "a_job_of_parameter_servers_alone_succeeds_when_all_do",
     "missing CRD leaves the job silent": "a_cluster_without_group_crds_still_runs_gangs",
     "status of another operator stops the job": "a_status_with_junk_of_another_writer_is_corrected",
-    "one replica gets no group": "a_job_of_one_replica_has_its_group",
+    "one replica gets no group": "a_job_of_one_replica_has_a_group",
     "same name again is held up": "a_job_of_the_same_name_right_after_a_deletion_is_not_held_up",
     "pods back after collection": "a_pod_garbage_collected_with_its_job_is_not_recreated",
     "names too long or with dots": "a_name_is_checked_by_the_longest_name_derived_from_it",
     "finished jobs fill the queue": "finished_jobs_are_never_written_to",
     "the same warning at every look": "an_event_that_repeats_is_one_event_written_at_growing_intervals",
-    "gang waits without a word": "the_status_repeats_why_the_gang_waits",
+    "gang waits without a word": "the_status_repeats_the_schedulers_reason_why_the_gang_waits",
     "one worker dies, the others hang": "the_whole_gang_restarts_if_the_job_says_so_and_counts_once",
 }
 
 
 @cache
 def known() -> frozenset[str]:
-    """The names of all tests that assert something themselves: of jobs, control and operator."""
+    """The names of all tests of jobs, control and operator that contain an assertion."""
     tests = Path(__file__).parents[1]
     folders = (tests / "jobs", tests / "control", tests / "operator")
     files = [path for folder in folders for path in folder.rglob("test_*.py")]
@@ -229,7 +229,7 @@ def test_a_budget_selects_the_pods_of_its_job() -> None:
     assert budget["minAvailable"] == len(model.pods)
 
 
-def test_a_job_of_one_replica_has_its_group() -> None:
+def test_a_job_of_one_replica_has_a_group() -> None:
     model = Model(manifest(roles={"Worker": replica(1)}))
     model.settle()
 

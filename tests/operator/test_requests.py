@@ -1,4 +1,4 @@
-"""How many requests jobs cost, and in which order they are sent."""
+"""The number of requests per job, and their order."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ pytestmark = pytest.mark.looptime
 
 async def test_a_job_costs_one_request_per_object_one_status_one_event_and_two_reconciles() -> None:
     server = Server()
-    before = looks()
+    before = reconciles()
     async with operating(server):
         submit(server)
         await passes(30)
 
     creations = ["POST services"] * 3 + ["POST podgroups"] + ["POST pods"] * 3
     assert writes(server) == [*creations, "PATCH tfjobs", "POST events"]
-    assert not [path for method, path in server.asked if method == "GET" and "/tfjobs/j" in path]
-    assert looks() - before == 2
+    assert not [path for method, path in server.requests if method == "GET" and "/tfjobs/j" in path]
+    assert reconciles() - before == 2
 
 
-def looks() -> float:
-    """How often any job was looked at."""
+def reconciles() -> float:
+    """The number of reconciles of all jobs."""
     rows = [row for family in ATTEMPTS.collect() for row in family.samples]
     return sum(float(row.value) for row in rows if row.name.endswith("_total"))
 
@@ -81,9 +81,9 @@ async def test_finished_jobs_are_never_written_to() -> None:
 
 
 def tally(server: Server) -> dict[str, int]:
-    """How often each thing was asked for: `POST pods`, `PATCH tfjobs status`, `GET pods one`."""
+    """The number of requests of each sort: `POST pods`, `PATCH tfjobs status`, `GET pods one`."""
     count: Counter[str] = Counter()
-    for method, path in server.asked:
+    for method, path in server.requests:
         resource, *rest = path.partition(f"{NS}/")[2].split("/")
         suffix = "one" if method == "GET" and rest else "".join(rest[1:])
         count[f"{method} {resource or path} {suffix}".rstrip()] += 1
@@ -91,7 +91,7 @@ def tally(server: Server) -> dict[str, int]:
 
 
 @pytest.mark.long
-async def test_two_thousand_jobs_come_and_go() -> None:
+async def test_two_thousand_jobs_create_each_pod_once_and_leave_nothing_behind() -> None:
     server = Server(fail=0.01, slow=0)
     names = [f"job{number}" for number in range(2000)]
     async with operating(server):

@@ -1,4 +1,4 @@
-"""Deadlines and TTLs end jobs although nothing else happens."""
+"""Deadlines and TTLs end jobs although no object changes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.controlplane.certificates import Authority
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import Settings
 from tests.controlplane.processes import Child, start_on_free_port
-from tests.operator.driver import hung_up
+from tests.operator.driver import connections_closed
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def controlled(binaries: Path, folder: Path, settings: run.Settings) -> Iterator
             await stop.wait()
             task.cancel()
         await server.stop()
-        await hung_up()
+        await connections_closed()
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()

@@ -1,4 +1,4 @@
-"""Every event and every number that the operator tells, each with the story that leads to it."""
+"""Every event and every metric of the operator, each with the steps that cause it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator does what `decide` orders, in that order, and nothing else: for random histories."""
+"""The executor carries out exactly the actions that `decide` orders, in order: random histories."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ STEPS = 60
 
 
 class Journal(Server):
-    """A server that notes every request about jobs and their objects, and whether it failed."""
+    """A server that records every request for jobs and their objects, and whether it failed."""
 
     def __init__(self) -> None:
         super().__init__(slow=0)
-        self.requests: list[tuple[str, str]] = []
+        self.journal: list[tuple[str, str]] = []
         self.failed: list[int] = []
 
     async def send(self, request: Request) -> Response:
-        number = len(self.requests)
+        number = len(self.journal)
         if "/events" not in request.path:
-            self.requests.append((request.method, request.path))
+            self.journal.append((request.method, request.path))
         response = await super().send(request)
         if response.status >= 400 and "/events" not in request.path:
             self.failed.append(number)
@@ -75,13 +75,13 @@ class Spy:
 
         async def apply_and_compare(executor: Executor, job: Job, actions: Sequence[Action]) -> Any:
             self.expect(list(actions), self.decided)
-            start, failures = len(self.server.requests), len(self.server.failed)
+            start, failures = len(self.server.journal), len(self.server.failed)
             self.events.clear()
             try:
                 return await apply(executor, job, actions)
             finally:
                 complete = len(self.server.failed) == failures
-                self.compare(job, actions, self.server.requests[start:], complete)
+                self.compare(job, actions, self.server.journal[start:], complete)
 
         def record_and_note(recorder: EventRecorder, subject: Any, text: EventText) -> None:
             self.events.append(text)
@@ -98,7 +98,7 @@ class Spy:
         self.kinds |= {type(action) for action in actions}
         ordered = [request for action in actions if (request := as_request(job, action))]
         if not complete:
-            # A refused stage ends the list; what is read to learn why is not part of it.
+            # A refused stage ends the list; reads that find out the reason are not part of it.
             sent = [request for request in sent if request[0] != "GET" or request in ordered]
             self.expect(sent, ordered[: len(sent)])
             return
@@ -107,7 +107,7 @@ class Spy:
         self.expect([event for event in self.events if event in emitted], emitted)
 
     def expect(self, actual: object, wanted: object) -> None:
-        """Note a difference; an exception would only make the control loop retry."""
+        """Record a difference; an exception would only make the control loop retry."""
         if actual != wanted:
             self.mismatches.append((actual, wanted))
 
@@ -137,7 +137,7 @@ def edit(server: Server, **spec: Any) -> None:
 
 
 def on_a_pod(server: Server, dice: random.Random) -> None:
-    """Something happens to one of the job's pods."""
+    """Change one of the job's pods at random."""
     pod = dice.choice(server.named("pods"))
     match dice.choice(["run", "run", "run", "fail", "evict", "succeed", "lose", "orphan"]):
         case "run":
@@ -172,7 +172,7 @@ def on_the_job(server: Server, dice: random.Random) -> None:
 
 
 def on_a_name(server: Server, dice: random.Random) -> None:
-    """Somebody else's object takes a name that the job may need, or frees it."""
+    """An object of another owner takes a name that the job may need, or frees it."""
     path = f"/api/v1/{NS}/{dice.choice(['services', 'pods'])}/j-worker-2"
     if path not in server.objects:
         server.put(path, {"metadata": {"name": "j-worker-2"}})
@@ -202,7 +202,7 @@ def happen(server: Server, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_every_decision_is_carried_out_as_it_was_made(
+async def test_the_executor_carries_out_every_decision_in_order(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, dice = Journal(), random.Random(seed)

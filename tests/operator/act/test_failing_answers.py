@@ -1,4 +1,4 @@
-"""API servers that fail, refuse or reject: the job says so, and goes on when it can."""
+"""An API server that fails, refuses or rejects writes: the status says so, and the job recovers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.looptime
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_failing_answers_late_watches_and_kills_leave_nothing_wrong(seed: int) -> None:
+async def test_jobs_succeed_despite_failing_responses_late_watches_and_kills(seed: int) -> None:
     server = Server(fail=0.05, late=1.0, seed=seed)
     names = [f"job{number}" for number in range(8)]
     for name in names:
@@ -75,7 +75,9 @@ async def test_a_missing_right_that_no_job_needs_stops_no_job(resource: str) -> 
 
 
 @pytest.mark.parametrize("resource", ["services", "podgroups"])
-async def test_the_status_says_what_cannot_be_created_until_it_can(resource: str) -> None:
+async def test_the_status_names_an_object_that_cannot_be_created_until_it_can(
+    resource: str,
+) -> None:
     server = Server()
     server.invalid = {resource}
     async with operating(server):

@@ -1,4 +1,4 @@
-"""Names that are not free: whose end a job waits for, and that it says so."""
+"""Names that are taken: the job waits until they are free, and its status says for which object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def events_by_reason(server: Server) -> dict[str, str]:
 
 
 def waits(server: Server) -> Raw | None:
-    """What the job says that it waits for."""
+    """The `waiting` field of the job's status."""
     waiting: Raw | None = (server.get(JOB) or {})["status"].get("waiting")
     return waiting
 
@@ -35,9 +35,7 @@ OF_SOMEBODY = [
 
 
 @pytest.mark.parametrize(("kind", "path"), OF_SOMEBODY, ids=[kind for kind, _ in OF_SOMEBODY])
-async def test_the_status_says_at_once_which_name_is_taken_until_it_is_free(
-    kind: str, path: str
-) -> None:
+async def test_the_status_names_a_taken_name_at_once_until_it_is_free(kind: str, path: str) -> None:
     server = Server()
     name = path.rpartition("/")[2]
     server.put(path, {"metadata": {"name": name}})
@@ -46,9 +44,9 @@ async def test_the_status_says_at_once_which_name_is_taken_until_it_is_free(
         await passes(1)
         message = f"{kind} {name} exists and is not this job's; waiting"
         assert waits(server) == {"reason": "ErrResourceExists", "message": message}
-        requests = len(server.asked)
+        requests = len(server.requests)
         await passes(60)
-        assert len(server.asked) - requests < 150
+        assert len(server.requests) - requests < 150
 
         server.remove(path)
         await passes(5)
@@ -109,7 +107,7 @@ async def test_a_pod_that_does_not_terminate_is_reported() -> None:
         assert len(server.named("pods")) == 3
 
 
-async def test_a_job_waits_for_a_name_that_is_taken() -> None:
+async def test_a_job_waits_until_a_taken_name_is_free() -> None:
     server = Server()
     server.put(f"{POD}/j-worker-0", {"metadata": {"name": "j-worker-0"}})
     async with operating(server):

@@ -1,4 +1,4 @@
-"""Each dialect's object and marks, and how one is chosen."""
+"""The group object and the marks of each dialect, and the choice of the dialect."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SELECTOR = {
 }
 
 
-def settled(raw: Raw, settings: Settings | None = None, **seen: Any) -> Model:
-    model = Model(raw, settings, **seen)
+def settled(raw: Raw, settings: Settings | None = None, **observed: Any) -> Model:
+    model = Model(raw, settings, **observed)
     model.settle()
     return model
 
@@ -115,7 +115,7 @@ def test_each_dialect_marks_the_pods(
     assert pod["spec"].get("schedulingGroup") == group
 
 
-def test_gang_scheduling_can_be_off_for_all_and_on_for_one() -> None:
+def test_gang_scheduling_can_be_off_by_default_and_on_for_one_job() -> None:
     off = Settings(gang=False)
     model = settled(manifest(), off)
     assert model.objects == {}

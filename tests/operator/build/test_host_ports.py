@@ -1,4 +1,4 @@
-"""Members on the host's network: a port each, known to all, used by no other."""
+"""Replicas on the host's network: each has a port of its own, and all replicas know it."""
 
 from __future__ import annotations
 

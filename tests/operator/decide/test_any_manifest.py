@@ -1,4 +1,4 @@
-"""Whatever is written into a manifest, it gives a job that can be acted on, or names the field."""
+"""Any junk in a manifest gives either a valid job or an error that names the field."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JUNK = st.recursive(
 
 
 def rich(kind: str) -> Raw:
-    """A manifest with something in every place that is read."""
+    """A manifest with a value in every field that is read."""
     role = replica(1, "OnFailure", CONTAINERS[kind], schedulerName="x", volumes=[{"name": "v"}])
     role["template"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"c": "d"}}
     role["template"]["spec"]["containers"][0] |= {
@@ -58,7 +58,7 @@ def rich(kind: str) -> Raw:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a manifest."""
+    """The paths of all fields of a manifest."""
     paths = [path] if len(path) > 1 else []
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -76,7 +76,9 @@ def understood(raw: Raw) -> Job | InvalidJob:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_junk_in_any_field_is_either_accepted_or_rejected_by_name(data: st.DataObject) -> None:
+def test_junk_in_any_field_is_accepted_or_rejected_with_the_fields_name(
+    data: st.DataObject,
+) -> None:
     raw = rich(data.draw(st.sampled_from(sorted(CONTAINERS))))
     written = places(raw["spec"], ("spec",))
     written += places(raw["metadata"]["annotations"], ("metadata", "annotations"))

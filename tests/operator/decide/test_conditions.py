@@ -44,7 +44,7 @@ def test_conditions_follow_one_another(events: list[str], expected: list[str]) -
     assert types(after(*events)) == expected
 
 
-def test_the_same_again_changes_nothing_not_even_the_message() -> None:
+def test_the_same_condition_again_changes_nothing_not_even_the_message() -> None:
     before = after("Created", "Running")
 
     again = conditions.with_condition(before, "Running", "True", "TFJobRunning", "other", LATER)
@@ -98,7 +98,7 @@ def test_pods_that_run_on_after_a_failure_are_counted_until_they_end() -> None:
     assert model.status["replicaStatuses"] == rows
 
     model.exit("j-chief-0", 0)
-    model.take("j-ps-1")
+    model.request_deletion("j-ps-1")
     model.settle()
     assert model.status["replicaStatuses"] == {**rows, "Chief": {}, "PS": {"active": 1}}
 
@@ -145,7 +145,7 @@ def test_a_job_suspended_while_it_restarts_is_not_restarting_any_more() -> None:
 
 
 @pytest.mark.parametrize("policy", ["", "AllWorkers"])
-def test_a_job_of_which_nothing_can_ever_run_again_has_failed(policy: str) -> None:
+def test_a_job_whose_deciding_pods_have_all_failed_has_failed(policy: str) -> None:
     roles = {"PS": replica(1), "Worker": replica(3)}
     model = Model(manifest(roles=roles, enableDynamicWorker=True, successPolicy=policy))
     model.settle()
@@ -197,7 +197,7 @@ def test_a_job_that_lost_all_its_pods_restarts_and_says_so(loss: str) -> None:
         if loss == "gone":
             del model.pods[name]
         else:
-            model.take(name)
+            model.request_deletion(name)
     model.step()
 
     assert model.conditions() == ["Created", "Restarting"]
@@ -221,7 +221,7 @@ def test_a_job_one_of_whose_pods_is_lost_still_runs() -> None:
     model.settle()
     model.run()
     model.settle()
-    model.take("j-worker-1")
+    model.request_deletion("j-worker-1")
     model.settle()
 
     assert model.conditions() == ["Created", "Running"]

@@ -1,4 +1,4 @@
-"""A job's life: what is decided at each station, and in which order."""
+"""The decisions in the life of a job, and the order of their actions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_job_being_deleted_is_left_alone() -> None:
     assert Model(raw).step() == []
 
 
-def test_the_status_repeats_why_the_gang_waits() -> None:
+def test_the_status_repeats_the_schedulers_reason_why_the_gang_waits() -> None:
     model = Model(manifest())
     model.settle()
     why = {
@@ -138,7 +138,7 @@ def test_the_status_repeats_why_the_gang_waits() -> None:
     assert "waiting" not in model.status
 
 
-def test_the_template_is_kept_as_it_is_written() -> None:
+def test_the_pod_keeps_all_fields_of_the_template() -> None:
     worker = replica(1, schedulerName="kube-batchd", nodeSelector={"a": "b"})
     worker["template"]["metadata"] = {"labels": {"x": "y"}, "annotations": {"m": "n"}}
     model = Model(manifest(roles={"Worker": worker}))
@@ -173,7 +173,7 @@ def test_a_job_without_replicas_says_that_nothing_is_to_run() -> None:
     assert sorted(model.pods) == ["j-worker-0"]
 
 
-def test_a_large_job_is_created_in_portions_and_every_service_before_any_pod() -> None:
+def test_a_large_job_is_created_in_batches_and_every_service_before_any_pod() -> None:
     model = Model(manifest(roles={"Worker": replica(600)}))
     portions = []
     while creations := [action for action in model.step() if isinstance(action, Create)]:
@@ -184,7 +184,7 @@ def test_a_large_job_is_created_in_portions_and_every_service_before_any_pod() -
     assert len(model.pods) == 600
 
 
-def test_the_largest_job_is_created_in_portions_too() -> None:
+def test_the_largest_job_is_created_in_batches_too() -> None:
     model = Model(manifest(roles={"Worker": replica(10_000)}))
     for _ in range(5):
         model.step()

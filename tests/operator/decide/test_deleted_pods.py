@@ -1,4 +1,4 @@
-"""Pods that are asked to stop: how they exit says nothing about the job."""
+"""Pods that are asked to stop: their exit code tells nothing about the job."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_pod_that_exits_0_after_it_was_asked_to_stop_is_no_success(
     before = model.pods[name].metadata.uid
     model.later(100)
 
-    model.take(name)
+    model.request_deletion(name)
     model.exit(name, 0, container)
     model.step()
     assert "Succeeded" not in model.conditions()
@@ -63,7 +63,7 @@ def test_a_pod_that_ended_before_it_was_asked_to_stop_has_succeeded(
     model.exit("j-worker-0", 0)
     model.later(-ended)
 
-    model.take("j-worker-0", grace=60)
+    model.request_deletion("j-worker-0", grace=60)
     model.settle()
 
     assert (model.conditions()[-1] == "Succeeded") is succeeds
@@ -71,7 +71,7 @@ def test_a_pod_that_ended_before_it_was_asked_to_stop_has_succeeded(
 
 def test_an_end_without_a_time_counts_as_caused_by_the_deletion() -> None:
     model = running()
-    model.take("j-worker-0")
+    model.request_deletion("j-worker-0")
     model.pod("j-worker-0", phase="Succeeded")
     model.settle()
 

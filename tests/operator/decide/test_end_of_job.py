@@ -1,4 +1,4 @@
-"""When a job succeeds or fails, and what is deleted then."""
+"""When a job succeeds or fails, and which objects are deleted then."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_a_job_whose_chief_has_no_replicas_ends_by_its_workers() -> None:
     assert model.conditions()[-1] == "Succeeded"
 
 
-def test_a_job_that_may_not_restart_is_never_restarting() -> None:
+def test_a_job_that_may_not_restart_never_has_the_condition_restarting() -> None:
     roles = {"Worker": replica(2, "ExitCode")}
     model = Model(manifest(roles=roles, runPolicy={"backoffLimit": 0}))
     model.settle()

@@ -1,4 +1,4 @@
-"""A gang's object follows the job's policy, also where something is taken out of it."""
+"""A gang's object follows the job's policy, also when fields are removed from it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_removed_roles_and_resources_leave_the_minimums() -> None:
         ("native", NATIVE_POD_GROUPS, {"priorityClassName": "usual", "priority": 5}),
     ],
 )
-def test_defaults_of_the_server_stay(dialect: str, resource: Any, filled: Raw) -> None:
+def test_defaults_that_the_server_fills_in_are_not_removed(
+    dialect: str, resource: Any, filled: Raw
+) -> None:
     model = Model(manifest(), Settings(dialect=dialect))
     model.settle()
     key = (resource.resource, "j")

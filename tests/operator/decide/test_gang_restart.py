@@ -1,4 +1,4 @@
-"""`muster.dev/restart: gang`: whatever breaks the gang brings all of it down and up again, once."""
+"""`muster.dev/restart: gang`: when the gang breaks, all its pods are recreated, once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTAINERS = {"TFJob": "tensorflow", "PyTorchJob": "pytorch", "MPIJob": "mpi"}
 
 
 def running(kind: str = "TFJob", restart: str = "OnFailure", **spec: Any) -> Model:
-    """A job of two roles that runs, and asks to be restarted as one."""
+    """A running job of two roles whose gang restarts as a whole."""
     lead = {"TFJob": "PS", "PyTorchJob": "Master", "MPIJob": "Launcher"}[kind]
     name = CONTAINERS[kind]
     roles = {"Worker": replica(2, restart, name), lead: replica(1, restart, name)}
@@ -25,7 +25,7 @@ def running(kind: str = "TFJob", restart: str = "OnFailure", **spec: Any) -> Mod
 
 
 def up(model: Model) -> None:
-    """Everything runs; a launcher comes once its workers do."""
+    """Let all pods run; a launcher is created once its workers run."""
     for _ in range(2):
         model.settle()
         model.run()
@@ -38,7 +38,7 @@ def uids(model: Model) -> set[str]:
 
 
 def deleted(model: Model, name: str, container: str) -> None:
-    model.take(name)
+    model.request_deletion(name)
 
 
 def gone(model: Model, name: str, container: str) -> None:
@@ -46,7 +46,7 @@ def gone(model: Model, name: str, container: str) -> None:
 
 
 def drained(model: Model, name: str, container: str) -> None:
-    model.take(name)
+    model.request_deletion(name)
     model.exit(name, 0, container)
 
 
@@ -58,7 +58,7 @@ def preempted(model: Model, name: str, container: str) -> None:
     at = timestamp(model.now)
     notice = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": at}
     model.run(name, conditions=[notice])
-    model.take(name)
+    model.request_deletion(name)
 
 
 def restarted(model: Model, name: str, container: str) -> None:
@@ -98,7 +98,7 @@ def test_a_failure_or_loss_of_one_replica_restarts_all_of_them_once(blow: Any, k
 @pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.__name__)
 def test_a_second_failure_in_a_gang_being_restarted_changes_nothing(blow: Any) -> None:
     model = running()
-    model.take("j-worker-1")
+    model.request_deletion("j-worker-1")
     model.step()
     before = model.status
 
@@ -124,7 +124,7 @@ def test_a_preempted_gang_is_recreated_without_another_restart() -> None:
 
 def test_the_message_names_the_replica_that_broke_the_gang() -> None:
     model = running()
-    model.take("j-worker-1")
+    model.request_deletion("j-worker-1")
     model.settle()
     message = model.status["conditions"][-1]["message"]
     assert message == "job j is restarting because Worker 1 is gone."
@@ -138,7 +138,7 @@ def test_the_message_names_the_replica_that_broke_the_gang() -> None:
 
 def test_a_replica_lost_before_the_gang_was_complete_is_only_recreated() -> None:
     model = running()
-    model.take("j-worker-1")
+    model.request_deletion("j-worker-1")
     model.settle()
     before = model.pods["j-ps-0"].metadata.uid
     model.run("j-ps-0", "j-worker-0")
@@ -201,7 +201,7 @@ def test_restarts_from_before_the_annotation_break_no_gang() -> None:
     model.settle()
     assert uids(model) == before
 
-    model.take("j-worker-0")
+    model.request_deletion("j-worker-0")
     model.settle()
     assert not uids(model) & before
 

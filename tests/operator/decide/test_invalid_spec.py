@@ -1,4 +1,4 @@
-"""A job with an invalid manifest: its status, what stays, and how it comes back."""
+"""A job with an invalid manifest: its status, which pods stay, and how it recovers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refuse(model: Model, error: InvalidJob | None = None) -> None:
             parse.parse_job(model.raw)
         error = refused.value
     job = job_from_metadata(model.raw, rejected=error.with_hint)
-    for action in decide(job, model.seen(), model.settings, model.now):
+    for action in decide(job, model.observed(), model.settings, model.now):
         model._do(action)
 
 

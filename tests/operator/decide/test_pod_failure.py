@@ -1,4 +1,4 @@
-"""When pods fail: who is replaced, who is tried again, what counts, and when the job gives up."""
+"""When pods fail: which are replaced or retried, what counts as a restart, when the job fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.operator.builders import Model, manifest, replica
 
 
 def running(restart: str = "OnFailure", **spec: Any) -> Model:
-    """A job of two workers and a parameter server that runs."""
+    """A running job of two workers and a parameter server."""
     roles = {"Worker": replica(2, restart), "PS": replica(1, restart)}
     model = Model(manifest(roles=roles, **spec))
     model.settle()
@@ -130,7 +130,7 @@ def test_a_rejection_after_a_container_started_is_the_jobs_own_failure() -> None
     assert model.conditions()[-1] == "Failed"
 
 
-def test_a_pod_being_deleted_is_neither_active_nor_failed_and_comes_back() -> None:
+def test_a_pod_being_deleted_is_neither_active_nor_failed_and_is_recreated() -> None:
     model = running("Never")
     pod = model.pods["j-worker-1"]
     model._do(Delete(PODS, "j-worker-1", pod.metadata.uid))
@@ -189,7 +189,7 @@ def test_restarts_in_place_of_a_pod_that_never_restarts_do_not_count() -> None:
 
 
 def restarted(model: Model, name: str, count: int) -> None:
-    """The node started its container anew so many times."""
+    """Let the node have restarted the pod's container so many times."""
     row = {"name": "tensorflow", "restartCount": count, "state": {"running": {}}}
     model.pod(name, phase="Running", containerStatuses=[row])
     model.settle()
@@ -207,13 +207,13 @@ def test_restarts_of_a_pod_that_never_got_beyond_its_init_containers_count() -> 
     assert model.status["restarts"] == 2
 
 
-@pytest.mark.parametrize("how", ["drained", "evicted", "gone at once"])
+@pytest.mark.parametrize("cause", ["drained", "evicted", "gone at once"])
 def test_restarts_of_a_pod_that_was_replaced_are_not_forgotten(cause: str) -> None:
     model = running(runPolicy={"backoffLimit": 5})
     restarted(model, "j-worker-0", 1)
     restarted(model, "j-worker-1", 3)
     if cause == "drained":
-        model.take("j-worker-1")
+        model.request_deletion("j-worker-1")
     elif cause == "evicted":
         model.pod("j-worker-1", phase="Failed", reason="Evicted")
     else:
@@ -288,7 +288,7 @@ def test_an_event_names_the_exit_code_of_a_failed_pod() -> None:
 
 
 def crash(model: Model, name: str) -> float | None:
-    """The pod dies; the answer is how long its successor is waited for."""
+    """Let the pod fail; returns the seconds until it is recreated."""
     model.run(name)
     model.settle()
     model.exit(name, 137)
@@ -336,7 +336,7 @@ def test_the_status_says_which_replica_waits_and_until_when() -> None:
 
 
 def evict(model: Model, name: str, *, started: bool = True) -> float | None:
-    """Its node evicts a pod; the answer is how long its successor is waited for."""
+    """Let a node evict the pod; returns the seconds until it is recreated."""
     row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 137}}}
     rows = [row] if started else []
     model.pod(name, phase="Failed", reason="Evicted", containerStatuses=rows)

@@ -1,4 +1,4 @@
-"""Whatever happens to a job's pods: deciding twice changes nothing, and every story ends."""
+"""Properties that hold whatever happens to a job's pods: decisions are idempotent and settle."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HAPPENINGS = st.lists(
 
 
 def happen(model: Model, event: str, which: int) -> None:
-    """Something happens to the job or to one of its pods."""
+    """Apply an event to the job or to one of its pods."""
     match event:
         case "collect":
             model.collect()
@@ -96,7 +96,7 @@ def happen_to(model: Model, name: str, event: str, which: int) -> None:
         case ["vanish"]:
             del model.pods[name]
         case ["drain"]:
-            model.take(name)
+            model.request_deletion(name)
             model.exit(name, 0, CONTAINERS[model.raw["kind"]])
         case ["delete"]:
             model._do(Delete(PODS, name, model.pods[name].metadata.uid))
@@ -105,7 +105,7 @@ def happen_to(model: Model, name: str, event: str, which: int) -> None:
 
 
 def steady(model: Model) -> None:
-    """Carry out decisions until none is left; host ports alone take a second look."""
+    """Apply decisions until no action is left; only host ports need a second decision."""
     for _ in range(3):
         if model.deleted or not model.step():
             return
@@ -114,7 +114,7 @@ def steady(model: Model) -> None:
 
 @settings(max_examples=300)
 @given(jobs(), DIALECTS, HAPPENINGS)
-def test_deciding_again_after_acting_gives_only_timers(
+def test_a_decision_after_its_actions_are_applied_contains_only_timers(
     raw: Raw, dialect: str, happenings: list[tuple[str, int]]
 ) -> None:
     model = Model(raw, Settings(dialect=dialect))

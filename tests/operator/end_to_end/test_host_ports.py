@@ -10,7 +10,8 @@ from muster.api.kinds import PODS, SERVICES, TFJOBS
 from muster.api.meta import Key
 from muster.operator.settings import Settings
 from tests.operator.builders import replica
-from tests.operator.driver import becomes, nothing, operating, pods, tfjob
+from tests.operator.driver import nothing, operating, pods, tfjob
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
@@ -40,7 +41,7 @@ async def test_ports_that_other_pods_hold_are_skipped(client: Client, ns: str) -
     await client.delete(PODS, foreign, grace=0)
 
 
-async def test_a_job_put_on_the_hosts_network_gets_ports_of_its_own(
+async def test_a_job_moved_to_the_hosts_network_gets_ports_of_its_own(
     client: Client, ns: str
 ) -> None:
     key = Key(ns, "j")
@@ -57,7 +58,7 @@ async def test_a_job_put_on_the_hosts_network_gets_ports_of_its_own(
             chosen = await ports(client, ns)
             return set(chosen) == before and len(set(chosen.values()) & set(FOUR.host_ports)) == 2
 
-        await becomes(anew, what="pods with ports of their own")
+        await eventually(anew, what="pods with ports of their own")
         chosen = await ports(client, ns)
         for name, port in chosen.items():
             service = await client.get(SERVICES, Key(ns, name))

@@ -1,4 +1,4 @@
-"""The operator end to end, on a real kube-apiserver and on the local one: the same stories."""
+"""The operator end to end, with the same tests on a real kube-apiserver and on the local one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from muster.operator.decide import missing_objects
 from muster.operator.observe import own_writes
 from muster.operator.run import Options, run
 from tests.operator.builders import replica
-from tests.operator.driver import becomes, condition, move, nothing, operating, pods, tfjob
+from tests.operator.driver import condition, move, nothing, operating, pods, tfjob
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
@@ -67,7 +68,7 @@ async def test_a_job_runs_from_creation_to_success_and_is_collected(
             reasons = {event.reason for event in (await client.list(EVENTS, ns)).items}
             return {"SuccessfulCreatePod", "TFJobSucceeded"} <= reasons
 
-        await becomes(emitted, what="the events")
+        await eventually(emitted, what="the events")
 
         await client.delete(TFJOBS, Key(ns, "j"), propagation="Background")
         await nothing(client, PODS, ns)
@@ -75,7 +76,7 @@ async def test_a_job_runs_from_creation_to_success_and_is_collected(
 
 
 def seed_manifests() -> list[tuple[str, str]]:
-    """The YAML of the guides that people follow, word for word."""
+    """The manifests of the guides that users follow, verbatim."""
     folder = Path(__file__).parent / "guides"
     return [(path.stem, path.read_text()) for path in sorted(folder.glob("*.yaml"))]
 
@@ -103,7 +104,9 @@ async def test_a_manifest_of_the_guides_applies_verbatim(
             assert group.spec.min_member == count
 
 
-async def test_suspending_and_resuming(client: Client, ns: str) -> None:
+async def test_a_suspended_job_has_no_objects_and_a_resumed_job_gets_new_pods(
+    client: Client, ns: str
+) -> None:
     key = Key(ns, "j")
     async with operating(client):
         await client.create(TFJOBS, tfjob(ns))
@@ -136,7 +139,7 @@ async def test_an_invalid_job_says_so_until_it_is_corrected(client: Client, ns: 
             rows = (await client.get(TFJOBS, key))["status"]["conditions"]
             return [row["type"] for row in rows] == ["Created"]
 
-        await becomes(forgiven, what="a status without a complaint")
+        await eventually(forgiven, what="a status without a complaint")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,7 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
     async def counted() -> bool:
         return "used" in (await client.get(quotas, Key(ns, "q"))).get("status", {})
 
-    await becomes(counted, what="the quota's count")
+    await eventually(counted, what="the quota's count")
     async with operating(client):
         await client.create(TFJOBS, tfjob(ns))
 
@@ -181,7 +184,7 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
             status = (await client.get(TFJOBS, Key(ns, "j"))).get("status", {})
             return "exceeded quota" in status.get("waiting", {}).get("message", "")
 
-        await becomes(waiting, what="the quota's words in the job's status")
+        await eventually(waiting, what="the quota's words in the job's status")
         await nothing(client, PODS, ns)
 
         await client.patch(quotas, Key(ns, "q"), {"spec": {"hard": {"pods": "10"}}})

@@ -1,4 +1,4 @@
-"""Every policy of a job, end to end: all stories at once under one operator.
+"""Every policy of a job, end to end: all stories run at once under one operator.
 
 They run with a good connection, with one that fails and is late, and with an operator that is
 killed again and again, on a real kube-apiserver and on the local one.
@@ -18,7 +18,8 @@ from muster.api.meta import Key, Raw
 from muster.kube.client import Client
 from muster.operator.run import Options, run
 from tests.operator.builders import replica
-from tests.operator.driver import Unreliable, becomes, found, move, operating, tfjob
+from tests.operator.driver import Unreliable, get_or_none, move, operating, tfjob
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -30,7 +31,7 @@ PATIENCE = 60.0
 
 
 class Story:
-    """One job and what is seen of it."""
+    """One job of a test, with helpers to change and observe it."""
 
     def __init__(self, client: Client, ns: str, name: str) -> None:
         self.client, self.ns, self.name = client, ns, name
@@ -48,7 +49,7 @@ class Story:
         return await self.client.create(TFJOBS, body)
 
     async def uids(self) -> dict[str, str]:
-        """The pods that nobody has asked to go."""
+        """The UIDs of the pods that are not being deleted."""
         listing = await self.client.list(PODS, self.ns)
         own = [p for p in listing.items if p.metadata.name.startswith(f"{self.name}-")]
         there = [pod for pod in own if pod.metadata.deletion_timestamp is None]
@@ -59,29 +60,29 @@ class Story:
             there = await self.uids()
             return [there] if len(there) == count else []
 
-        (there,) = await becomes(check, what=f"{self.name}: {count} pods", timeout=PATIENCE)
+        (there,) = await eventually(check, what=f"{self.name}: {count} pods", timeout=PATIENCE)
         return there
 
     async def exactly(self, *pods: str) -> None:
         async def check() -> bool:
             return set(await self.uids()) == set(pods)
 
-        await becomes(check, what=f"{self.name}: pods {pods}", timeout=PATIENCE)
+        await eventually(check, what=f"{self.name}: pods {pods}", timeout=PATIENCE)
 
     async def renewed(self, before: dict[str, str], *pods: str) -> None:
-        """Once these pods, and no others, are new ones."""
+        """Wait until these pods, and no others, have new UIDs."""
 
         async def check() -> bool:
             now = await self.uids()
             return len(now) == len(before) and {n for n in now if now[n] != before[n]} == set(pods)
 
-        await becomes(check, what=f"{self.name}: {pods} anew", timeout=PATIENCE)
+        await eventually(check, what=f"{self.name}: {pods} anew", timeout=PATIENCE)
 
     async def move(self, pod: str, phase: str, code: int | None = None) -> None:
         await move(self.client, self.ns, f"{self.name}-{pod}", phase, code)
 
     async def update(self, pod: str, status: Raw) -> None:
-        """What its node would write."""
+        """Set the status of a pod, as its node would."""
         key = Key(self.ns, f"{self.name}-{pod}")
         await self.client.patch(PODS, key, {"status": status}, subresource="status")
 
@@ -96,7 +97,7 @@ class Story:
             rows = job.get("status", {}).get("conditions", [])
             return job if any(r["type"] == type_ and r["status"] == "True" for r in rows) else None
 
-        job = await becomes(check, what=f"{self.name} {type_}", timeout=PATIENCE)
+        job = await eventually(check, what=f"{self.name} {type_}", timeout=PATIENCE)
         assert job is not None
         true = {r["type"] for r in job["status"]["conditions"] if r["status"] == "True"}
         assert not {"Succeeded", "Failed"} <= true
@@ -134,14 +135,14 @@ async def expires(story: Story) -> None:
     await story.move("worker-0", "Succeeded", 0)
 
     async def gone() -> bool:
-        return await found(story.client, TFJOBS, story.key) is None
+        return await get_or_none(story.client, TFJOBS, story.key) is None
 
-    await becomes(gone, what=f"{story.name} being gone", timeout=PATIENCE)
+    await eventually(gone, what=f"{story.name} being gone", timeout=PATIENCE)
     await story.exactly()
 
 
 async def misses_its_deadline(story: Story) -> None:
-    # Its pods may have come and gone before anybody looks.
+    # Its pods may have been created and deleted before the test looks.
     await story.create(runPolicy={"activeDeadlineSeconds": 4})
     job = await story.condition("Failed")
     assert "active longer than specified deadline" in job["status"]["conditions"][-1]["message"]
@@ -243,7 +244,7 @@ async def finds_its_name_taken(story: Story) -> None:
         message: str = job.get("status", {}).get("waiting", {}).get("message", "")
         return message == f"Pod {foreign.name} exists and is not this job's; waiting"
 
-    await becomes(waits, what=f"{story.name} saying so", timeout=PATIENCE)
+    await eventually(waits, what=f"{story.name} saying so", timeout=PATIENCE)
     before = await story.uids()
     await story.client.delete(PODS, foreign)
     await story.renewed(before, "worker-1")
@@ -282,7 +283,7 @@ async def is_corrected(story: Story) -> None:
         rows = (await story.client.get(TFJOBS, story.key))["status"]["conditions"]
         return [row["type"] for row in rows] == ["Created", "Running"]
 
-    await becomes(corrected, what=f"{story.name} without a complaint", timeout=PATIENCE)
+    await eventually(corrected, what=f"{story.name} without a complaint", timeout=PATIENCE)
     assert await story.uids() == before
 
 
@@ -292,9 +293,9 @@ async def is_deleted_and_comes_back(story: Story) -> None:
     await story.client.delete(TFJOBS, story.key, propagation="Background")
 
     async def gone() -> bool:
-        return await found(story.client, TFJOBS, story.key) is None
+        return await get_or_none(story.client, TFJOBS, story.key) is None
 
-    await becomes(gone, what=f"{story.name} being gone", timeout=PATIENCE)
+    await eventually(gone, what=f"{story.name} being gone", timeout=PATIENCE)
     await story.client.create(TFJOBS, tfjob(story.ns, story.name))
     await story.renewed(before, *before)
 
@@ -336,7 +337,7 @@ async def unreliable(place: Place) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def mortal(place: Place) -> AsyncIterator[None]:
-    """One operator after another, each killed where it happens to be."""
+    """Run one operator after another, each killed at a random moment."""
     dice = random.Random(5)
 
     async def lives(client: Client) -> None:
@@ -354,11 +355,13 @@ async def mortal(place: Place) -> AsyncIterator[None]:
             living.cancel()
 
 
-@pytest.mark.parametrize("how", [steady, unreliable, mortal], ids=lambda how: how.__name__)
+@pytest.mark.parametrize(
+    "operators", [steady, unreliable, mortal], ids=lambda operators: operators.__name__
+)
 async def test_every_policy_is_honoured(
-    place: Place, client: Client, ns: str, how: Callable[[Place], Any]
+    place: Place, client: Client, ns: str, operators: Callable[[Place], Any]
 ) -> None:
-    async with how(place), asyncio.TaskGroup() as group:
+    async with operators(place), asyncio.TaskGroup() as group:
         for tell in STORIES:
             name = tell.__name__.replace("_", "-")
             group.create_task(tell(Story(client, ns, name)))
@@ -366,7 +369,7 @@ async def test_every_policy_is_honoured(
 
 
 async def nothing_is_left_over(client: Client, ns: str) -> None:
-    """Every pod, service and group belongs to a job that is there, once the rest is collected."""
+    """After garbage collection, every pod, service and group belongs to an existing job."""
     kinds: tuple[Kind[Any], ...] = (PODS, SERVICES, VOLCANO_POD_GROUPS)
 
     async def kept() -> bool:
@@ -375,4 +378,4 @@ async def nothing_is_left_over(client: Client, ns: str) -> None:
         owners = [obj.metadata.controller for obj in there if not obj.metadata.deletion_timestamp]
         return all(owner is not None and owner.uid in jobs for owner in owners)
 
-    await becomes(kept, what="nothing left over", timeout=PATIENCE)
+    await eventually(kept, what="nothing left over", timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""The daemons work with exactly the rights that their pages document: none refused, none spare."""
+"""The daemons need exactly the rights that their pages document: no more and no fewer."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from muster.operator.build.dialect_choice import GROUP_KINDS
 from muster.operator.frameworks.registry import OWNED
 from tests.operator import rbac
 from tests.operator.builders import replica
-from tests.operator.driver import becomes, found, nothing, pods
+from tests.operator.driver import get_or_none, nothing, pods
 from tests.operator.rbac import Right, Watched, body
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,21 +43,21 @@ DIALECTS = ("volcano", "kube-batch", "coscheduling", "pdb", "native")
 
 UNUSED = {
     "operator": {
-        # To grant what one has not oneself is refused: had, and never used.
+        # Kubernetes lets nobody grant a right without having it: needed, but never used.
         *(Right(verb, "", "pods/exec") for verb in ("create", "get")),
-        # What admission asks for in the daemon's name is no request of its own.
+        # The admission plugin checks these rights of the daemon; the daemon sends no such request.
         *(Right("update", "kubeflow.org", f"{kind.plural}/finalizers") for kind in JOB_KINDS),
         *(Right("delete", "", name) for name in ("configmaps", "secrets", "serviceaccounts")),
         *(Right("delete", "rbac.authorization.k8s.io", name) for name in ("roles", "rolebindings")),
-        # Told a second time only if it happens again.
+        # An event is patched only when it repeats.
         Right("patch", "", "events"),
-        # Only if the name of a pod is taken.
+        # Used only if the name of a pod is taken.
         Right("get", "", "pods"),
     },
     "scheduler": {
-        # Only after a bind or a deletion whose answer was lost or a conflict.
+        # Used only after a bind or a deletion whose response was lost or a conflict.
         Right("get", "", "pods"),
-        # No job of ours is declared in it.
+        # None of the jobs here is declared in this dialect.
         Right("patch", "scheduling.sigs.dev", "podgroups/status"),
     },
 }
@@ -64,7 +65,7 @@ UNUSED = {
 
 @pytest.fixture(scope="module")
 def cluster(control_plane_binaries: Path) -> Iterator[Watched]:
-    """Both daemons at work, after they have lived through all the stories."""
+    """A cluster on which both daemons have run all the scenarios."""
     with rbac.running(control_plane_binaries) as started:
         rbac.lead(started)
         asyncio.run(stories(started))
@@ -73,17 +74,17 @@ def cluster(control_plane_binaries: Path) -> Iterator[Watched]:
 
 @pytest.mark.parametrize("daemon", rbac.DAEMONS)
 def test_no_request_is_forbidden(daemon: str, cluster: Watched) -> None:
-    refused = [(right, where) for right, code, where in cluster.asked(daemon) if code == 403]
+    refused = [(right, where) for right, code, where in cluster.requests(daemon) if code == 403]
     assert refused == []
 
 
 @pytest.mark.parametrize("daemon", rbac.DAEMONS)
 def test_no_right_is_granted_that_is_never_used(daemon: str, cluster: Watched) -> None:
-    used = {right for right, _, _ in cluster.asked(daemon)}
+    used = {right for right, _, _ in cluster.requests(daemon)}
     assert sorted(rbac.granted(daemon) - used - UNUSED[daemon]) == []
 
 
-# The stories
+# The scenarios
 
 
 async def stories(cluster: Watched) -> None:
@@ -105,17 +106,17 @@ async def namespace(client: Client, name: str) -> str:
 
 
 async def reaches(client: Client, kind: Kind[Raw], key: Key, state: str) -> None:
-    """Once this is the job's state."""
+    """Wait until the job is in this state."""
 
     async def check() -> bool:
         rows = (await client.get(kind, key)).get("status", {}).get("conditions") or []
         return any(row["type"] == state and row["status"] == "True" for row in rows)
 
-    await becomes(check, what=f"{key} {state}", timeout=120)
+    await eventually(check, what=f"{key} {state}", timeout=120)
 
 
 def role(kind: str, count: int = 1, *, ends: bool = False, gpus: int = 0, **spec: Any) -> Raw:
-    """A role whose pods run on, or end well as soon as they run."""
+    """A role whose pods run on, or succeed as soon as they run."""
     spec_of_role = replica(count, name=CONTAINERS[kind], **spec)
     if ends:
         spec_of_role["template"]["metadata"] = {"annotations": {"muster.dev/test-exit-code": "0"}}
@@ -126,7 +127,7 @@ def role(kind: str, count: int = 1, *, ends: bool = False, gpus: int = 0, **spec
 
 
 def endings() -> Iterator[tuple[str, Kind[Raw], Raw]]:
-    """One job of each kind, way of starting ranks, and dialect; all of them go when they ended."""
+    """One job of each kind, launch method and dialect; each is deleted when it has ended."""
     policy = {"cleanPodPolicy": "All", "ttlSecondsAfterFinished": 2}
     roles: dict[str, Raw] = {
         "TFJob": {"Chief": role("TFJob", ends=True), "PS": role("TFJob")},
@@ -148,41 +149,41 @@ def endings() -> Iterator[tuple[str, Kind[Raw], Raw]]:
 
 
 async def ends(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
-    """A job runs to its end and goes."""
+    """A job runs to its end and is deleted by its TTL."""
     ns, seen = await namespace(client, name), ""
 
     async def gone() -> bool:
         nonlocal seen
-        current = await found(client, kind, Key(ns, "j"))
+        current = await get_or_none(client, kind, Key(ns, "j"))
         rows = (current or {}).get("status", {}).get("conditions") or [{"type": seen}]
         seen = rows[-1]["type"]
         return current is None
 
     await client.create(kind, job, namespace=ns)
-    await becomes(gone, what=f"the end of {name}", timeout=120)
+    await eventually(gone, what=f"the end of {name}", timeout=120)
     assert seen == "Succeeded", name
     await nothing(client, PODS, ns)
 
 
 def lasting() -> Iterator[tuple[str, Kind[Raw], Raw]]:
-    """Jobs that run on: of every kind, in every dialect."""
+    """Jobs of every kind and dialect that run on."""
 
-    def made(kind: Kind[Raw], roles: Raw, dialect: str = "volcano", **spec: Any) -> Raw:
+    def job_of(kind: Kind[Raw], roles: Raw, dialect: str = "volcano", **spec: Any) -> Raw:
         marks = {"muster.dev/gang-dialect": dialect}
         field = JOB_KIND_BY_NAME[kind.kind].replicas_field
         return body(kind.kind, "v1", "j", {field: roles, **spec}, annotations=marks)
 
     for dialect in DIALECTS:
-        yield dialect, TFJOBS, made(TFJOBS, {"Worker": role("TFJob")}, dialect)
+        yield dialect, TFJOBS, job_of(TFJOBS, {"Worker": role("TFJob")}, dialect)
     for kind in (PYTORCHJOBS, JAXJOBS):
-        yield kind.plural, kind, made(kind, {"Worker": role(kind.kind)})
+        yield kind.plural, kind, job_of(kind, {"Worker": role(kind.kind)})
     ranks = {"Launcher": role("MPIJob"), "Worker": role("MPIJob")}
-    yield "exec", MPIJOBS, made(MPIJOBS, ranks)
-    yield "ssh", MPIJOBS, made(MPIJOBS, ranks, sshAuthMountPath="/root/.ssh")
+    yield "exec", MPIJOBS, job_of(MPIJOBS, ranks)
+    yield "ssh", MPIJOBS, job_of(MPIJOBS, ranks, sshAuthMountPath="/root/.ssh")
 
 
 async def changes(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
-    """A job is scaled, which its group follows, and suspended."""
+    """A job is scaled together with its group, and suspended."""
     ns, key = await namespace(client, f"changes-{name}"), Key(f"changes-{name}", "j")
     await client.create(kind, job, namespace=ns)
     await reaches(client, kind, key, "Running")
@@ -200,9 +201,9 @@ async def orphans(client: Client, kind: Kind[Raw], key: Key, job: Raw) -> None:
     await client.delete(kind, key, propagation="Orphan")
 
     async def gone() -> bool:
-        return await found(client, kind, key) is None
+        return await get_or_none(client, kind, key) is None
 
-    await becomes(gone, what="a job that left its pods", timeout=60)
+    await eventually(gone, what="a job that left its pods", timeout=60)
 
 
 async def waits_for_names(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
@@ -224,16 +225,16 @@ async def waits_for_names(client: Client, name: str, kind: Kind[Raw], job: Raw) 
         waiting = status.get("waiting", {})
         if waiting.get("reason") == "ErrResourceExists":
             taken, taken_name, *_ = waiting["message"].split()
-            if await found(client, kinds[taken].read_as(dict), Key(ns, taken_name)):
+            if await get_or_none(client, kinds[taken].read_as(dict), Key(ns, taken_name)):
                 await client.delete(kinds[taken], Key(ns, taken_name))
         types = [row["type"] for row in status.get("conditions", []) if row["status"] == "True"]
         return "Running" in types
 
-    await becomes(runs, what=f"{name} after its names are free", timeout=120)
+    await eventually(runs, what=f"{name} after its names are free", timeout=120)
 
 
 async def leaves(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
-    """What a deleted job leaves behind is the next one's."""
+    """The next job of the name adopts the objects that a deleted job left behind."""
     ns, key = await namespace(client, f"leaves-{name}"), Key(f"leaves-{name}", "j")
     await orphans(client, kind, key, job)
     second = await client.create(kind, job, namespace=ns)
@@ -242,12 +243,12 @@ async def leaves(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
         owner = (await client.get(PODS, Key(ns, "j-worker-0"))).metadata.controller
         return owner is not None and owner.uid == second["metadata"]["uid"]
 
-    await becomes(adopted, what="the pod being the second job's", timeout=60)
+    await eventually(adopted, what="the pod being the second job's", timeout=60)
     await reaches(client, kind, key, "Running")
 
 
 async def takes_ports(client: Client) -> None:
-    """A job is put on the host's network when it has its services."""
+    """A job is moved to the host's network when it already has services."""
     ns = await namespace(client, "ports")
     job = body("TFJob", "v1", "j", {"tfReplicaSpecs": {"Worker": role("TFJob")}})
     await client.create(TFJOBS, job, namespace=ns)
@@ -257,14 +258,14 @@ async def takes_ports(client: Client) -> None:
     await client.delete(PODS, Key(ns, "j-worker-0"))
 
     async def has_one() -> bool:
-        pod = await found(client, PODS, Key(ns, "j-worker-0"))
+        pod = await get_or_none(client, PODS, Key(ns, "j-worker-0"))
         return pod is not None and pod.spec.host_network
 
-    await becomes(has_one, what="a pod on the host's network", timeout=60)
+    await eventually(has_one, what="a pod on the host's network", timeout=60)
 
 
 async def displaces(client: Client) -> None:
-    """A gang waits, displaces another, and a third can never start."""
+    """A gang waits, preempts another gang; a third gang can never start."""
     ns = await namespace(client, "displaces")
     await client.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
     for name, count, class_ in (("low", 3, ""), ("high", 3, "high"), ("never", 9, "")):
@@ -279,11 +280,11 @@ async def displaces(client: Client) -> None:
         job = await client.get(TFJOBS, Key(ns, "never"))
         return bool(job.get("status", {}).get("waiting"))
 
-    await becomes(explained, what="why the third waits", timeout=60)
+    await eventually(explained, what="why the third waits", timeout=60)
 
 
 async def mounts(client: Client) -> None:
-    """Claims get the volume that there is, and one that is to be made."""
+    """One claim gets an existing volume, another claim a new one."""
     ns = await namespace(client, "mounts")
     for name, provisioner in (("here", NO_PROVISIONER), ("made", "example.com/none")):
         kind = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
@@ -317,4 +318,4 @@ async def mounts(client: Client) -> None:
         claim = await client.get(VOLUME_CLAIMS.read_as(dict), Key(ns, "made"))
         return selected in (claim["metadata"].get("annotations") or {})
 
-    await becomes(chosen, what="a node for the claim")
+    await eventually(chosen, what="a node for the claim")

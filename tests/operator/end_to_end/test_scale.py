@@ -12,7 +12,8 @@ import pytest
 from muster.api.kinds import JAXJOBS, PYTORCHJOBS, Kind
 from muster.api.meta import Key, Raw
 from tests.operator.builders import replica
-from tests.operator.driver import becomes, condition, move, operating, pods
+from tests.operator.driver import condition, move, operating, pods
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +93,7 @@ async def test_workers_are_scaled_and_counted(
         async def counted() -> bool:
             return bool((await scale())["status"].get("replicas") == 3)
 
-        await becomes(counted, what="three workers in the scale")
+        await eventually(counted, what="three workers in the scale")
         current = await scale()
         assert current["spec"] == {"replicas": 3}
         listed = await kubectl("get", "pods", "-o", "name", "-l", current["status"]["selector"])

@@ -1,6 +1,6 @@
-"""Manifests of every age: written in one version, read back whole in every other, and run.
+"""Manifests of every version: written in one version, read back unchanged in every other, and run.
 
-Each has all that its version had, so that a field which a schema prunes shows.
+Each manifest uses all fields of its version, so that the test notices a field that a schema prunes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MPI_VERSIONS = ("v1alpha1", "v1alpha2", "v1", "v2beta1")
 
 
 def full(name: str = "tensorflow") -> Raw:
-    """A template with fields of many sorts, one of them unheard of."""
+    """A template with fields of many types, one of them unknown to Kubernetes."""
     body = template(name, nodeSelector={"a": "b"}, tolerations=[{"operator": "Exists"}])
     body["metadata"] = {"labels": {"l": "1"}, "annotations": {"a": "2"}}
     body["spec"]["containers"][0] |= {
@@ -147,7 +147,7 @@ async def test_a_manifest_of_any_version_is_read_back_whole_through_every_other_
     assert [row["type"] for row in job["status"]["conditions"]] == ["Created"]
     assert ("phase" in job["status"]) is ("replicaSpecs" in spec)
 
-    # A client of another age that writes a label must not lose a field either.
+    # A client of another version that writes a label must not lose a field either.
     for other in others:
         change = {"metadata": {"labels": {"touched": other}}}
         touched = await client.patch(served(kind, other), key, change)
@@ -159,7 +159,7 @@ def served(kind: Kind[Raw], version: str) -> Kind[Raw]:
 
 
 def lost(wanted: Any, actual: Any, path: str = "spec") -> list[str]:
-    """The paths of all that was written and is not there; defaults may have come along."""
+    """The paths of all fields that were written and are lost; added defaults do not matter."""
     if isinstance(wanted, dict) and isinstance(actual, dict):
         inner = (lost(value, actual.get(name), f"{path}.{name}") for name, value in wanted.items())
         return [row for rows in inner for row in rows]

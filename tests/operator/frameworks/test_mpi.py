@@ -58,7 +58,7 @@ def test_the_launcher_waits_until_all_workers_are_ready() -> None:
     assert model.conditions() == ["Created", "Running(False)", "Succeeded"]
 
 
-def test_the_gang_is_the_workers() -> None:
+def test_the_gang_of_an_mpi_job_is_its_workers() -> None:
     model = Model(job())
     model.settle()
 
@@ -103,7 +103,7 @@ def test_a_group_without_the_launcher_has_no_launcher_resources() -> None:
     assert "muster.dev/late" not in group["metadata"].get("annotations", {})
 
 
-def test_by_ssh_names_end_in_the_clusters_domain() -> None:
+def test_with_ssh_host_names_end_in_the_clusters_domain() -> None:
     model = Model(job(sshAuthMountPath="/root/.ssh"), Settings(domain="k8s.example"))
     model.settle()
 
@@ -113,7 +113,7 @@ def test_by_ssh_names_end_in_the_clusters_domain() -> None:
     assert searches == ["j.ns.svc.k8s.example"]
 
 
-def test_the_config_volume_holds_what_mpirun_needs() -> None:
+def test_the_config_volume_holds_the_files_that_mpirun_needs() -> None:
     model = Model(job(slotsPerWorker=4))
     model.settle()
     model.run(*WORKERS)
@@ -196,7 +196,7 @@ def test_an_evicted_worker_does_not_fail_the_job() -> None:
     assert model.pods["j-worker-1"].status.phase == "Pending"
 
 
-def test_by_ssh_the_launcher_starts_at_once_with_keys_and_names() -> None:
+def test_with_ssh_the_launcher_starts_at_once_with_keys_and_host_names() -> None:
     model = Model(job(sshAuthMountPath="/root/.ssh"))
     model.settle()
 
@@ -216,7 +216,7 @@ def test_by_ssh_the_launcher_starts_at_once_with_keys_and_names() -> None:
     assert set(ssh_keys.with_keys(secret)["data"]) == {"ssh-privatekey", "ssh-publickey"}
 
 
-def test_by_ssh_the_launcher_waits_if_the_job_requests_it() -> None:
+def test_with_ssh_the_launcher_waits_if_the_job_requests_it() -> None:
     ssh = {"sshAuthMountPath": "/root/.ssh", "launcherCreationPolicy": "WaitForWorkersReady"}
     model = Model(job(**ssh))
     model.settle()

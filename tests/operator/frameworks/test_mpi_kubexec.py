@@ -1,4 +1,4 @@
-"""The program that starts ranks on workers, run as it runs in a launcher: a script of its own."""
+"""The program that starts ranks on workers, run as a script, as a launcher runs it."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def ended(code: int) -> dict[str, object]:
 
 
 class Server:
-    """The exec door of an API server: TLS, a token, websockets with numbered channels."""
+    """The exec endpoint of an API server: TLS, a token, websockets with numbered channels."""
 
     def __init__(self, folder: Path, protocol: str = "v5.channel.k8s.io") -> None:
         self.folder = folder
         self.protocol = protocol
         self.refusals = 0
         self.status: dict[str, object] = SUCCESS
-        self.asked: list[web.Request] = []
+        self.requests: list[web.Request] = []
         self.stdin = b""
         self.patient = False
         self.joined = asyncio.Event()
         self.left = asyncio.Event()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request)
+        self.requests.append(request)
         if self.refusals:
             self.refusals -= 1
             return web.Response(status=400, text="container not found")
@@ -65,7 +65,7 @@ class Server:
         return socket
 
     async def outlast(self, socket: web.WebSocketResponse) -> web.StreamResponse:
-        """A command that runs until its client goes away."""
+        """A command that runs until its client disconnects."""
         self.joined.set()
         async for _ in socket:
             pass
@@ -74,7 +74,7 @@ class Server:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[dict[str, str]]:
-        """The environment of a pod that may talk to this server."""
+        """The environment of a pod that may call this server."""
         authority = Authority()
         pair = authority.server()
         (self.folder / "ca.crt").write_bytes(authority.certificate)
@@ -103,7 +103,7 @@ class Server:
 
     @asynccontextmanager
     async def started(self, *command: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """The client, talking to this server."""
+        """The client, connected to this server."""
         script = self.folder / "kubexec.py"
         text = mpi_files.exec_client()
         account = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -125,7 +125,9 @@ class Server:
 
 
 @pytest.mark.parametrize("code", [0, 1, 137])
-async def test_output_and_exit_code_are_the_commands_own(tmp_path: Path, code: int) -> None:
+async def test_kubexec_returns_the_output_and_exit_code_of_the_command(
+    tmp_path: Path, code: int
+) -> None:
     server = Server(tmp_path)
     server.status = ended(code) if code else SUCCESS
 
@@ -134,13 +136,13 @@ async def test_output_and_exit_code_are_the_commands_own(tmp_path: Path, code: i
     assert exit_code == code
     assert out == b"out " + b"x" * 70000
     assert err == b"err"
-    (asked,) = server.asked
+    (asked,) = server.requests
     assert asked.query.getall("command") == ["/bin/sh", "-c", "orted -mca a b"]
     assert asked.query["container"] == "mpi"
     assert asked.headers["Authorization"] == "Bearer secret"
 
 
-async def test_input_is_passed_on_to_its_end(tmp_path: Path) -> None:
+async def test_kubexec_forwards_stdin_to_its_end(tmp_path: Path) -> None:
     server = Server(tmp_path)
 
     exit_code, _, _ = await server.run("cat", stdin=b"y" * 100000)
@@ -149,7 +151,7 @@ async def test_input_is_passed_on_to_its_end(tmp_path: Path) -> None:
     assert server.stdin == b"y" * 100000
 
 
-async def test_an_older_server_is_spoken_to_in_its_own_protocol(tmp_path: Path) -> None:
+async def test_an_older_server_gets_protocol_v4(tmp_path: Path) -> None:
     server = Server(tmp_path, "v4.channel.k8s.io")
     server.status = ended(3)
 
@@ -167,11 +169,13 @@ async def test_a_worker_that_does_not_exist_yet_is_retried(tmp_path: Path) -> No
     exit_code, _, _ = await server.run("x")
 
     assert exit_code == 0
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_a_signal_ends_the_session_and_is_the_exit_code(tmp_path: Path, number: int) -> None:
+async def test_a_signal_ends_the_session_and_sets_the_exit_code(
+    tmp_path: Path, number: int
+) -> None:
     server = Server(tmp_path)
     server.patient = True
 
@@ -185,7 +189,7 @@ async def test_a_signal_ends_the_session_and_is_the_exit_code(tmp_path: Path, nu
     assert b"Traceback" not in err
 
 
-def test_it_needs_nothing_newer_than_python_3_5() -> None:
+def test_kubexec_needs_nothing_newer_than_python_3_5() -> None:
     text = mpi_files.exec_client()
 
     assert 'f"' not in text

@@ -1,4 +1,4 @@
-"""What the launcher of an MPIJob may do, and as which account it runs."""
+"""The rights of an MPIJob's launcher, and its service account."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_a_launcher_may_only_exec_into_workers(image: str) -> None:
     model = Model(job(), Settings(delivery_image=image))
     model.settle()
 
-    # A websocket is opened by GET, but needs the right to create as well on newer servers.
+    # A websocket is opened by GET; newer API servers require the right to create as well.
     execs = {"resources": ["pods/exec"], "resourceNames": list(WORKERS), "verbs": ["create", "get"]}
-    # The image that brings kubectl waits until all workers are there, by a watch of pods.
+    # The image that delivers kubectl waits for all workers by a watch of pods.
     looks = {"resources": ["pods"], "verbs": ["get", "list", "watch"]}
     rules = model.objects[(ROLES.resource, "j-launcher")]["rules"]
     assert rules == [{"apiGroups": [""], **rule} for rule in ([looks] if image else []) + [execs]]
@@ -50,7 +50,7 @@ def test_a_role_without_rules_is_written_once() -> None:
     raw["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 0
     model = Model(raw)
     model.settle()
-    # As servers hand it out that keep no empty lists.
+    # Some servers drop empty lists.
     model.objects[(ROLES.resource, "j-launcher")]["rules"] = None
 
     assert model.step() == []

@@ -20,7 +20,7 @@ def tf_config(raw: Raw, pod: str, settings: Settings | None = None) -> str | Non
     return env(model.manifests[pod]).get("TF_CONFIG")
 
 
-def test_a_worker_knows_all_replicas() -> None:
+def test_the_tf_config_of_a_worker_lists_all_replicas() -> None:
     assert tf_config(manifest(roles=FULL), "j-worker-1") == (
         '{"cluster":{"chief":["j-chief-0.ns.svc:2222"],"ps":["j-ps-0.ns.svc:2222"],'
         '"worker":["j-worker-0.ns.svc:2222","j-worker-1.ns.svc:2222"]},'
@@ -28,7 +28,7 @@ def test_a_worker_knows_all_replicas() -> None:
     )
 
 
-def test_a_master_is_called_master() -> None:
+def test_the_tf_config_of_a_master_names_it_master() -> None:
     roles = {"MASTER": replica(1), "ps": replica(1)}
     assert tf_config(manifest(roles=roles), "j-master-0") == (
         '{"cluster":{"master":["j-master-0.ns.svc:2222"],"ps":["j-ps-0.ns.svc:2222"]},'
@@ -88,7 +88,7 @@ def test_the_evaluator_is_in_the_cluster_unless_the_job_says_no(
         ("j-chief-0", '{"cluster":{"worker":{},"ps":[]},"task":{"type":"chief","index":0}}'),
     ],
 )
-def test_dynamic_workers_know_only_the_peers_they_talk_to(pod: str, expected: str) -> None:
+def test_dynamic_workers_know_only_the_peers_they_connect_to(pod: str, expected: str) -> None:
     assert tf_config(manifest(roles=FULL, enableDynamicWorker=True), pod) == expected
 
 
@@ -118,7 +118,7 @@ def test_tf_config_comes_last_and_only_in_the_container_that_trains() -> None:
     assert original == [{"name": "TF_CONFIG", "value": "mine"}]
 
 
-def test_the_addresses_of_many_workers_are_written_out_once_per_look_and_not_per_pod(
+def test_the_addresses_of_all_workers_are_encoded_once_per_decision_not_once_per_pod(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = Model(manifest(roles={"Worker": replica(200)}))

@@ -1,4 +1,4 @@
-"""A missing right affects the jobs that need it, which say so, and no others."""
+"""A missing right affects only the jobs that need it, and their status names it."""
 
 from __future__ import annotations
 

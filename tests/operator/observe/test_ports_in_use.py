@@ -1,4 +1,4 @@
-"""Ports on the host's network: chosen when they are needed, past everything that holds one."""
+"""Ports on the host's network: chosen when they are needed, and free of all other pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NS = "namespaces/ns"
 
 
 class Cluster(Model):
-    """One whose services can be changed."""
+    """A cluster whose services can be changed."""
 
     def _do(self, action: Action) -> None:
         if isinstance(action, Patch) and action.kind == SERVICES:
@@ -45,7 +45,7 @@ def workers(count: int = 2, port: int = 0, **spec: Any) -> Raw:
 
 
 def host_ports(pods: list[Raw]) -> list[int]:
-    """The port of each pod, which it has under both names."""
+    """The host port of each pod, which equals its container port."""
     ports = [pod["spec"]["containers"][0]["ports"][-1] for pod in pods]
     assert all(row["hostPort"] == row["containerPort"] for row in ports)
     return [row["hostPort"] for row in ports]
@@ -107,7 +107,7 @@ def test_a_service_that_keeps_its_port_is_not_written_again() -> None:
     assert len(set(host_ports(list(model.manifests.values())))) == 3
 
 
-# The loop
+# With the control loop
 
 
 @asynccontextmanager
@@ -142,7 +142,7 @@ def chosen(server: Server, name: str = "j") -> list[int]:
 
 def lists_of_all_pods(server: Server) -> int:
     """How often pods were listed, besides the operator's own watch of them."""
-    return server.asked.count(("GET", "/api/v1/pods")) - 1
+    return server.requests.count(("GET", "/api/v1/pods")) - 1
 
 
 THREE = Settings(host_ports=range(20000, 20003))
@@ -229,7 +229,7 @@ async def test_a_service_that_was_lost_comes_back_with_the_port_of_its_pod() -> 
 
 
 @pytest.mark.looptime
-async def test_jobs_that_come_at_once_get_ports_of_their_own() -> None:
+async def test_jobs_created_at_the_same_time_get_different_ports() -> None:
     server = Server(late=2.0)
     names = [f"j{i}" for i in range(12)]
     async with operating(server, settings=Settings(host_ports=range(20000, 20024))):

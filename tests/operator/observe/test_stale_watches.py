@@ -1,4 +1,4 @@
-"""Late watches and writes of others do not mislead the operator."""
+"""Late watches and writes of other clients do not mislead the operator."""
 
 from __future__ import annotations
 
