@@ -87,7 +87,7 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such kind."""
+    """The object, or its kind, does not exist."""
 
     exit_code = 3
     default_status = 404
@@ -122,7 +122,7 @@ class ServerError(ApiError):
 
 
 class StatusError(ApiError):
-    """An error of the local API server; `details` and `metadata` are those of its Status."""
+    """An error of the local API server, with the `details` and `metadata` of its Status."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class InvalidJob(MusterError):
 
     @property
     def with_hint(self) -> str:
-        """What is wrong and what to write instead, in one line."""
+        """The problem and its solution, in one line."""
         return f"{self}; {self.hint}" if self.hint else str(self)
 
 
@@ -236,6 +236,7 @@ def api_error(
     retry_after: float | None = None,
 ) -> ApiError:
     """The error that matches a Kubernetes Status."""
+    # The reason is finer than the code: 409 is also Conflict, and a watch event may have no code.
     if reason == "AlreadyExists":
         kind: type[ApiError] = AlreadyExists
     elif reason == "Expired":
@@ -260,13 +261,13 @@ def describe(error: Exception) -> str:
     """The message of an error; for an OSError, the system's text and the file it concerns."""
     if not isinstance(error, OSError) or error.errno is None or error.errno <= 0:
         return str(error) or type(error).__name__
-    what = os.strerror(error.errno)
-    return f"{what}: {os.fsdecode(error.filename)}" if error.filename else what
+    message = os.strerror(error.errno)
+    return f"{message}: {os.fsdecode(error.filename)}" if error.filename else message
 
 
 def no_such(noun: str, given: str, known: Iterable[str]) -> str:
     """`no such verb: gett; did you mean get?`"""
     import difflib  # slow to load and rarely needed
 
-    near = difflib.get_close_matches(given, list(known), n=1)
-    return f"no such {noun}: {given}" + (f"; did you mean {near[0]}?" if near else "")
+    similar = difflib.get_close_matches(given, list(known), n=1)
+    return f"no such {noun}: {given}" + (f"; did you mean {similar[0]}?" if similar else "")

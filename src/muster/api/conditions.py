@@ -34,7 +34,7 @@ def disruption_condition(reason: str, message: str, now: datetime) -> Raw:
 
 
 def find(conditions: Sequence[Raw], type_: str) -> Raw | None:
-    return next((one for one in conditions if one["type"] == type_), None)
+    return next((condition for condition in conditions if condition["type"] == type_), None)
 
 
 def is_true(conditions: Sequence[Raw], type_: str) -> bool:
@@ -43,7 +43,7 @@ def is_true(conditions: Sequence[Raw], type_: str) -> bool:
 
 
 def without(conditions: Sequence[Raw], type_: str) -> list[Raw]:
-    return [one for one in conditions if one["type"] != type_]
+    return [condition for condition in conditions if condition["type"] != type_]
 
 
 def with_condition(conditions: Sequence[Raw], new: Raw) -> list[Raw]:

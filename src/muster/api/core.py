@@ -49,9 +49,9 @@ def port_number(port: int | str, containers: Iterable[Container], protocol: str 
     """The number of a port given by number or name; None if no container has a port so named."""
     if isinstance(port, int):
         return port
-    for known in (known for container in containers for known in container.ports):
-        if known.name == port and protocol in ("", known.protocol):
-            return known.container_port
+    for declared in (declared for container in containers for declared in container.ports):
+        if declared.name == port and protocol in ("", declared.protocol):
+            return declared.container_port
     return int(port) if port.isdigit() else None
 
 

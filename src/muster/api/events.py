@@ -1,4 +1,4 @@
-"""Events as plain values: what happened, to which object, reported by which component."""
+"""Events as plain values: a text, the object it is about, and the component that reports it."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ def event_manifest(subject: EventSubject, text: EventText, at: datetime) -> Raw:
         source["host"] = subject.host
     return {
         "metadata": {
+            # A name has at most 253 characters.
             "name": f"{subject.name[:200]}.{secrets.token_hex(8)}",
             "namespace": subject.namespace or "default",
         },

@@ -1,10 +1,10 @@
 """The dialects: every way to declare a gang, in one table that scheduler and operator read.
 
-A dialect knows how a pod names its group (`group_of`, and `marks` to write), which objects declare
-such a group, what terms an object (or, where there is none, the pods themselves) sets, the spec of
-a group, and the status that its users expect. The first dialect in which a pod names a group wins.
-A budget (PodDisruptionBudget) is the one declaration that selects its pods instead of being named
-by them; it comes last.
+A dialect knows how a pod names its group (`group_of` to read it, `marks` to write it), which kinds
+of object declare a group, which terms the object sets (in some dialects the pods themselves set
+them), the spec of a new group, and the status that users of the dialect expect. A pod belongs to
+the group that it names in the first dialect of the table. A PodDisruptionBudget selects its pods
+instead of being named by them; it counts only for pods that name no group.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ PLAN_ANNOTATION = "muster.dev/plan"
 """On a bound pod: the plan it was bound by."""
 LATE_ANNOTATION = "muster.dev/late"
 """On a group: members that start after the others and are not counted in its minimum, as JSON from
-role to the requests of one such member. Their room is placed with the gang and held."""
-
-
+role to the requests of one member. Their room is placed with the gang and held."""
 SUCCEEDED = "muster.dev/Succeeded"
 """The condition that counts succeeded members where a dialect's status has no field for them."""
 
@@ -79,7 +77,7 @@ class GangKey(NamedTuple):
 
 @dataclass(frozen=True)
 class GangTerms:
-    """What a gang is declared to need."""
+    """The declared needs of a gang."""
 
     min: int = 1
     roles: Mapping[str, int] = field(default_factory=dict)
@@ -90,7 +88,7 @@ class GangTerms:
 
 @dataclass(frozen=True)
 class GroupSpec:
-    """What a new group object is to say."""
+    """The content of a new group object, in no dialect yet."""
 
     min: int
     roles: Mapping[str, int]
@@ -103,7 +101,7 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class GroupCounts:
-    """How a gang stands, for the status of its group."""
+    """The members of a gang by state, for the status of its group."""
 
     min: int
     bound: int
@@ -112,10 +110,11 @@ class GroupCounts:
     failed: int
     succeeded: int
     reason: str = ""
-    """Why it waits; empty if it does not."""
+    """Why the gang waits; empty if it does not."""
 
     @property
-    def there(self) -> int:
+    def scheduled(self) -> int:
+        """Members that have, or had, a node."""
         return self.bound + self.succeeded
 
     @property
@@ -125,7 +124,7 @@ class GroupCounts:
 
 @dataclass(frozen=True)
 class PodMarks:
-    """What a pod carries to name its group."""
+    """Annotations, labels and spec fields by which a pod names its group."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -151,13 +150,13 @@ class Dialect:
 
 
 def role_of(pod: Pod) -> str:
-    """The role a pod plays in its gang, in lower case; empty where nothing says."""
+    """The role of a pod in its gang, in lower case; empty if the pod names none."""
     role = pod.metadata.annotations.get(ROLE_ANNOTATION)
     return (role or pod.metadata.labels.get(ROLE_LABEL, "")).lower()
 
 
 def from_annotation(*names: str) -> Callable[[Pod], str]:
-    """The first of some annotations that is there."""
+    """A reader of the first of these annotations that a pod has."""
     return lambda pod: next(
         (value for name in names if (value := pod.metadata.annotations.get(name))), ""
     )
@@ -169,8 +168,8 @@ def from_label(name: str) -> Callable[[Pod], str]:
 
 def _terms_from_pods(read: Callable[[Pod], str]) -> Callable[[Iterable[Pod]], GangTerms]:
     def terms(pods: Iterable[Pod]) -> GangTerms:
-        counts = [int(text) for pod in pods if (text := read(pod)).isdecimal()]
-        return GangTerms(min=max(counts, default=1))
+        minimums = [int(text) for pod in pods if (text := read(pod)).isdecimal()]
+        return GangTerms(min=max(minimums, default=1))
 
     return terms
 
@@ -212,7 +211,7 @@ def _native_spec(group: GroupSpec) -> Raw:
 
 
 def _native_status(gang: GroupCounts, stamp: str) -> Raw:
-    whole = gang.there >= gang.min
+    whole = gang.scheduled >= gang.min
     reason, message = ("Scheduled", "") if whole else ("Unschedulable", gang.reason)
     scheduled = _condition("PodGroupScheduled", whole, reason, message, stamp)
     count = f"{gang.succeeded} of {gang.min} members succeeded"
@@ -221,8 +220,9 @@ def _native_status(gang: GroupCounts, stamp: str) -> Raw:
 
 
 def _native_succeeded(status: objects.PodGroupStatus) -> int:
-    found = find_condition(status.conditions, SUCCEEDED)
-    number = found.message.partition(" ")[0] if found is not None else ""
+    # The condition's message is the only place for the number in this status.
+    condition = find_condition(status.conditions, SUCCEEDED)
+    number = condition.message.partition(" ")[0] if condition is not None else ""
     return int(number) if number.isdecimal() else 0
 
 
@@ -248,6 +248,7 @@ def _kube_batch_spec(group: GroupSpec) -> Raw:
 
 def _volcano_spec(group: GroupSpec) -> Raw:
     spec = _kube_batch_spec(group) | _given(minResources=group.resources)
+    # A minimum per role always holds, so it is written only if the gang needs all its members.
     if group.min == sum(group.roles.values()):
         spec["minTaskMember"] = {role: n for role, n in group.roles.items() if n}
     return spec
@@ -261,7 +262,7 @@ def _volcano_status(gang: GroupCounts, stamp: str) -> Raw:
         ready = "tasks in gang are ready to be scheduled"
         condition = _condition("Scheduled", True, ready, "", stamp)
     phase = "Unknown" if gang.bound else "Pending"
-    if gang.there >= gang.min:
+    if gang.scheduled >= gang.min:
         phase = "Running"
     return {
         "phase": "Completed" if gang.done else phase,
@@ -289,7 +290,7 @@ def _coscheduling_status(gang: GroupCounts, stamp: str) -> Raw:
     phase = "Scheduling" if gang.bound else "Pending"
     if gang.running + gang.succeeded >= gang.min:
         phase = "Running"
-    if gang.failed and gang.there < gang.min:
+    if gang.failed and gang.scheduled < gang.min:
         phase = "Failed"
     return {
         "phase": "Finished" if gang.done else phase,
@@ -304,8 +305,9 @@ def _coscheduling_status(gang: GroupCounts, stamp: str) -> Raw:
 
 
 def _budget_terms(budget: PodDisruptionBudget) -> GangTerms:
-    least = budget.spec.min_available
-    return GangTerms(min=max(least, 1) if isinstance(least, int) else 1)
+    minimum = budget.spec.min_available
+    # A percentage names no number of members.
+    return GangTerms(min=max(minimum, 1) if isinstance(minimum, int) else 1)
 
 
 def _volcano_marks(group: str, role: str, _: int) -> PodMarks:
@@ -344,7 +346,7 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect(
         "labels",
         from_label(NAME_LABEL),
-        lambda group, _, least: PodMarks(labels={NAME_LABEL: group, MIN_LABEL: str(least)}),
+        lambda group, _, minimum: PodMarks(labels={NAME_LABEL: group, MIN_LABEL: str(minimum)}),
         from_pods=_terms_from_pods(from_label(MIN_LABEL)),
     ),
     Dialect(

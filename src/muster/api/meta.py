@@ -16,8 +16,6 @@ Raw = dict[str, Any]
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated name suffixes: no vowels, so that they never form words."""
-
-
 _CAPITALS = {
     "cluster_ip": "clusterIP",
     "downward_api": "downwardAPI",
@@ -29,8 +27,8 @@ _CAPITALS = {
 
 def wire_name(field: str) -> str:
     """The JSON name of a field: camel case, with the capitals that Kubernetes uses."""
-    first, *rest = field.split("_")
-    return _CAPITALS.get(field) or first + "".join(word.capitalize() for word in rest)
+    first, *others = field.split("_")
+    return _CAPITALS.get(field) or first + "".join(word.capitalize() for word in others)
 
 
 class Object(msgspec.Struct, frozen=True, gc=False, rename=wire_name):
@@ -85,7 +83,7 @@ def merge_patch(old: Raw, new: Raw) -> Raw:
             inner = merge_patch(before, value)
             if inner:
                 result[name] = inner
-        elif value != before or name not in old:
+        elif value != before or name not in old:  # None is a value too: a new null is a change
             result[name] = value
     return result
 
@@ -156,11 +154,11 @@ class Condition(Object, frozen=True):
 
 
 def find_condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
-    """The condition of that type, if it is there."""
+    """The condition of that type, if any."""
     return next((c for c in conditions if c.type == type_), None)
 
 
 def condition_is_true(conditions: tuple[Condition, ...], type_: str) -> bool:
-    """Whether there is a condition of that type and it is True."""
+    """Whether a condition of that type exists and is True."""
     condition = find_condition(conditions, type_)
     return condition is not None and condition.status == "True"

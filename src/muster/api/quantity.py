@@ -5,10 +5,9 @@ are shown in the notation of their first term. The scheduler and the job views c
 top of that: cpu in thousandths, everything else in whole units, rounded away from zero, so that a
 request for a little never becomes a request for nothing.
 
-Vectors made by Kubernetes' own parser decide what is accepted and what it means. There is one
-deliberate difference: where Kubernetes' int64 overflows, which silently gives 0 or nonsense there,
-the integer is the largest int64 here, with its sign. An absurd request must not look like a free
-one.
+The tests compare with vectors made by Kubernetes' own parser. There is one deliberate difference:
+where Kubernetes' int64 overflows, which silently gives 0 or nonsense there, the integer is the
+largest int64 here, with its sign. An absurd request must not look like a request for nothing.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ class Amount(NamedTuple):
     def __add__(self, other: object) -> Amount:
         if not isinstance(other, Amount):
             return NotImplemented
+        # As in Kubernetes, zero has no notation of its own: a sum that starts at 0 takes the next.
         return Amount(self.nano + other.nano, (self if self.nano else other).notation)
 
     def __sub__(self, other: Amount) -> Amount:
@@ -93,7 +93,7 @@ def whole_amount(number: int) -> Amount:
 
 @lru_cache(maxsize=4096, typed=True)
 def parse_quantity(quantity: Quantity) -> Amount:
-    """The amount that a quantity means; what is below a billionth is rounded away from zero."""
+    """The amount of a quantity; a fraction of a billionth is rounded away from zero."""
     text = str(quantity)
     match = _FORM.fullmatch(text) if 0 < len(text) <= _LONGEST else None
     if match is None:
@@ -161,7 +161,7 @@ def format_bytes(count: int) -> str:
     sign, count = ("-", -count) if count < 0 else ("", count)
     text = str(count)
     for suffix, twos in _TWOS.items():
-        tenths = ((count * 10 >> twos - 1) + 1) >> 1
+        tenths = ((count * 10 >> twos - 1) + 1) >> 1  # rounded to the nearest, in integers
         if tenths < 10:
             break
         text = f"{tenths // 10}.{tenths % 10}".removesuffix(".0") + suffix

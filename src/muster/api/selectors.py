@@ -1,7 +1,7 @@
 """Label selectors and field selectors, by Kubernetes' own rules.
 
-Vectors made by Kubernetes' parser decide. Selectors are compiled once; a match is a few dictionary
-look-ups.
+The tests compare with vectors made by Kubernetes' parser. Selectors are compiled once; a match is a
+few dictionary look-ups.
 
 - `!=` and `notin` also match an object that lacks the key;
 - no selector at all (None) matches nothing, an empty one matches everything;

@@ -1,7 +1,7 @@
-"""The objects of storage, as far as they decide where a pod may run.
+"""Claims, volumes, storage classes and CSI nodes: the fields that decide where a pod may run.
 
-Pure data with Kubernetes' own meaning: claims, volumes, storage classes, and what the storage
-drivers of a node can attach. `volumes` keeps them and answers questions about them.
+Pure data with Kubernetes' own meaning. `scheduler/cluster/volumes.py` holds the objects and answers
+questions about them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ZONES = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-"""Labels that say where a volume is, and what each is called today."""
+"""Labels that say where a volume is, and the current name of each."""
 
 
 class VolumeClaimSpec(Object, frozen=True):
@@ -56,7 +56,7 @@ class VolumeClaim(ApiObject, frozen=True):
 
     @property
     def selected(self) -> str:
-        """The node for which a volume is being made."""
+        """The node for which a volume is being provisioned."""
         return self.metadata.annotations.get(SELECTED_NODE, "")
 
 
@@ -95,49 +95,50 @@ class PersistentVolume(ApiObject, frozen=True):
 
     @property
     def zones(self) -> dict[str, frozenset[str]]:
-        """What its labels say of where it is; several values are joined by two underscores."""
+        """Where the volume is, from its labels; several values are joined by two underscores."""
         labels = self.metadata.labels
         return {key: frozenset(labels[key].split("__")) for key in ZONES if key in labels}
 
     @property
     def owner(self) -> Key | None:
-        """The claim whose own it is."""
+        """The claim that the volume is bound to or reserved for."""
         ref = self.spec.claim_ref
         return None if ref is None else Key(ref.namespace, ref.name)
 
     def is_claimed_by(self, claim: VolumeClaim) -> bool:
-        """Whether it is this very claim's own."""
+        """Whether the volume is bound to or reserved for this claim."""
         ref = self.spec.claim_ref
-        same = ref is not None and ref.uid in ("", claim.metadata.uid)
-        return same and self.owner == claim.metadata.key
+        # An administrator who reserves a volume for a claim writes no uid.
+        matches_uid = ref is not None and ref.uid in ("", claim.metadata.uid)
+        return matches_uid and self.owner == claim.metadata.key
 
     def suits(self, claim: VolumeClaim) -> bool:
-        """Whether it is free and matches the claim."""
+        """Whether the volume is free and matches the claim."""
         free = self.status.phase == "Available" and self.spec.claim_ref is None
         return free and self.metadata.deletion_timestamp is None and self.matches(claim)
 
     def matches(self, claim: VolumeClaim) -> bool:
-        """Whether class, mode, size, access modes and labels are as the claim asks."""
-        spec, asked = self.spec, claim.spec
+        """Whether the volume has the class, mode, size, access modes and labels of the claim."""
+        spec, request = self.spec, claim.spec
         return (
             (spec.storage_class_name, spec.volume_mode)
-            == (asked.storage_class_name, asked.volume_mode)
+            == (request.storage_class_name, request.volume_mode)
             and self.size >= claim.size
-            and set(asked.access_modes) <= set(spec.access_modes)
-            and _selects(asked.selector, self.metadata.labels)
+            and set(request.access_modes) <= set(spec.access_modes)
+            and _selects(request.selector, self.metadata.labels)
         )
 
 
 def claim_ref_patch(volume: PersistentVolume, claim: VolumeClaim) -> Raw:
-    """The patch that makes a volume the claim's own, unless it has changed since it was seen."""
-    of = claim.metadata
+    """The patch that reserves a volume for a claim; `Conflict` if the volume has changed."""
+    meta = claim.metadata
     ref = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "namespace": of.namespace,
-        "name": of.name,
-        "uid": of.uid,
-        "resourceVersion": of.resource_version,
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
     }
     return {
         "metadata": {
@@ -149,7 +150,7 @@ def claim_ref_patch(volume: PersistentVolume, claim: VolumeClaim) -> Raw:
 
 
 def _size(amounts: Resources) -> int:
-    """Bytes; what cannot be read suits nothing."""
+    """Bytes; -1 if the quantity cannot be parsed."""
     try:
         return parse_whole(amounts.get("storage", 0))
     except InvalidQuantity:
@@ -179,7 +180,7 @@ class StorageClass(ApiObject, frozen=True):
 
     @property
     def allowed(self) -> NodeSelector | None:
-        """The nodes on which it can make a volume; None for all."""
+        """The nodes on which it can provision a volume; None for all."""
         terms = (
             NodeSelectorTerm(
                 tuple(
@@ -205,7 +206,7 @@ class CsiNodeSpec(Object, frozen=True):
 
 
 class CsiNode(ApiObject, frozen=True):
-    """What the storage drivers on one node can do; named like the node."""
+    """The storage drivers of one node and their limits; it has the name of the node."""
 
     spec: CsiNodeSpec = CsiNodeSpec()
 

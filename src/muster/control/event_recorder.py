@@ -6,8 +6,8 @@ half a minute, so that pods are created before the events about them. `write` is
 must know: it returns when the event is written, and raises if it cannot be.
 
 The same event on the same object is one Event with a count, as kubectl shows it. The count is
-written at growing intervals, from two seconds up to five minutes. What is still queued when `run`
-is cancelled is written before it returns, if that takes no more than a few seconds.
+written at growing intervals, from two seconds up to five minutes. When `run` is cancelled, it
+writes the events still queued before it returns, if that takes no more than a few seconds.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class EventRecorder:
             log.warning("%s: event %s dropped", subject, text.reason)
 
     async def write(self, subject: EventSubject, text: EventText) -> None:
-        """Write an event on this object now; raises what the API server answers."""
+        """Write an event on this object now; raises the error of the API server."""
         event = self._count(subject, text)
         try:
             await self._send(event)
@@ -100,8 +100,9 @@ class EventRecorder:
             raise
 
     def _count(self, subject: EventSubject, text: EventText) -> _RecordedEvent:
-        """The event, counted once more; the one that did not repeat for longest is forgotten."""
+        """The event, counted once more; the event that repeated longest ago is forgotten."""
         at = self._clock()
+        # Popped and added again: the order of the dictionary is the order of the last repetition.
         event = self._known.pop((subject, text), None)
         if event is None:
             event = _RecordedEvent(subject, event_manifest(subject, text, at), 0.0)
@@ -114,7 +115,7 @@ class EventRecorder:
         return event
 
     async def run(self) -> None:
-        """Write queued events until cancelled, then those that are left."""
+        """Write queued events until cancelled, then the rest of the queue."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(_WRITERS):
@@ -130,7 +131,7 @@ class EventRecorder:
                 await self._try_to_send(event)
             except asyncio.CancelledError:
                 if not self._queue.full():
-                    self._queue.put_nowait(event)
+                    self._queue.put_nowait(event)  # `_flush` writes it
                 raise
 
     async def _until_idle(self, event: _RecordedEvent) -> None:

@@ -62,7 +62,7 @@ async def run_workers(
 ) -> None:
     """Reconcile the queue's keys with so many workers, until the queue is shut down.
 
-    Returns when the last attempt has ended. Never raises what a reconcile function raised.
+    Returns when the last attempt has ended. Never raises an error of a reconcile function.
     """
     async with asyncio.TaskGroup() as group:
         for number in range(workers):
@@ -84,6 +84,8 @@ async def _attempt(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> Outc
     try:
         after = await _guarded(reconcile, key)
     except asyncio.CancelledError:
+        # Added before it is done: a key that a worker has is marked as changed, and `done` then
+        # puts it back in the queue.
         queue.add(key)
         queue.done(key)
         raise
@@ -131,12 +133,13 @@ def _retry_after(error: BaseException) -> float:
     return max(seconds, default=0.0)
 
 
-def _report(what: str, error: BaseException, delay: float) -> None:
+def _report(subject: str, error: BaseException, delay: float) -> None:
     causes = list(_causes(error))
-    words = "; ".join(str(cause) or type(cause).__name__ for cause in causes)
+    text = "; ".join(str(cause) or type(cause).__name__ for cause in causes)
     if all(isinstance(cause, Conflict) for cause in causes):
-        log.debug("%s: somebody wrote first, will retry in %.2f s: %s", what, delay, words)
+        # Ordinary: the next attempt reads the newer object.
+        log.debug("%s: another writer was first, will retry in %.2f s: %s", subject, delay, text)
     elif all(isinstance(cause, MusterError) and not isinstance(cause, Bug) for cause in causes):
-        log.warning("%s: will retry in %.2f s: %s", what, delay, words)
+        log.warning("%s: will retry in %.2f s: %s", subject, delay, text)
     else:
-        log.error("%s: bug, will retry in %.2f s: %s", what, delay, words, exc_info=error)
+        log.error("%s: bug, will retry in %.2f s: %s", subject, delay, text, exc_info=error)

@@ -40,12 +40,13 @@ Lead: TypeAlias = Callable[[Run], Awaitable[None]]
 """Waits for the lease, runs the work; cancels it and raises LeaseLost when the lease is lost."""
 
 _CONTEND_PAUSE = 1.0
+"""Seconds after a lost lease, so that a lease that is lost at once does not make a busy loop."""
 STUCK = 600.0
 """Seconds after which an attempt counts as hung: every request has a shorter limit of its own."""
 
 
 class Syncing(Protocol):
-    """What the manager needs of an informer."""
+    """An informer, as the manager uses it."""
 
     @property
     def has_synced(self) -> bool: ...
@@ -172,6 +173,7 @@ class Manager:
                     group.create_task(_call(run), name=queue.name) for queue, run in self._loops
                 ]
                 await self._stopping.wait()
+                # A loop ends when its queue is shut down, a led task only when it is cancelled.
                 if loops:
                     await asyncio.wait(loops)
                 for task in led:

@@ -34,7 +34,7 @@ class WorkQueue(Generic[K]):
         self._backoff = backoff or Backoff()
         self._ready: asyncio.Queue[K | None] = asyncio.Queue()
         self._waiting: set[K] = set()  # in _ready
-        self._working: dict[K, float] = {}  # since when; the oldest first
+        self._working: dict[K, float] = {}  # the start of each attempt; the oldest first
         self._changed: set[K] = set()  # added while a worker has them
         self._delayed: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}

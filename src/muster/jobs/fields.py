@@ -104,7 +104,7 @@ class Section:
         value = self.raw.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, int):  # in Python, True is an int
             digits = value.strip() if isinstance(value, str) else ""
             quoted = digits.isdecimal()
             hint = f"write {digits} without quotes" if quoted else "write a number such as 1"
@@ -121,9 +121,8 @@ class Section:
 
     def lookup(self, name: str) -> Any:
         """The field of that name in any letter case; InvalidJob if it is there twice."""
-        wanted = name.lower()
-        keys = [key for key, value in self.raw.items() if value is not None]
-        keys = [key for key in keys if str(key).lower() == wanted]
+        lower = name.lower()
+        keys = [key for key in self.raw if self.has(key) and str(key).lower() == lower]
         if len(keys) > 1:
             first, second, *_ = sorted(keys, key=lambda key: key != name)
             raise self.error(second, f"{self.path}.{first} is given too", f"keep one, as {name}")
@@ -182,8 +181,6 @@ _OWN = {
     ),
 }
 """Fields of spec that one kind reads, without that of its replicas (any letter case)."""
-
-
 _FIELDS = {kind: (*_SPEC, *_OWN.get(kind, ())) for kind in JOB_KIND_BY_NAME}
 _RUN_POLICY = (*_POLICY, "schedulingPolicy")
 
@@ -214,17 +211,17 @@ def check_fields(kind: str, spec: Section) -> None:
 def _check_one_place(kind: str, spec: Section) -> None:
     """Replicas may be in one field only, of whatever kind or version."""
     places = _PLACES[kind]
-    given = [key for key in spec.raw if spec.has(key) and str(key).lower() in places]
-    if len(given) > 1:
-        own, other, *_ = sorted(given, key=lambda key: places.index(str(key).lower()))
-        raise spec.error(other, f"spec.{own} is given too", "keep one")
+    keys = [key for key in spec.raw if spec.has(key) and str(key).lower() in places]
+    if len(keys) > 1:
+        first, second, *_ = sorted(keys, key=lambda key: places.index(str(key).lower()))
+        raise spec.error(second, f"spec.{first} is given too", "keep one")
 
 
 def _check_manager(kind: str, policy: Section) -> None:
     manager = policy.raw.get("managedBy")
-    ours = [
+    managers = [
         name for name in MANAGED_BY_MUSTER if kind == "MPIJob" or not name.endswith("/mpi-operator")
     ]
-    if isinstance(manager, str) and manager not in (*ours, MULTIKUEUE):
-        known = " or ".join([*filter(None, ours), MULTIKUEUE])
+    if isinstance(manager, str) and manager not in (*managers, MULTIKUEUE):
+        known = " or ".join([*filter(None, managers), MULTIKUEUE])
         raise policy.error("managedBy", f"{manager!r} is unknown", f"use {known}, or leave it out")

@@ -1,6 +1,6 @@
 """The job behind a manifest that does not parse: as its pods show it, or its metadata alone.
 
-Neither is good for creating pods: `job_from_pods` tells how the pods that exist end,
+No pod can be created from either. `job_from_pods` is for judging how the existing pods end;
 `job_from_metadata` carries the policies by which a rejected job is cleaned up.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def job_from_pods(raw: Raw, pods: Iterable[Pod]) -> Job:
     """The job with the roles, counts and restart policies of these pods, and its own policies.
 
-    Raises InvalidJob if the pods make no job.
+    Raises InvalidJob if the pods do not add up to a job.
     """
     job_kind = JOB_KIND_BY_NAME[raw["kind"]]
     roles: dict[str, Raw] = {}
@@ -37,14 +37,14 @@ def job_from_pods(raw: Raw, pods: Iterable[Pod]) -> Job:
         index = names.replica_index(pod.metadata.labels)
         if role is None or index < 0:
             continue
-        known = roles.get(role) or _replica(pod)
-        roles[role] = {**known, "replicas": max(index + 1, known.get("replicas", 1))}
+        body = roles.get(role) or _replica(pod)
+        roles[role] = {**body, "replicas": max(index + 1, body.get("replicas", 1))}
     job = parse.parse_job({**raw, "spec": {job_kind.replicas_field: roles}})
     return replace(job, policy=_policy(raw), from_pods=True)
 
 
 def job_from_metadata(raw: Raw, rejected: str = "") -> Job:
-    """The job's metadata, status and, if they parse, policies; `rejected` says what does not."""
+    """The job's metadata, status and, if they parse, policies; `rejected` is the error."""
     meta, spec = raw.get("metadata") or {}, raw.get("spec")
     return Job(
         kind=str(raw.get("kind")),
@@ -69,7 +69,8 @@ def _policy(raw: Raw) -> RunPolicy:
 
 
 def _replica(pod: Pod) -> Raw:
-    containers = [{"name": one.name, "image": one.image or "?"} for one in pod.spec.containers]
+    # Parsing needs an image; nothing is ever created from this template.
+    containers = [{"name": c.name, "image": c.image or "?"} for c in pod.spec.containers]
     return {
         "restartPolicy": pod.spec.restart_policy,
         "template": {"spec": {"containers": containers}},

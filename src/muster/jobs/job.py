@@ -120,11 +120,11 @@ class Job(msgspec.Struct, frozen=True, dict=True):
     """Whether its clients read status.phase and status.state, as v1alpha1 has them."""
     mpi: Mpi | None = None
     invalid: str = ""
-    """What is wrong with its manifest now; everything else is as the manifest was before."""
+    """The error in its current manifest; everything else is from the last valid manifest."""
     rejected: str = ""
     """Why its manifest cannot be parsed; then only metadata, policy and status are known."""
     from_pods: bool = False
-    """Whether everything else is only what its pods show: no pod can be created from it."""
+    """Whether everything else is deduced from its pods: no pod can be created from it."""
     warnings: tuple[tuple[str, str], ...] = ()
     """(reason, message) of events about a manifest that is accepted all the same."""
 

@@ -1,6 +1,6 @@
 """The table of job kinds: roles, ports and field names of each.
 
-What a kind needs at run time (environment, config files) is in `operator/frameworks/`.
+The environment and the config files of a kind's pods are in `operator/frameworks/`.
 """
 
 from __future__ import annotations

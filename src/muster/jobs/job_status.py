@@ -1,4 +1,4 @@
-"""A job's status: what the operator writes into it, read leniently and written as a merge patch.
+"""A job's status: the fields that the operator writes, read leniently, written as a merge patch.
 
 Anybody may write a status: an earlier operator, another operator, a person. A field that does not
 have the expected form is read as absent, and so is a condition without a type. Fields unknown to us
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FINAL = ("Succeeded", "Failed")
 INVALID_SPEC = "InvalidSpec"
-"""The reason of a job that failed for its manifest, and the condition of one that runs on."""
+"""The reason of a job that failed for its manifest, and the condition of a job that runs on."""
 
 Time = Annotated[datetime, Meta(tz=True)]
 
@@ -120,7 +120,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the job failed for its manifest, and not for what its pods did."""
+        """Whether the job failed for its manifest, and not for its pods."""
         failed = self.condition("Failed")
         return failed is not None and failed.reason == INVALID_SPEC
 
@@ -137,17 +137,18 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
 
 
 _FIELD_TYPES: dict[str, Any] = {
-    one.encode_name: one.type for one in msgspec.structs.fields(JobStatus)
+    field.encode_name: field.type for field in msgspec.structs.fields(JobStatus)
 }
 
 
 def decode_status(raw: object) -> JobStatus:
-    """The status, without what is not in the form that we write."""
+    """The status, without the fields that do not have the form that we write."""
     if not isinstance(raw, dict):
         return JobStatus()
     try:
         status = msgspec.convert(raw, JobStatus)
     except msgspec.ValidationError:
+        # Field by field is slow, and nearly every status is our own.
         raw = dict(_readable(raw))
         status = msgspec.convert(raw, JobStatus)
     rows = raw.get("conditions") or ()

@@ -1,4 +1,4 @@
-"""What only MPIJobs have: the form with a single template, slots, and how ranks are started.
+"""The fields of MPIJobs only: the single template, the slots, and how ranks are started.
 
 The single-template form (of the first version, and of arena) becomes a Launcher and Workers made
 from that template, with the sizes that its fields give.
@@ -49,7 +49,7 @@ def _folder(spec: Section, field: str) -> str:
 
 
 def main_named(spec: Section, replicas: tuple[ReplicaSpec, ...]) -> tuple[ReplicaSpec, ...]:
-    """The roles with the container that `mainContainer` names as the one that trains."""
+    """The roles; the container that `mainContainer` names is the container that trains."""
     name = spec.text("mainContainer")
     if not name:
         return replicas
@@ -99,9 +99,9 @@ def _size(spec: Section) -> tuple[int, int | None]:
     """The number of workers, and the processing units of each (None: as in the template)."""
     totals = [name for name in ("gpus", "processingUnits", "replicas") if spec.has(name)]
     if len(totals) != 1:
-        given = " and ".join(f"spec.{name}" for name in totals) or "none of them"
+        fields = " and ".join(f"spec.{name}" for name in totals) or "none of them"
         raise InvalidJob(
-            "spec", f"{given} is given", hint="give one of gpus, processingUnits and replicas"
+            "spec", f"{fields} is given", hint="give one of gpus, processingUnits and replicas"
         )
     name = totals[0]
     total = spec.integer(name)

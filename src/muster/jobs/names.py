@@ -1,4 +1,4 @@
-"""Names and labels of a job's objects, TensorBoard's included, and whether names are possible.
+"""Names and labels of a job's objects, TensorBoard's included, and the check of names.
 
 Names have no random part: the same job always has the same names, so that creating an object twice
 is a conflict and not a duplicate.
@@ -68,7 +68,7 @@ def selector_text(operator: str, job: str, role: str) -> str:
 
 
 def check(job: str, derived: Iterable[str]) -> None:
-    """Raise InvalidJob if a name derived from the job's is not possible."""
+    """Raise InvalidJob if Kubernetes would reject a name derived from the job's name."""
     longest = max(derived, key=len, default=job)
     if len(longest) > _MAX_LENGTH:
         spare = _MAX_LENGTH - (len(longest) - len(job))

@@ -99,7 +99,7 @@ def _canonical(body: Section) -> Section:
 
 
 def _replicas_hint(spec: Raw, job_kind: JobKind) -> str:
-    """What to write if the replicas are missing; their field may be misspelt."""
+    """The hint for missing replicas; their field may be misspelt."""
     import difflib  # needed for this error only; every command would pay for it
 
     given = [str(key).lower() for key in spec]

@@ -45,7 +45,7 @@ def _when(pod: Pod) -> datetime:
 
 
 def _ends(pod: Pod) -> Iterator[tuple[str, ContainerTerminated]]:
-    """The failed ends of its containers; those from before a restart come last."""
+    """The failed ends of its containers; ends before a restart come last."""
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     for states in ([row.state for row in rows], [row.last_state for row in rows]):
         for row, state in zip(rows, states, strict=True):
@@ -63,7 +63,7 @@ def _pod_failure(pod: Pod) -> str:
 
 
 def _container_failure(end: ContainerTerminated) -> str:
-    """How a container failed; one that never ran has no meaningful exit code."""
+    """How a container failed; a container that never ran has no meaningful exit code."""
     message = f": {_short(end.message)}" if end.message.strip() else ""
     if end.reason in ("StartError", "ContainerCannotRun"):
         return f"could not start{message}"

@@ -1,4 +1,4 @@
-"""What only PyTorchJobs have: processes per node, and the elastic policy.
+"""The fields of PyTorchJobs only: processes per node, and the elastic policy.
 
 Values that torchrun would not accept are rejected. The others stay as they are written, and
 `operator/frameworks/pytorch.py` puts them into the pods' environment.
@@ -84,12 +84,13 @@ def _check_workers(job: Job) -> None:
 
 def _check_bounds(policy: Section, workers: int) -> None:
     """Check minReplicas and maxReplicas; the default of both is the number of workers."""
-    least, most = _from_one(policy, "minReplicas"), _from_one(policy, "maxReplicas")
-    if least is not None and least > (most or workers):
-        than = "maxReplicas" if most else "the number of workers"
-        message = f"is {least}, more than {than}, which is {most or workers}"
-        raise policy.error("minReplicas", message, f"write at most {most or workers}")
-    if least is None and most is not None and most < workers:
-        message = f"is {most}, less than the number of workers, which is {workers}"
+    minimum, maximum = _from_one(policy, "minReplicas"), _from_one(policy, "maxReplicas")
+    limit = maximum or workers
+    if minimum is not None and minimum > limit:
+        source = "maxReplicas" if maximum else "the number of workers"
+        message = f"is {minimum}, more than {source}, which is {limit}"
+        raise policy.error("minReplicas", message, f"write at most {limit}")
+    if minimum is None and maximum is not None and maximum < workers:
+        message = f"is {maximum}, less than the number of workers, which is {workers}"
         hint = f"write at least {workers}, or minReplicas too"
         raise policy.error("maxReplicas", message, hint)

@@ -1,4 +1,4 @@
-"""A job's policies: how long it may run, how often it may restart, what stays, how it is scheduled.
+"""A job's policies: deadline, restarts, pods to delete at the end, time to live, scheduling.
 
 Depending on the version they are directly under spec or inside `runPolicy`.
 """

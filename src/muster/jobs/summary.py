@@ -1,4 +1,4 @@
-"""A job and its pods -> what a person sees of it, in tables and on the dashboard.
+"""A job and its pods -> the view of a person, in tables and on the dashboard.
 
 Lenient: a job with an invalid manifest still has a name, an age and a reason. A job looks the same
 everywhere, because its status word is decided only here.
@@ -105,12 +105,12 @@ class JobSummary(msgspec.Struct, frozen=True):
 
     def duration(self, now: datetime) -> timedelta:
         """How long it has run, or ran."""
-        begin = self.started or self.created
-        return (self.finished or now) - begin if begin else timedelta()
+        start = self.started or self.created
+        return (self.finished or now) - start if start else timedelta()
 
 
 def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> JobSummary:
-    """What a person sees of this job. `pods` may contain other pods too.
+    """The view of this job. `pods` may contain other pods too.
 
     With `now`, a job that no operator has accepted after a while says so.
     """
@@ -118,46 +118,46 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     kind = str(raw.get("kind") or "")
     key = Key(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
     uid = str(meta.get("uid") or "")
-    own = sorted(pods_of_job(kind, key, uid, pods), key=_order)
+    own_pods = sorted(pods_of_job(kind, key, uid, pods), key=_order)
     job, problem = _read(raw)
-    leading = _leading(job, own)
+    leading = _leading(job, own_pods)
     status = decode_status(raw.get("status"))
-    word, why = _status(status, own)
+    state, reason = _status(status, own_pods)
     created = _time(meta.get("creationTimestamp"))
-    if now is not None and created is not None and not own:
-        why = why or _unseen(status, (now - created).total_seconds())
+    if now is not None and created is not None and not own_pods:
+        reason = reason or _unseen(status, (now - created).total_seconds())
     return JobSummary(
         kind=kind,
         key=key,
         uid=uid,
-        status=word,
+        status=state,
         trainer=kind.lower(),
         created=created,
         started=status.start_time,
-        finished=status.finished_at if word in (SUCCEEDED, FAILED) else None,
-        priority=_priority(job, own),
-        instances=tuple(instance(pod, leads=pod is leading) for pod in own),
-        reason=problem if problem and word != SUCCEEDED else why,
-        requested_gpus=_requested(job, own),
+        finished=status.finished_at if state in (SUCCEEDED, FAILED) else None,
+        priority=_priority(job, own_pods),
+        instances=tuple(instance(pod, leads=pod is leading) for pod in own_pods),
+        reason=problem if problem and state != SUCCEEDED else reason,
+        requested_gpus=_requested(job, own_pods),
         lead=_lead(job),
     )
 
 
 def pods_of_job(kind: str, key: Key, uid: str, pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that the job owns, or (of an older operator) those with its labels."""
+    """The pods that the job owns; pods of an older operator have no owner, only its labels."""
     job_kind = JOB_KIND_BY_NAME.get(kind)
-    wanted = names.selector(job_kind.operator, key.name) if job_kind else {}
-    return [pod for pod in pods if _belongs(pod, key, uid, wanted)]
+    selector = names.selector(job_kind.operator, key.name) if job_kind else {}
+    return [pod for pod in pods if _belongs(pod, key, uid, selector)]
 
 
-def _belongs(pod: Pod, key: Key, uid: str, wanted: dict[str, str]) -> bool:
+def _belongs(pod: Pod, key: Key, uid: str, selector: dict[str, str]) -> bool:
     if pod.metadata.namespace != key.namespace:
         return False
     owner = pod.metadata.controller
     if owner is not None and uid:
         return owner.uid == uid
     labels = pod.metadata.labels
-    return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
+    return bool(selector) and selector.items() <= labels.items()
 
 
 def _read(raw: Raw) -> tuple[Job | None, str]:
@@ -216,9 +216,9 @@ def _status(status: JobStatus, pods: Sequence[Pod]) -> tuple[str, str]:
     waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
     if "Running" in true and not waiting:
         return RUNNING, ""
-    why = next((reason for pod in waiting if (reason := _why(pod))), "")
-    noted = status.waiting.message if status.waiting else ""
-    return PENDING, why or noted or true.get("Restarting", "")
+    reason = next((reason for pod in waiting if (reason := _why(pod))), "")
+    recorded = status.waiting.message if status.waiting else ""
+    return PENDING, reason or recorded or true.get("Restarting", "")
 
 
 def _unseen(status: JobStatus, seconds: float) -> str:
@@ -269,7 +269,7 @@ def gpus(pod: Pod) -> int:
 
 
 def _requested(job: Job | None, pods: Sequence[Pod]) -> int:
-    """GPUs that the job's templates request; of an invalid job, those that its pods request."""
+    """GPUs that the job's templates request; of an invalid job, GPUs that its pods request."""
     if job is None:
         return sum(gpus(pod) for pod in pods)
     return sum(spec.count * _gpus(_limits(spec)) for spec in job.replica_specs)

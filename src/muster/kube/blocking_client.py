@@ -1,9 +1,9 @@
-"""The same calls over a plain socket, for commands that must start at once.
+"""The Kubernetes API as typed calls over a plain socket, for commands that must start at once.
 
-It shares requests, decoding, errors and watch events with `client.py`; only the transport differs.
-It imports neither asyncio nor aiohttp and keeps one connection open between calls. A GET is sent
-once more if that connection was closed; nothing else is sent twice, except after a 429, which means
-that the server did not act.
+Requests, decoding, errors and watch events are those of `client.py`; only the transport differs.
+The module imports neither asyncio nor aiohttp. The client keeps one connection open between calls.
+It sends a GET once more if that connection was closed, and any request again after a 429, which
+means that the server did not act. It sends nothing else twice.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_IN_FLIGHT = 96
+# A random length, as in client-go: the watches of many informers must not all end together.
 WATCH_SECONDS = (300, 600)
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 
@@ -137,7 +138,7 @@ class Client:
         return await self._object(kind, call._replace(query=request.NO_FIELD_VALIDATION))
 
     async def replace(self, kind: Kind[T], body: Raw, *, subresource: str = "") -> T:
-        """Write a whole object. Not one that was read as a struct, which has lost fields."""
+        """Write a whole object. Never pass an object that was read as a struct: it lost fields."""
         return await self._object(kind, request.replace(kind, body, subresource=subresource))
 
     async def patch(
@@ -158,7 +159,7 @@ class Client:
     async def delete(
         self, kind: Kind[Any], key: Key, **options: Unpack[request.DeleteOptions]
     ) -> None:
-        """Delete an object; with `uid`, `Conflict` if the name now belongs to another one."""
+        """Delete an object; with `uid`, `Conflict` if the name now belongs to another object."""
         await self.send(request.delete(kind, key, **options))
 
     async def delete_collection(
@@ -211,9 +212,9 @@ class Client:
                     pump = group.create_task(forward.run())
                     yield forward
                     pump.cancel()
-            except BaseExceptionGroup as failed:
+            except BaseExceptionGroup as group_error:
                 # The pump raises nothing: the error in the group is the caller's own.
-                raise single_error(failed) from None
+                raise single_error(group_error) from None
 
     # Sending
 
@@ -230,6 +231,7 @@ class Client:
             pause = pause_before_retry(call, response, attempt)
             if pause is None:
                 raise error_from_response(response, call)
+            # For every request of this client: they all go to the same overloaded server.
             self._throttle.pause(clock(), pause)
             attempt += 1
 

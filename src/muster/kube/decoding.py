@@ -91,7 +91,7 @@ class ListPages(Generic[T]):
     def expired(self, gone: Gone) -> None:
         """Start again without pages: the version was compacted before the last page was read."""
         if not self._continue_token:
-            raise gone
+            raise gone  # without a token, the same list again would fail the same way
         self._begin(0)
 
     def add_page(self, body: bytes) -> None:
@@ -99,10 +99,10 @@ class ListPages(Generic[T]):
         try:
             page = _page_decoder(cast(Any, self._kind.model)).decode(body)
         except msgspec.ValidationError:
-            page = self._one_by_one(body)
+            page = self._one_by_one(body)  # slower, so only if an item does not fit
         except msgspec.DecodeError as error:
-            what = f"the list of {self._kind.resource} cannot be decoded"
-            raise unreadable_response(what, error) from error
+            problem = f"the list of {self._kind.resource} cannot be decoded"
+            raise unreadable_response(problem, error) from error
         self._items += page.items or ()
         # All pages show the version of the first.
         self._version = self._version or page.metadata.version
@@ -121,13 +121,13 @@ class ListPages(Generic[T]):
         try:
             raw = _page_decoder(msgspec.Raw).decode(body)
         except msgspec.ValidationError as error:
-            what = f"the response to listing {self._kind.resource} is not a list"
-            raise unreadable_response(what, error) from error
+            problem = f"the response to listing {self._kind.resource} is not a list"
+            raise unreadable_response(problem, error) from error
         page: Page[T] = Page(raw.metadata, [])
-        read_one = _decoder(cast(Any, self._kind.model))
+        decoder = _decoder(cast(Any, self._kind.model))
         for item in raw.items or ():
             try:
-                cast("list[T]", page.items).append(read_one.decode(item))
+                cast("list[T]", page.items).append(decoder.decode(item))
             except msgspec.ValidationError as error:
                 self._unreadable.append(f"{_name_of(item)}: {error}")
         return page

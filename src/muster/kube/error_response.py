@@ -67,6 +67,7 @@ def request_target(request: Request) -> RequestTarget:
     rest = parts[2:] if parts[0] == "api" else parts[3:]
     group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
     namespace = ""
+    # /namespaces/x/pods is about the pods in x, /namespaces/x/status about the namespace x itself.
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = [*rest, "", "", ""][:3]
@@ -98,9 +99,9 @@ def error_from_response(response: Response, request: Request, *, expired: str = 
     return error
 
 
-def unreadable_response(what: str, error: Exception) -> ApiError:
+def unreadable_response(problem: str, error: Exception) -> ApiError:
     """The error for a successful response that cannot be decoded."""
-    return ApiError(f"{what}: {error}", status=200, reason="Unreadable")
+    return ApiError(f"{problem}: {error}", status=200, reason="Unreadable")
 
 
 def retry_after(response: Response) -> float | None:
@@ -142,7 +143,10 @@ def _sentence(code: int, status: Status, about: RequestTarget, expired: str) -> 
 
 
 def _no_such_kind(status: Status) -> bool:
-    """Whether the kind is missing: such a Status has no name in its details, or is plain text."""
+    """Whether the kind is missing, and not just one object of it.
+
+    For a missing kind the server sends a Status without a name in its details, or plain text.
+    """
     named = status.details is not None and status.details.name
     return not named and (
         status.reason in ("", "NotFound")

@@ -70,7 +70,7 @@ class LeaderElection:
         self._client, self._key, self._identity = client, Key(namespace, name), identity
         self._duration, self._deadline, self._retry = duration, renew_deadline, retry
         self._clock = clock
-        self._seen: ObservedLease | None = None
+        self._seen: ObservedLease | None = None  # as last read or written
         self._renewed_at: float | None = None
 
     def is_leader(self) -> bool:
@@ -104,6 +104,7 @@ class LeaderElection:
         while True:
             if await self._try():
                 return
+            # Jitter: replicas that started together must not all write at the same moment.
             await asyncio.sleep(self._retry * random.uniform(0.8, 1.2))
 
     async def _renew(self) -> None:
@@ -111,6 +112,7 @@ class LeaderElection:
         while True:
             await asyncio.sleep(min(self._retry, max(0.0, self._left())))
             try:
+                # A renewal that succeeds after the deadline comes too late to go on acting.
                 async with asyncio.timeout(max(0.0, self._left())):
                     renewed = await self._try()
             except TimeoutError:

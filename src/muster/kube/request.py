@@ -63,7 +63,7 @@ class Request(NamedTuple):
         base = urlsplit(server)
         lines = [
             f"{self.method} {base.path}{self.target} HTTP/1.1",
-            f"Host: {base.netloc.rpartition('@')[2]}",
+            f"Host: {base.netloc.rpartition('@')[2]}",  # without user:password@
             f"User-Agent: {user_agent}",
             f"Accept: {self.accept}",
         ]
@@ -71,6 +71,7 @@ class Request(NamedTuple):
             lines.append(f"Authorization: {authorization}")
         if self.body is not None:
             lines.append(f"Content-Type: {self.content_type}")
+        # RFC 9110: a method that may have a body states its length even if there is none.
         if self.body is not None or self.method in ("POST", "PUT", "PATCH"):
             lines.append(f"Content-Length: {len(self.body or b'')}")
         return "\r\n".join((*lines, "", "")).encode("latin-1") + (self.body or b"")
@@ -84,13 +85,14 @@ class Response(NamedTuple):
     body: bytes
 
 
+# Nearly all names match; quote() is much slower than one match.
 _plain = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*").fullmatch
 
 
 def _segment(text: str) -> str:
     if _plain(text):
         return text
-    if text in (".", ".."):
+    if text in (".", ".."):  # quote() leaves dots as they are, and a server may resolve them
         raise UsageError(f"{text!r} is not a name")
     return quote(text, safe="")
 
@@ -163,13 +165,13 @@ def create(
     kind: Kind[Any], body: Raw, *, namespace: str = "", subresource: str = "", name: str = ""
 ) -> Request:
     """POST to the collection, or to a subresource of `name`."""
-    own = key_of(body)
-    namespace = namespace or own.namespace
+    key = key_of(body)
+    namespace = namespace or key.namespace
     if subresource:
         path = object_path(kind, Key(namespace, name), subresource)
         return Request("POST", path, (), _encode(body))
     if kind.namespaced and not namespace:
-        raise UsageError(f"{kind.resource} {own.name}: a namespace is needed")
+        raise UsageError(f"{kind.resource} {key.name}: a namespace is needed")
     return Request("POST", collection_path(kind, namespace), (), _encode(_typed(kind, body)))
 
 

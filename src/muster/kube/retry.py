@@ -64,5 +64,5 @@ class Throttle:
 
     def wait(self, now: float) -> float:
         """Seconds that a request must wait now; usually 0."""
-        left = self._until - now
-        return left * (1.0 + 0.25 * self._random()) if left > 0 else 0.0
+        remaining = self._until - now
+        return remaining * (1.0 + 0.25 * self._random()) if remaining > 0 else 0.0

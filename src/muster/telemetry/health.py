@@ -1,8 +1,8 @@
 """Liveness and readiness: named checks and their results.
 
-Components add checks to the one `Health` of their process; `observe/metrics.py` serves the results
-as /healthz and /readyz. A check returns "" if all is well, else one sentence that says what is
-wrong. It runs on the event loop at every probe, so it must not wait.
+Components add checks to the one `Health` of their process; `telemetry/metrics.py` serves the
+results as /healthz and /readyz. A check returns "" if all is well, else one sentence that names the
+problem. It runs on the event loop at every probe, so it must not wait.
 """
 
 from __future__ import annotations

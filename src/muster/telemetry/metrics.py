@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from muster.telemetry.health import Health, HealthReport
 
+# Our own registry, not the library's: tests and embedding programs keep theirs apart.
 REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
@@ -66,8 +67,8 @@ async def serving(port: int, health: Health, *, host: str = "127.0.0.1") -> Asyn
         try:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
-            why = error.strerror or str(error)
-            raise UsageError(f"cannot serve metrics on {host}:{port}: {why}") from error
+            reason = error.strerror or str(error)
+            raise UsageError(f"cannot serve metrics on {host}:{port}: {reason}") from error
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()

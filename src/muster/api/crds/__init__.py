@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions Muster serves and installs, as YAML files in this folder.
 
-`load_all` reads all of them, for the local cluster; `yaml_files` are what `muster crds` prints,
-exactly as a person would apply them.
+`load_all` reads all of them, for the local cluster. `muster crds` prints `yaml_files`, exactly as a
+person would apply them.
 
 Every served version of a job preserves unknown fields of spec and status, requires nothing under
 spec and has no validation rules. Without a conversion webhook the API server only rewrites

@@ -22,7 +22,7 @@ _GVK = "x-kubernetes-group-version-kind"
 
 
 class Schema:
-    """One node of a schema: what one field of an object may contain.
+    """One node of a schema: the possible content of one field of an object.
 
     The nodes below it are created when they are first walked into: a schema costs nothing until it
     is used, and a write then walks through it without creating any.

@@ -1,4 +1,4 @@
-"""An API server and the way in: its URL, its authority, our credentials. Also from inside a pod."""
+"""An API server and the way to it: URL, certificate authority, credentials. Also from a pod."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 def in_cluster(
     environ: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT
 ) -> Endpoint | None:
-    """The endpoint of the pod we run in, or None outside one."""
+    """The endpoint that the kubelet gives this pod; None outside a pod."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port or not (folder / "token").exists():
         return None

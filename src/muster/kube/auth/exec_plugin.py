@@ -21,6 +21,8 @@ from muster.kube.auth.credentials import Credential
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+# A credential is renewed this long before it expires: a request takes time to arrive, and the
+# clocks of two machines differ.
 SKEW_SECONDS = 10.0
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -92,7 +94,7 @@ class ExecPlugin:
         import subprocess
 
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [plugin.command, *plugin.args],
                 env=environment,
                 stdin=None if interactive else subprocess.DEVNULL,
@@ -105,11 +107,11 @@ class ExecPlugin:
                 f"{plugin.where}: cannot run {plugin.command!r}: {error.strerror or error}",
                 hint=plugin.install_hint.strip(),
             ) from error
-        if done.returncode != 0:
-            lines = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+        if process.returncode != 0:
+            lines = (process.stderr or b"").decode("utf-8", "replace").strip().splitlines()
             last_line = f": {lines[-1]}" if lines else ""
-            raise plugin.error(f"failed with exit code {done.returncode}{last_line}")
-        return self._parse(done.stdout)
+            raise plugin.error(f"failed with exit code {process.returncode}{last_line}")
+        return self._parse(process.stdout)
 
     def _parse(self, output: bytes) -> Credential:
         plugin = self._plugin

@@ -1,7 +1,7 @@
 """Kubeconfig files: merged as kubectl merges them, and read into an `Endpoint`.
 
 The first file to name a cluster, user or context wins, and relative paths are relative to their own
-file. Whatever is wrong raises a ConfigError that names the file and the key. Nothing here uses the
+file. Every problem raises a ConfigError that names the file and the key. Nothing here uses the
 network.
 """
 
@@ -34,7 +34,7 @@ def default_files(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
 
 
 def load(path: Path | None = None, context: str | None = None) -> Endpoint:
-    """The endpoint of a context (the current one if None) in a file (the default ones if None)."""
+    """The endpoint of a context, by default the current one, in a file or the default files."""
     config = merge_files((path,) if path is not None else default_files())
     return config.endpoint(context)
 
@@ -95,8 +95,8 @@ class KubeConfig(msgspec.Struct, frozen=True):
                 f"{self._files}: current-context: is not set",
                 hint=f"name one of: {', '.join(self.contexts)}" if self.contexts else "",
             )
-        chosen = self._context(name)
-        cluster = self._named("clusters", chosen, "cluster")
+        entry = self._context(name)
+        cluster = self._named("clusters", entry, "cluster")
         server = cluster.text("server")
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -104,13 +104,13 @@ class KubeConfig(msgspec.Struct, frozen=True):
                 f"{cluster.where}.server: "
                 + (f"{server!r} is not an http(s) address" if server else "is missing")
             )
-        user = self._named("users", chosen, "user") if chosen.text("user") else None
+        user = self._named("users", entry, "user") if entry.text("user") else None
         return Endpoint(
             server.rstrip("/"),
             _pem(cluster, "certificate-authority") or None,
             verify=not cluster.flag("insecure-skip-tls-verify"),
             credentials=_source(user, cluster) if user else StaticCredential(),
-            namespace=chosen.text("namespace") or "default",
+            namespace=entry.text("namespace") or "default",
             name=name,
             proxy=cluster.text("proxy-url"),
             server_name=cluster.text("tls-server-name"),
@@ -125,12 +125,12 @@ class KubeConfig(msgspec.Struct, frozen=True):
         if entry is not None:
             return entry
         known = self.contexts
-        import difflib
+        import difflib  # slow to load, and only this error needs it
 
-        near = difflib.get_close_matches(name, known, 1)
+        similar = difflib.get_close_matches(name, known, 1)
         raise ConfigError(
             f"{self._files}: there is no context {name!r}"
-            + (f"; did you mean {near[0]!r}?" if near else "")
+            + (f"; did you mean {similar[0]!r}?" if similar else "")
             + (f" Known: {', '.join(known)}" if known else " (the file has none)")
         )
 
@@ -145,7 +145,7 @@ class KubeConfig(msgspec.Struct, frozen=True):
 
 
 def merge_files(files: tuple[Path, ...]) -> KubeConfig:
-    """Merge files. Of several, missing ones are skipped, but one must exist."""
+    """Merge files. A missing file among several is skipped, but at least one must exist."""
     present = [path for path in files if path.exists()] if len(files) > 1 else list(files)
     if not present:
         raise ConfigError(f"{', '.join(map(str, files))}: no such file")
@@ -183,7 +183,7 @@ def _decode(content: bytes) -> Any:
             return msgspec.json.decode(content)
         except msgspec.DecodeError:
             pass  # YAML in flow style looks the same
-    import yaml
+    import yaml  # after JSON was tried: loading it takes longer than reading the file
 
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -282,8 +282,8 @@ def _cluster_info(cluster: KubeConfigEntry) -> dict[str, Any]:
 def _pem(entry: KubeConfigEntry, key: str) -> bytes:
     content = entry.data(key)
     if content and b"-----BEGIN" not in content:
-        given = f"{key}-data" if entry.text(f"{key}-data") else key
-        raise ConfigError(f"{entry.where}.{given}: is not PEM")
+        field = f"{key}-data" if entry.text(f"{key}-data") else key
+        raise ConfigError(f"{entry.where}.{field}: is not PEM")
     return content
 
 

@@ -74,6 +74,7 @@ class PortForward:
         headers = {"port": str(self._port), "requestid": str(self._requests)}
         self._requests += 1
         connection = ForwardedConnection(self)
+        # Two streams per connection, in the order in which kubectl opens them.
         await self._open({**headers, "streamtype": "error"}, connection, self._errors)
         connection.stream = await self._open(
             {**headers, "streamtype": "data"}, connection, self._connections
@@ -84,13 +85,13 @@ class PortForward:
         self,
         headers: dict[str, str],
         connection: ForwardedConnection,
-        among: dict[int, ForwardedConnection],
+        streams: dict[int, ForwardedConnection],
     ) -> int:
         """Open a stream, registered before its first bytes can arrive."""
         async with self._sending:  # the order of streams must be the order of their frames
-            stream, frame = self._mux.open(headers, last=among is self._errors)
+            stream, frame = self._mux.open(headers, last=streams is self._errors)
             opened = self._opening[stream] = asyncio.get_running_loop().create_future()
-            among[stream] = connection
+            streams[stream] = connection
             await self._socket.send(frame)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):

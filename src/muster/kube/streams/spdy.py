@@ -66,7 +66,7 @@ class Mux:
 
     def open(self, headers: Mapping[str, str], *, last: bool = False) -> tuple[int, bytes]:
         """A new stream's number and the frame that opens it; `last` if the client sends nothing."""
-        stream, self._next = self._next, self._next + 2
+        stream, self._next = self._next, self._next + 2  # the client's streams have odd numbers
         block = struct.pack(">I", len(headers))
         for name, value in headers.items():
             for text in (name.lower().encode(), value.encode()):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request
 
-CLOSE_ATTEMPTS = 1000
+CLOSE_ATTEMPTS = 1000  # of a millisecond each
 _CERTIFICATE_ERRORS = (ssl.SSLError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch)
 _ADDRESS_ERRORS = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
 

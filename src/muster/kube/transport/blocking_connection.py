@@ -58,7 +58,7 @@ class BlockingConnection:
         self.reusable = False
         self._socket.sendall(message)
         self.status = 0
-        while self.status < 200:  # lower ones only announce the response
+        while self.status < 200:  # a lower status only announces the response
             self._read_head()
 
     def response(self) -> Response:
@@ -119,9 +119,10 @@ def open_connection(
     url: str, proxy_url: str, tls: ssl.SSLContext | None, server_name: str
 ) -> BlockingConnection:
     """Connect to a server, directly or through a proxy; with TLS if there is a context."""
-    server, via = urlsplit(url), urlsplit(proxy_url)
+    server, proxy_parts = urlsplit(url), urlsplit(proxy_url)
     host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
-    sock = _connect(via.hostname or "", via.port or 80) if proxy_url else _connect(host, port)
+    address = (proxy_parts.hostname or "", proxy_parts.port or 80) if proxy_url else (host, port)
+    sock = _connect(*address)
     try:
         if proxy_url:
             _open_tunnel(sock, proxy_url, host, port)
@@ -136,6 +137,7 @@ def open_connection(
 def _connect(host: str, port: int) -> socket.socket:
     name: str = _host_bytes(host)  # type: ignore[assignment] # the system takes either
     sock = socket.create_connection((name, port), CONNECT_TIMEOUT)
+    # A request is one write: waiting for more data would only delay it.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 

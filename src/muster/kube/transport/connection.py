@@ -28,13 +28,13 @@ MAX_BUFFERED_BYTES = 1 << 20
 class ConnectionClosed(ConnectionError):
     """The connection ended before the response did. `answered`: a part of it had arrived."""
 
-    def __init__(self, why: str, *, answered: bool) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, answered: bool) -> None:
+        super().__init__(reason)
         self.answered = answered
 
 
 class _Stage(IntEnum):
-    """How much of a response has arrived; a later stage includes the earlier ones."""
+    """How much of a response has arrived; each stage includes the stages before it."""
 
     HEAD = 1
     CHUNK = 2
@@ -132,6 +132,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except HttpParserError as error:
             self._fail(f"not HTTP: {error}")
+        # exchange() takes the chunks only at the end: pausing for it would wait for ever.
         if self._wanted is not _Stage.END and sum(map(len, self._chunks)) > MAX_BUFFERED_BYTES:
             self._paused = True
             self._transport.pause_reading()
@@ -143,11 +144,11 @@ class Connection(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
 
-    def _fail(self, why: str) -> None:
-        self._failure = self._failure or why
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or reason
         self._transport.abort()
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(ConnectionClosed(why, answered=self._answered))
+            self._waiter.set_exception(ConnectionClosed(reason, answered=self._answered))
 
     def _has_length(self) -> bool:
         names = {name.lower() for name in self.headers}
@@ -164,7 +165,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status >= 200:  # lower ones only announce the response
+        if status >= 200:  # a lower status only announces the response
             self.status = status
             self._wake(_Stage.HEAD)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from muster.kube.request import Response
 
 CONNECT_TIMEOUT = 10.0
+# kube-apiserver closes an idle connection after 90 seconds. Older ones are not worth the try.
 IDLE_SECONDS = 60.0
 
 
@@ -48,7 +49,7 @@ class ConnectionPool:
         self._all: set[Connection] = set()
 
     def set_tls_context(self, tls: ssl.SSLContext | None) -> None:
-        """Use this context for new connections; idle ones with another context are closed."""
+        """Use this context for new connections; close idle connections of another context."""
         if tls is not self._tls:
             self._tls = tls
             for _, connection in self._idle:
@@ -58,6 +59,8 @@ class ConnectionPool:
     async def exchange(self, message: EncodedRequest) -> Response:
         """Send a request and read the whole response."""
         connection = self._take_idle()
+        # The server may close an idle connection while a request is on its way. Only an idempotent
+        # request is then sent again: nobody knows whether the server has read the first one.
         if connection is not None and message.idempotent:
             try:
                 return await self._exchange(connection, message)
@@ -103,6 +106,7 @@ class ConnectionPool:
     def _take_idle(self) -> Connection | None:
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
         while self._idle:
+            # The last one returned first: the server is least likely to have closed it.
             since, connection = self._idle.pop()
             if connection.reusable and since > oldest:
                 return connection
@@ -168,7 +172,7 @@ class ConnectionPool:
 
 
 def enable_keepalive(sock: socket.socket) -> None:
-    """Let the system notice when the other side is gone."""
+    """Let the system notice within a minute that the other side is gone."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):

@@ -48,7 +48,7 @@ class WebSocket(Protocol):
 
 
 class Transport(Protocol):
-    """What the client needs of the network."""
+    """The network, as the client uses it."""
 
     async def send(self, request: Request) -> Response: ...
 
@@ -124,6 +124,7 @@ class HttpTransport:
 
     async def _credential(self) -> Credential:
         source = self._endpoint.credentials
+        # An exec plugin may run for seconds, and the event loop must not wait for it.
         credential = source.get() if source.is_ready() else await asyncio.to_thread(source.get)
         if self._tls_of != credential[1:]:
             self._pool.set_tls_context(tls.client_context(self._endpoint, credential))

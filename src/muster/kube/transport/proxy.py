@@ -1,7 +1,7 @@
 """The proxy between this process and the server, if there is one.
 
-The kubeconfig's proxy goes before the environment's. As in kubectl, loopback is never proxied from
-the environment, and NO_PROXY lists hosts, domains, networks or `*`.
+The kubeconfig's proxy takes precedence over the environment's. As in kubectl, the environment's
+proxy is never used for loopback, and NO_PROXY lists hosts, domains, networks or `*`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def connect_request(proxy: str, host: str, port: int) -> bytes:
     """The request that opens a tunnel to a server."""
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
-    via = urlsplit(proxy)
-    if via.username:
-        login = f"{unquote(via.username)}:{unquote(via.password or '')}".encode()
+    parts = urlsplit(proxy)
+    if parts.username:
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
         lines.append(f"Proxy-Authorization: Basic {base64.b64encode(login).decode()}")
     return "\r\n".join((*lines, "", "")).encode()
 
@@ -74,4 +74,4 @@ def _network(rule: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(rule, strict=False)
     except ValueError:
-        return ipaddress.ip_network("255.255.255.255/32")
+        return ipaddress.ip_network("255.255.255.255/32")  # contains no server

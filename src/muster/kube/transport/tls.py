@@ -61,7 +61,7 @@ def expired_certificate(endpoint: Endpoint, now: datetime | None = None) -> str:
     certificate = endpoint.credentials.get().certificate
     if not certificate:
         return ""
-    from cryptography import x509
+    from cryptography import x509  # slow to load, and only a failure needs it
 
     try:
         end = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
@@ -97,12 +97,11 @@ def closed_connection_error(endpoint: Endpoint) -> MusterError:
 
 def explain_untrusted(endpoint: Endpoint, error: Exception) -> str:
     """Whose certificate was rejected, and why."""
-    ours = expired_certificate(endpoint)
-    if ours:
-        return f"{endpoint.url} rejected the connection: {ours}"
+    if expired := expired_certificate(endpoint):
+        return f"{endpoint.url} rejected the connection: {expired}"
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    why = getattr(inner, "verify_message", "") or str(inner)
-    return f"the certificate of {endpoint.url} is not trusted: {why}"
+    reason = getattr(inner, "verify_message", "") or str(inner)
+    return f"the certificate of {endpoint.url} is not trusted: {reason}"
 
 
 def explain_connect_error(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Informers: the objects of one kind, held in memory by result once and watching for ever.
+"""Informers: the objects of one kind, held in memory: listed once, then watched for ever.
 
 A broken watch resumes from the last resource version it saw. When the server no longer has that
 history (410 Gone), the informer lists again, and listeners are called only for the differences. So
@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 
 PAGE = 5000
 """Objects per page: large enough that most lists are one response from the server's cache."""
-
-
 TRANSIENT_ERRORS = (ServerError, TooManyRequests, Unauthorized)
 """Errors that do not make the version useless: a starting server rejects everybody for a moment."""
 UNREACHABLE_BACKOFF = Backoff(first=0.1, cap=5.0)
@@ -74,7 +72,9 @@ class WatchProgress:
         self._failures = 0
 
     def ended(self, lasted: float) -> float:
-        """The pause after the server closed the watch; none after one that lasted."""
+        """The pause after the server closed the watch."""
+        # A server ends a good watch after minutes. A watch that ends at once would make a loop
+        # without a pause.
         if lasted >= 1.0:
             self._failures = 0
             return 0.0
@@ -97,10 +97,10 @@ class WatchProgress:
 
 
 class Informer(Generic[T]):
-    """The objects of one kind: all of them, those of a namespace, or those of a selector.
+    """The objects of one kind: all, or only those of a namespace or a selector.
 
-    With `optional`, a kind that may not be listed from the start counts as one that is not
-    installed: nobody waits for it, and it is listed as soon as the right is granted.
+    With `optional`, a kind that this process may not list from the start counts as not installed:
+    nobody waits for it, and it is listed as soon as the right is granted.
     """
 
     def __init__(  # noqa: PLR0913 - which objects, by three filters
@@ -230,5 +230,5 @@ class Informer(Generic[T]):
         return pause
 
     def _is_dispensable(self) -> bool:
-        """Whether nobody relies on this kind: its right is missing since the start."""
+        """Whether nobody relies on this kind: the right to list it was missing from the start."""
         return self._optional and (bool(self.missing_right) or not self.has_synced)

@@ -94,11 +94,11 @@ class InformerCache(Generic[T]):
         old = self._objects.get(identity.key)
         changes: list[Change[T]] = []
         if old is not None:
-            known = identity_of(old)
-            if known == identity:
+            old_identity = identity_of(old)
+            if old_identity == identity:
                 return []  # seen before
             self._unindex(identity.key, old)
-            if known.uid != identity.uid:
+            if old_identity.uid != identity.uid:
                 changes.append(Change(old, None))
                 old = None
         self._objects[identity.key] = item
@@ -123,5 +123,5 @@ class InformerCache(Generic[T]):
                 bucket = index.get(value)
                 if bucket is not None:
                     bucket.pop(key, None)
-                    if not bucket:
+                    if not bucket:  # or the index would grow with every name ever used
                         del index[value]

@@ -76,7 +76,7 @@ def event_reader(kind: Kind[T], request: Request) -> Callable[[bytes], WatchEven
 
 
 def _read_slowly(
-    line: bytes, kind: Kind[T], request: Request, why: msgspec.DecodeError | None
+    line: bytes, kind: Kind[T], request: Request, cause: msgspec.DecodeError | None
 ) -> WatchEvent[T]:
     """Lines that do not fit the typed decode: errors, bookmarks with nulls, odd objects."""
     try:
@@ -84,10 +84,11 @@ def _read_slowly(
         if event.type == "ERROR":
             status = msgspec.json.decode(event.object, type=Status)
             raise error_from_status(status, status.code or 500, request)
-        known = msgspec.json.decode(event.object, type=MetadataOnly)
-        bare = msgspec.convert(msgspec.to_builtins(known), kind.model)
+        metadata = msgspec.json.decode(event.object, type=MetadataOnly)
+        bare = msgspec.convert(msgspec.to_builtins(metadata), kind.model)
     except msgspec.DecodeError as error:
-        what = f"an event about {kind.resource} cannot be decoded"
-        raise unreadable_response(what, why or error) from error
-    gone = event.type in ("BOOKMARK", "DELETED")
-    return WatchEvent(event.type if gone else "UNREADABLE", bare)
+        problem = f"an event about {kind.resource} cannot be decoded"
+        raise unreadable_response(problem, cause or error) from error
+    # Of a bookmark or a deleted object only the metadata matters.
+    readable = event.type in ("BOOKMARK", "DELETED")
+    return WatchEvent(event.type if readable else "UNREADABLE", bare)
