@@ -1,13 +1,13 @@
-"""`make demo`: what gang scheduling is for, told live with real training processes.
+"""`make demo`: the purpose of gang scheduling, shown with real training processes.
 
-1. Five MPI workers of two GPUs each on a cluster of eight GPUs: all wait, and it says why.
+1. Five MPI workers of two GPUs each on a cluster of eight GPUs: all wait, and the job says why.
 2. Four of them fit: all start together, and mpirun trains over eight ranks.
 3. A parameter server job trains while a rival waits for one GPU more than is free. A worker of the
-   job is lost: the rival would fit now, but the room is kept, and the worker comes back to it.
+   job is lost: the rival would fit now, but the room is held, and the worker comes back to it.
 
-Everything happens on a local cluster of its own, in a temporary home, and is gone at the end.
-KEEP=1 leaves the cluster up and says how to reach it. MUSTER_TRAINING_PYTHON names the Python of
-the pods where it is not our own; mpirun and mpi4py must be beside it.
+The demo runs on a local cluster of its own, in a temporary home, and removes both at the end.
+KEEP=1 leaves the cluster up and prints how to reach it. MUSTER_TRAINING_PYTHON names the Python of
+the pods if it is not our own; mpirun and mpi4py must be installed with it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def lose_a_worker() -> None:
                 running(3)(job) and client.get(PODS, Key("default", name)).metadata.uid != uid
             ),
         )
-    # Before anything is shown: when the training is over, the rival has its turn.
+    # Read both before printing: once the training is over, the rival starts.
     rival, after = get("rival"), member(name)
     arena("get", "tf-dist")
     arena("list")
@@ -145,12 +145,12 @@ def member(name: str) -> dict[str, Any]:
 
 
 def waiting(count: int) -> Callable[[Job], bool]:
-    """Whether that many instances are there, and it is known that they lack GPUs."""
+    """Whether there are `count` instances and the job's reason names the missing GPUs."""
     return lambda job: len(job["instances"]) == count and "gpu" in job["reason"]
 
 
 def running(count: int) -> Callable[[Job], bool]:
-    """Whether that many instances are there and run, or have ended well."""
+    """Whether there are `count` instances and all of them run or have succeeded."""
     return lambda job: (
         len(job["instances"]) == count
         and all(i["status"] in ("Running", "Completed") for i in job["instances"])
@@ -166,13 +166,13 @@ def say(text: str) -> None:
 
 
 def arena(*words: str) -> None:
-    """Show the command as a person would type it, and run it."""
+    """Print the command as a user would type it, and run it."""
     print(f"$ arena {shlex.join(words)}", flush=True)
     subprocess.run([ARENA, *words], check=True)
 
 
 def follow(name: str, *, when: str = "", then: Callable[[], None] | None = None) -> None:
-    """Show the chief's log as it is written; do something when it gets to a line."""
+    """Print the chief's log as it is written; call `then` at the line that starts with `when`."""
     print(f"$ arena logs -f {name}", flush=True)
     with subprocess.Popen([ARENA, "logs", "-f", name], stdout=subprocess.PIPE, text=True) as log:
         for line in log.stdout or ():
@@ -191,7 +191,7 @@ def get(name: str) -> Job:
 
 
 def await_job(name: str, reached: Callable[[Job], bool], *, patience: float = 60.0) -> None:
-    """Wait until the job looks as it should; the demo fails if it never does, or cannot."""
+    """Wait until the job is in the wanted state; the demo fails if it never is, or cannot be."""
     deadline = time.monotonic() + patience
     while not reached(job := get(name)):
         if job["status"] == "FAILED":
@@ -202,7 +202,7 @@ def await_job(name: str, reached: Callable[[Job], bool], *, patience: float = 60
 
 
 def give_up(job: Job, why: str) -> NoReturn:
-    """Say why the story ends here: the job as it is, and the last words of its chief."""
+    """End the demo with the job, the end of its chief's log, and the reason."""
     print(json.dumps(job, indent=1), flush=True)
     words = ("logs", job["name"], "--tail=40")
     print(f"$ arena {shlex.join(words)}", flush=True)

@@ -2,7 +2,7 @@
 
 An event file is a row of TFRecords (length, checksum, bytes, checksum), each holding one `Event`
 protocol buffer. Scripts that train in plain numpy or JAX call `EventWriter`; `tensorboard --logdir`
-reads what it writes. A scalar is in the file when `scalar` returns: curves can be followed live.
+reads the file. A scalar is in the file when `scalar` returns: curves can be followed live.
 
     with EventWriter("logs") as events:
         events.scalar("loss", 0.25, step=1)
@@ -51,13 +51,13 @@ class EventWriter:
 
 
 def record(data: bytes) -> bytes:
-    """The TFRecord frame: both the length and the data are guarded by a masked CRC-32C."""
+    """A TFRecord: length and data, each followed by a masked CRC-32C."""
     length = struct.pack("<Q", len(data))
     return length + checksum(length) + data + checksum(data)
 
 
 def checksum(data: bytes) -> bytes:
-    # Masked, because the checksum of bytes that contain their own checksum would tell nothing.
+    # Masked, because the CRC of data that contains its own CRC would always be the same.
     crc = crc32c(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -96,6 +96,6 @@ def message(field: int, body: bytes) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the high bit says that more follow."""
+    """Seven bits per byte, the lowest first; the high bit is set in all bytes but the last."""
     low, rest = value & 0x7F, value >> 7
     return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])

@@ -1,6 +1,6 @@
 """Data-parallel training in JAX: every process holds a part of the batch, all hold the same model.
 
-The contract is a JAXJob's: COORDINATOR_ADDRESS and COORDINATOR_PORT (the first process),
+The environment is that of a JAXJob: COORDINATOR_ADDRESS and COORDINATOR_PORT (the first process),
 NUM_PROCESSES and PROCESS_ID. The arrays span the processes, so one jitted step is the whole
 program: XLA puts the exchange of gradients where the batch is averaged. Without that environment
 it trains alone. The workers of a JAXJob each run
@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-# A model this small runs fastest on one core of a CPU. Must be said before JAX is imported.
+# A model this small runs fastest on one CPU core. JAX reads these variables when it is imported.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
 
 
 def join() -> None:
-    """Meet the other processes; before the first use of a device, which would fix their number."""
+    """Connect to the other processes, before the first use of a device fixes their number."""
     if "COORDINATOR_ADDRESS" not in os.environ:
         return
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -105,7 +105,7 @@ def loss_of(model: Model, inputs: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def start() -> Model:
-    """The same first weights in every process: the seed is the same."""
+    """The initial weights, the same in every process: the seed is the same."""
     source = np.random.default_rng(7)
     return {
         "hidden": jnp.array(source.normal(size=(FEATURES, HIDDEN)) / FEATURES**0.5),
@@ -115,12 +115,12 @@ def start() -> Model:
 
 
 def shard() -> tuple[np.ndarray, np.ndarray]:
-    """This process's rows of one data set that all of them make from the same seed."""
+    """This process's rows of the data set, which all processes make from the same seed."""
     source = np.random.default_rng(7)
     truth = source.normal(size=(FEATURES, CLASSES))
     inputs = source.normal(size=(ROWS, FEATURES)).astype(np.float32)
     labels = (inputs @ truth).argmax(axis=1).astype(np.int32)
-    # Equal parts, or the processes would disagree about the shape of the whole.
+    # Equal parts: otherwise the processes would disagree about the shape of the whole array.
     part = ROWS // jax.process_count()
     own = slice(jax.process_index() * part, (jax.process_index() + 1) * part)
     return inputs[own], labels[own]

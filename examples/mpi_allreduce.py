@@ -1,7 +1,7 @@
 """Data-parallel training with MPI: every rank averages its gradient with all the others'.
 
-Started by mpirun, which tells each process its rank. All ranks begin with the same weights and add
-up the same gradients, so their weights stay equal without ever being sent.
+Started by mpirun, which gives each process its rank. All ranks begin with the same weights and add
+up the same gradients, so their weights stay equal and are never sent.
 
     mpirun -n 4 python mpi_allreduce.py --steps 100
 """
@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-# The ranks are the parallelism; a thread pool in each of them would only fight over the cores.
+# The ranks are the parallelism; a thread pool in each rank would only compete for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -59,7 +59,7 @@ def train(args: argparse.Namespace, world: MPI.Intracomm) -> tuple[np.ndarray, f
     first = last = float("nan")
     for step in range(1, args.steps + 1):
         share, gradient = loss_and_gradient(weights, inputs, targets)
-        # The loss rides along with the gradient: one message a step.
+        # The loss is sent together with the gradient: one message per step.
         total = np.append(gradient, share)
         world.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
         loss = float(total[-1])
@@ -74,7 +74,7 @@ def train(args: argparse.Namespace, world: MPI.Intracomm) -> tuple[np.ndarray, f
 
 
 def shard(rank: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """This rank's rows of one data set that all ranks make from the same seed."""
+    """This rank's rows of the data set, which all ranks make from the same seed."""
     source = np.random.default_rng(7)
     truth = source.normal(size=(FEATURES, CLASSES))
     inputs = source.normal(size=(ROWS, FEATURES))

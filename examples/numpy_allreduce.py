@@ -1,8 +1,8 @@
 """Data-parallel training as PyTorch's processes do it, in numpy and plain sockets.
 
 Every process reads MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, as torch.distributed would. Rank
-0 adds up everybody's gradients and hands the sum back, so that all ranks keep the same weights; a
-rank that is lost ends the job. Without these variables it trains alone.
+0 adds up all gradients and sends the sum back, so that all ranks keep the same weights; a rank that
+is lost ends the job. Without these variables it trains alone.
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=23456 python numpy_allreduce.py
 """
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def meet(rank: int, size: int) -> list[socket.socket]:
-    """Rank 0 has a link to everybody, everybody else one to rank 0."""
+    """Connect the ranks: rank 0 to every other rank."""
     if size == 1:
         return []
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -67,7 +67,7 @@ def train(
     first = last = float("nan")
     for step in range(1, args.steps + 1):
         loss, gradient = loss_and_gradient(weights, inputs, targets)
-        # The loss rides along with the gradient: one message a step.
+        # The loss is sent together with the gradient: one message per step.
         mean = add_up(links, rank, np.append(gradient, loss)) / size
         weights = weights - args.rate * mean[:-1].reshape(weights.shape)
         last = float(mean[-1])
@@ -80,7 +80,7 @@ def train(
 
 
 def add_up(links: list[socket.socket], rank: int, values: np.ndarray) -> np.ndarray:
-    """The sum over all ranks, the same at each of them."""
+    """The sum over all ranks, the same in every rank."""
     if rank:
         send(links[0], "add", values)
         answer: np.ndarray = receive(links[0])[1]

@@ -1,9 +1,9 @@
 """Data-parallel training with a parameter server, in numpy and plain sockets.
 
 Every process reads TF_CONFIG, as TensorFlow itself would: parameter servers keep the weights, chief
-and workers each train on their own shard and exchange gradients with the servers once a step. The
-steps are synchronous, so the result does not depend on who is faster; and a trainer that dies is
-waited for: when it is back it goes on at the step it left.
+and workers each train on their own shard and exchange gradients with the servers once per step. The
+steps are synchronous, so the result does not depend on the speed of trainers. If a trainer dies,
+the others wait; when it is back, it continues at the step where it died.
 
     arena submit tf --name=hello --image=python:3.12 --gang --workers=2 --ps=1 \\
         "python numpy_ps.py --steps 100"
@@ -91,7 +91,7 @@ def train(args: argparse.Namespace, servers: list[str], position: int, trainers:
 
 
 def recorder(logdir: Path | None) -> Callable[[float, int], None]:
-    """What keeps the loss of each step for TensorBoard."""
+    """A function that records the loss of a step for TensorBoard."""
     if logdir is None:
         return lambda _loss, _step: None
     from events import EventWriter  # type: ignore[import-not-found]  # beside this script
@@ -101,7 +101,7 @@ def recorder(logdir: Path | None) -> Callable[[float, int], None]:
 
 
 def shard(position: int, trainers: int) -> tuple[np.ndarray, np.ndarray]:
-    """This trainer's rows of one data set that all of them make from the same seed."""
+    """This trainer's rows of the data set, which all trainers make from the same seed."""
     source = np.random.default_rng(7)
     truth = source.normal(size=(FEATURES, CLASSES))
     inputs = source.normal(size=(ROWS, FEATURES))
@@ -121,14 +121,17 @@ def loss_and_gradient(
 
 
 def join(links: list[socket.socket], position: int) -> int:
-    """Say who we are; the step to begin with. Servers may differ by the step we died in."""
+    """Register with the servers; returns the step to begin with.
+
+    The servers may differ by the step in which this trainer died.
+    """
     for link in links:
         send(link, f"join {position}", np.zeros(0))
     return min((int(receive(link)[1]) for link in links), default=1)
 
 
 def part_from(links: list[socket.socket]) -> None:
-    """Leave when all trainers are done: until then a server that is lost has work for all."""
+    """Wait until all trainers are done: a server that restarts needs all of them until then."""
     for link in links:
         send(link, "done", np.zeros(0))
     for link in links:
@@ -137,7 +140,7 @@ def part_from(links: list[socket.socket]) -> None:
 
 
 def pull(links: list[socket.socket], weights: np.ndarray) -> np.ndarray:
-    """The current weights; each server keeps a slice of the rows. Without servers, our own."""
+    """The current weights, a slice from each server; without servers, our own."""
     for link in links:
         send(link, "pull", np.zeros(0))
     return np.concatenate([receive(link)[1] for link in links]) if links else weights
@@ -146,7 +149,7 @@ def pull(links: list[socket.socket], weights: np.ndarray) -> np.ndarray:
 def push(
     links: list[socket.socket], step: int, weights: np.ndarray, update: np.ndarray
 ) -> np.ndarray:
-    """Hand each server its slice of the update; returns when every trainer has done so."""
+    """Send each server its slice of the update; returns when every trainer has done so."""
     for link, part in zip(links, np.array_split(update, max(1, len(links))), strict=False):
         send(link, f"push {step}", part)
     for link in links:
@@ -170,7 +173,7 @@ def serve(port: int, *, trainers: int, stay: bool) -> None:
 
 
 class Server:
-    """Averages one update of every trainer per step; a trainer that is away is waited for."""
+    """Averages one update of every trainer per step, and waits for trainers that are away."""
 
     def __init__(self, weights: np.ndarray, trainers: int) -> None:
         self.weights = weights
@@ -223,7 +226,7 @@ class Server:
             self._changed.wait_for(lambda: len(self._done) == self._trainers)
 
     def _add(self, position: int, step: int, update: np.ndarray) -> None:
-        """Count the update once, also when its trainer died and says it again."""
+        """Count the update once, even if its trainer died and sends it again."""
         with self._changed:
             if step == self.step:
                 self._updates[position] = update
@@ -236,7 +239,7 @@ class Server:
 
 
 def connect(address: str, *, patience: float = 60.0) -> socket.socket:
-    """A peer may start later than we do: try until it answers."""
+    """Connect to a peer; retries until it listens, because it may start later."""
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + patience
     while True:

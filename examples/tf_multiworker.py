@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-# Quiet, and one core a process: a model this small gains nothing from a pool, nor from a GPU.
+# Quiet, and one core per process: a model this small gains nothing from threads or a GPU.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -40,7 +40,7 @@ def main() -> None:
         model = Network()
     first, last = train(args, strategy, model)
     print(f"trained: loss {first:.4f} -> {last:.4f}", flush=True)
-    # True in one process only: the chief or, where there is none, worker 0.
+    # True in one process only: the chief or, without a chief, worker 0.
     if args.export and strategy.extended.should_checkpoint:
         tf.saved_model.save(model, str(args.export))
     if not last < first:
@@ -86,7 +86,7 @@ def train(
 
 
 class Network(tf.Module):  # type: ignore[misc]  # TensorFlow carries no types
-    """One hidden layer; what is assigned to a variable is summed over the workers first."""
+    """One hidden layer; values assigned to a variable are summed over the workers first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ def mirrored(value: np.ndarray) -> tf.Variable:
 
 
 def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
-    """This worker's rows of one data set that all of them make from the same seed."""
+    """This worker's rows of the data set, which all workers make from the same seed."""
     source = np.random.default_rng(7)
     truth = source.normal(size=(FEATURES, CLASSES))
     inputs = source.normal(size=(ROWS, FEATURES)).astype(np.float32)

@@ -1,9 +1,9 @@
-"""TensorFlow's ParameterServerStrategy: the chief plans, workers compute, ps keep.
+"""TensorFlow's ParameterServerStrategy: chief, workers and parameter servers.
 
-Every process reads TF_CONFIG. The chief alone holds the program: workers and parameter servers only
-serve, and a worker that dies and comes back is given steps again. When the chief is done it says so
-to every server, and they exit with 0: the job ends clean whatever its cleanPodPolicy. (Only a
-worker that comes back when all is over hears nothing, and is left to that policy.)
+Every process reads TF_CONFIG. Only the chief runs the program: workers and parameter servers serve
+its requests, and a worker that dies and comes back gets steps again. When the chief is done, it
+tells every server to exit with 0: the job ends cleanly whatever its cleanPodPolicy. (A worker that
+comes back after that is not told, and is left to that policy.)
 
     arena submit tf --name=ps --image=python:3.12 --gang --chief --workers=2 --ps=1 \\
         "python tf_ps.py --steps 200"
@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# Quiet, and one core a process: a model this small gains nothing from a pool, nor from a GPU.
+# Quiet, and one core per process: a model this small gains nothing from threads or a GPU.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -56,11 +56,11 @@ def arguments() -> argparse.Namespace:
 
 
 def serve(task: str, index: int, address: str) -> None:
-    """Run what the chief asks for until it says that it is done."""
+    """Run the operations of the chief until it is done."""
     bell = Path(doorbell(address))
     bell.unlink(missing_ok=True)
     os.mkfifo(bell)
-    # TensorFlow's server has no way to stop: what ends it is the end of this process.
+    # TensorFlow's server cannot be stopped: it ends with this process.
     server = tf.distribute.Server(
         tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec(),
         job_name=task,
@@ -73,25 +73,25 @@ def serve(task: str, index: int, address: str) -> None:
 
 
 def doorbell(address: str) -> str:
-    """A named pipe in a server's file system: it reads, and the chief has it written to."""
+    """The path of a named pipe: the server reads it, and the chief lets TensorFlow write to it."""
     return f"{tempfile.gettempdir()}/tf_ps-{address.replace(':', '-')}"
 
 
 def dismiss(cluster: dict[str, list[str]]) -> None:
-    """Ring at every server. The operation runs on its device, so it opens the server's own file."""
+    """Write to every server's pipe, by an operation that runs on the server's device."""
     for role in ("worker", "ps"):
         for index, address in enumerate(cluster[role]):
             try:
                 with tf.device(f"/job:{role}/task:{index}/device:CPU:0"):
                     tf.io.write_file(doorbell(address), "done")
             except tf.errors.OpError as error:
-                # Training is over all the same; a server that is away just now is not needed.
+                # The training is over; a server that is down now is not needed.
                 reason = error.message.partition("\n")[0]
                 print(f"{role} {index} could not be told of the end: {reason}", flush=True)
 
 
 def coordinate(args: argparse.Namespace, cluster: dict[str, list[str]]) -> None:
-    """Be the chief: train, export, send the servers home; fail if the loss did not fall."""
+    """Run the chief: train, export, stop the servers; fail if the loss did not fall."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     with strategy.scope():
@@ -108,7 +108,7 @@ def coordinate(args: argparse.Namespace, cluster: dict[str, list[str]]) -> None:
 def train(
     args: argparse.Namespace, strategy: tf.distribute.Strategy, model: Network
 ) -> tuple[float, float]:
-    """Give each step to whichever worker is free; the loss over all rows before and after."""
+    """Give each step to any free worker; returns the loss over all rows before and after."""
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     batches = iter(coordinator.create_per_worker_dataset(dataset))
     writer = tf.summary.create_file_writer(str(args.logdir)) if args.logdir else None
@@ -164,7 +164,7 @@ class Network(tf.Module):  # type: ignore[misc]  # TensorFlow carries no types
 
 
 def samples() -> tuple[np.ndarray, np.ndarray]:
-    """One data set, made from the same seed wherever it is made."""
+    """The data set, made from the same seed in every process."""
     source = np.random.default_rng(7)
     truth = source.normal(size=(FEATURES, CLASSES))
     inputs = source.normal(size=(ROWS, FEATURES)).astype(np.float32)
@@ -172,7 +172,7 @@ def samples() -> tuple[np.ndarray, np.ndarray]:
 
 
 def dataset() -> tf.data.Dataset:
-    """Batches without end, in an order of each worker's own: steps go to whoever is free."""
+    """Endless batches, in a different order in each worker: any free worker gets a step."""
     return tf.data.Dataset.from_tensor_slices(samples()).shuffle(ROWS).batch(BATCH).repeat()
 
 

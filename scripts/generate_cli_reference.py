@@ -1,4 +1,4 @@
-"""Write `docs/cli.md`: every verb, what it does, its arguments and flags, from the code.
+"""Write `docs/cli.md`: every verb with its description, arguments and flags, from the code.
 
     python -m scripts.generate_cli_reference
 
@@ -90,7 +90,7 @@ def _aliases(context: click.Context) -> dict[str, str]:
 
 
 def _help(command: click.Command) -> list[str]:
-    """The docstring, with its examples, and whatever else keeps its lines, as blocks."""
+    """The docstring; examples and other text after `\\b` become code blocks."""
     prose, *blocks = inspect.cleandoc(command.help or "").split("\b")
     lines = [line.strip() for line in prose.strip().splitlines()]
     for block in blocks:

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def folder(module: str) -> Path:
-    """Where the sources of a module are."""
+    """The folder with the sources of a module."""
     command = ["go", "list", "-m", "-f", "{{.Dir}}", module]
     result = subprocess.run(
         command, cwd=MODULES / "kubernetes", check=True, capture_output=True, text=True
@@ -86,7 +86,7 @@ def full(type_: str, package: str) -> str:
 
 
 Marks = tuple[bool, bool, bool]
-"""Is a pointer, is inline, is left out when empty."""
+"""Whether a field is a pointer, is inline, is omitted when empty."""
 
 
 def read_go(place: Path) -> dict[str, dict[str, Marks]]:

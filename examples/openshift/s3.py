@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 
 def put(endpoint: str, bucket: str, key: str, body: bytes) -> None:
-    """Upload, or raise what the server answered."""
+    """Upload the object; raises with the server's response if it refuses."""
     url = f"{endpoint.rstrip('/')}/{quote(bucket)}/{quote(key)}"
     secret = (os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
     region = os.environ.get("AWS_REGION", "us-east-1")
@@ -28,7 +28,7 @@ def put(endpoint: str, bucket: str, key: str, body: bytes) -> None:
 def signed(
     method: str, url: str, body: bytes, secret: tuple[str, str], region: str, now: datetime
 ) -> dict[str, str]:
-    """The headers that prove who sends this request."""
+    """The headers with the signature of this request."""
     parts, stamp = urlsplit(url), now.strftime("%Y%m%dT%H%M%SZ")
     digest = hashlib.sha256(body).hexdigest()
     headers = {"host": parts.netloc, "x-amz-content-sha256": digest, "x-amz-date": stamp}

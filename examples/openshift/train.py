@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 if not Path(__file__).with_name("numpy_ps.py").exists():
-    sys.path.insert(0, str(Path(__file__).parent.parent))  # in a checkout it lies one folder up
+    sys.path.insert(0, str(Path(__file__).parent.parent))  # In a checkout it is one folder up.
 
 import numpy_ps
 import s3
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 class Log:
-    """Steps and losses, for a person on standard output and for programs in a file."""
+    """Steps and losses, as text on standard output and as JSON lines in a file."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def train(log: Log, servers: list[str], position: int, trainers: int) -> np.ndar
 
 
 def export(weights: np.ndarray, folder: Path) -> None:
-    """Write the model under the next version number: whole, by a rename, or not at all."""
+    """Write the model under the next version number; a rename makes it appear complete."""
     folder.mkdir(parents=True, exist_ok=True)
     versions = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
     target = folder / str(max(versions, default=0) + 1)

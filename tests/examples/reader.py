@@ -1,4 +1,4 @@
-"""Asks TensorBoard and TensorFlow, in the training environment, what training wrote."""
+"""Reads the files of a training run with TensorBoard and TensorFlow, in their environment."""
 
 from __future__ import annotations
 

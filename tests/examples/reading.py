@@ -1,9 +1,9 @@
-"""Reads what training wrote with the programs it was written for; run by the training interpreter.
+"""Reads the files of a training run with TensorBoard and TensorFlow; run by the training Python.
 
-One question a line on standard input, one answer a line on standard output, both JSON:
+One question per line on standard input, one answer per line on standard output, both JSON:
 {"logdir": FOLDER} -> [[step, loss], …] as TensorBoard reads them;
 {"model": FOLDER, "inputs": [[…], …]} -> the SavedModel's outputs for them, as TensorFlow serves it.
-One process answers all: importing TensorFlow takes longer than anything it is asked.
+One process answers all questions, because importing TensorFlow takes longer than any answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Event files written by hand hold what their format says, byte for byte."""
+"""The event files that we write by hand have the documented format, byte for byte."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_integers_are_encoded_with_seven_bits_per_byte(value: int, encoded: str)
 def test_a_record_frames_its_data_by_length_and_checksums() -> None:
     framed = record(b"a" * 24)
 
-    # Every event file in the world begins with these bytes: its first event is 24 bytes long.
+    # Every event file begins with these bytes: its first event is 24 bytes long.
     assert framed[:12].hex() == "1800000000000000" + "a37f4b22"
     assert framed[12:36] == b"a" * 24
     assert len(framed) == 8 + 4 + 24 + 4

@@ -1,4 +1,4 @@
-"""The examples train for real: processes end well, the loss falls, their files are readable.
+"""The examples really train: processes exit 0, the loss falls, their files are readable.
 
 The processes are started on loopback with the environment that the operator would give them.
 """
@@ -18,7 +18,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 EXAMPLES = ROOT / "examples"
 STEPS = 60
-ROUNDING = 2e-4  # four digits are printed, and single precision adds up in any order
+ROUNDING = 2e-4  # Four digits are printed, and single precision sums depend on the order.
 __all__ = ["reader"]
 
 
@@ -116,7 +116,7 @@ def test_numpy_trains_with_parameter_servers_and_waits_for_a_trainer_that_dies(
     with Processes(tmp_path / "model") as calm:
         calm.start_tensorflow([*example("numpy_ps.py"), "--report=1"], chief=1, worker=1, ps=1)
         assert set(calm.exit_codes().values()) == {0}
-        # Every step was counted once: the curve does not tell that a trainer was away.
+        # Every step was counted once: the curve does not show that a trainer was away.
         assert losses == calm.losses("chief-0")
     assert losses[STEPS] < 0.5 * losses[1]
     assert "trainer 1 went away" in processes.log("ps-0")
@@ -209,7 +209,7 @@ def test_a_parameter_server_job_goes_on_when_a_replica_comes_back(
 
     processes.kill_and_restart(victim)
 
-    # Worker 1 is not awaited: on a busy machine it may be back only when all is over.
+    # Worker 1 is not checked: on a busy machine it may come back after the end.
     ended = {"chief-0": 0, "worker-0": 0, "ps-0": 0}
     assert processes.exit_codes(*ended) == ended, processes.log("chief-0")
     assert processes.losses("chief-0")[200] < 0.2
@@ -222,12 +222,12 @@ def example(name: str, logs: Path | None = None, model: Path | None = None) -> l
 
 
 def ranks(count: int) -> list[str]:
-    """mpirun wants to be told that root is meant, and that a core may have two ranks."""
+    """The mpirun command: allowed to run as root, and with two ranks per core."""
     return [mpirun(), "--allow-run-as-root", "--oversubscribe", "-n", str(count)]
 
 
 def assert_logged(logged: Losses, printed: Losses) -> None:
-    """The event file has every step, and at those that were printed the same loss."""
+    """Assert that the event file has every step, with the losses that were printed."""
     assert list(logged) == list(range(1, STEPS + 1))
     assert {step: logged[step] for step in printed} == pytest.approx(printed, abs=ROUNDING)
 
@@ -245,6 +245,6 @@ def accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def accuracy_of(reader: Reader, model: Path) -> float:
-    """How often the exported SavedModel is right; guessing gives a quarter."""
+    """The accuracy of the exported SavedModel; guessing gives a quarter."""
     inputs, labels = samples()
     return accuracy(np.array(reader.ask(model=str(model), inputs=inputs.tolist())), labels)

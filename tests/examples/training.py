@@ -1,8 +1,8 @@
 """Training processes as a job would start them, on loopback, and the Python that has the packages.
 
 TensorFlow and its like are heavy and are not needed to develop Muster, so they may live in another
-environment: MUSTER_TRAINING_PYTHON names its interpreter. What it lacks is skipped, unless
-MUSTER_REQUIRE names it.
+environment: MUSTER_TRAINING_PYTHON names its interpreter. Tests of missing packages are skipped,
+unless MUSTER_REQUIRE names them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def installed() -> frozenset[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; held together, so that no two are the same."""
+    """Free ports; all are bound at the same time, so that no two are the same."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -62,7 +62,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Processes:
-    """Processes of one job, by name; what is left of them at the end of the block is killed."""
+    """Processes of one job, by name; those that still run at the end of the block are killed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -77,7 +77,7 @@ class Processes:
             self._kill(name)
 
     def start(self, name: str, command: list[str], **contract: str) -> None:
-        """Run the command with nothing of our own environment that a job would set."""
+        """Run the command without variables of our own environment that a job would set."""
         environment = {
             name: value for name, value in os.environ.items() if not CONTRACT.match(name)
         }
@@ -93,7 +93,7 @@ class Processes:
             )
 
     def kill_and_restart(self, name: str) -> None:
-        """As a replica that dies comes back: same place, same environment, same log."""
+        """Kill a process and start it again with the same address, environment and log."""
         self._kill(name)
         command, contract = self._started[name]
         self.start(name, command, **contract)
@@ -105,7 +105,7 @@ class Processes:
         process.wait()
 
     def start_tensorflow(self, command: list[str], **replicas: int) -> None:
-        """One process a replica, each told its place by TF_CONFIG."""
+        """Start one process per replica, each with its TF_CONFIG."""
         names = [(role, index) for role, count in replicas.items() for index in range(count)]
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         cluster = {
@@ -117,7 +117,7 @@ class Processes:
             self.start(f"{role}-{index}", command, TF_CONFIG=json.dumps(config))
 
     def exit_codes(self, *names: str, timeout: float = 180.0, after_failure: float = 15.0) -> Codes:
-        """How these, or all, ended. One that fails may leave others waiting: those show None."""
+        """The exit codes of these processes, or of all; None for one that still waits for a peer."""
 
         def codes() -> Codes:
             return {name: self._running[name].poll() for name in names or self._running}
@@ -138,6 +138,6 @@ class Processes:
         return (self._folder / f"{name}.log").read_text()
 
     def losses(self, name: str) -> dict[int, float]:
-        """What the process printed: the loss at each step it reported."""
+        """The loss at each step that the process printed."""
         lines = re.findall(r"^step (\d+) loss ([\d.]+)$", self.log(name), re.MULTILINE)
         return {int(step): float(loss) for step, loss in lines}
