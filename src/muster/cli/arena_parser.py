@@ -1,7 +1,8 @@
 """Command lines as arena's parser reads them: switches with `=true`, old spellings, `-e=K=V`.
 
-An option that is declared with an `old` spelling accepts it with a note on stderr, and shows only
-the new one in its help.
+arena's flags follow Go's pflag, click's follow getopt. `ArenaCommand` rewrites the words of a
+command line into click's spelling before click parses them. An option with an `old` spelling
+accepts it with a note on stderr, and shows only the new spelling in its help.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class ArenaCommand(click.Command):
             raise click.NoSuchOption(error.option_name, None, near, error.ctx) from None
 
     def _near(self, given: str) -> list[str]:
-        """The nearest flag by any spelling, as it is written now; else flags that begin so."""
+        """The current spelling of the nearest flag; else all flags that begin with the text."""
         import difflib
 
         shown = [option for option in self._options() if not option.hidden]
@@ -86,7 +87,7 @@ def _refuse_loose_values(words: list[str], options: dict[str, click.Option]) -> 
 
 
 def _as_click_reads(word: str, options: dict[str, click.Option]) -> list[str]:
-    """One word of the command line in the spelling that click knows."""
+    """One word of the command line in click's spelling."""
     name, equals, value = word.partition("=")
     option = options.get(name)
     if option is None:

@@ -42,7 +42,7 @@ class DaemonOptions:
 
 @dataclass(frozen=True)
 class DaemonContext:
-    """What a daemon works with; without --leader-elect there is no election."""
+    """The objects that a daemon works with; without --leader-elect there is no election."""
 
     client: Client
     health: Health

@@ -1,6 +1,6 @@
-"""One command for several names or objects, of which some fail: all are tried.
+"""One command for several names or objects: each is tried, even if others fail.
 
-A cluster that is unreachable ends the command at once: it would be so for the rest as well.
+An unreachable cluster ends the command at once, since the remaining names would fail too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Failures:
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Collect an error of this block, and let the command go on."""
+        """Collect an error of this block, and let the command continue."""
         try:
             yield
         except Unreachable:
@@ -36,10 +36,10 @@ class Failures:
             self.errors.append(error)
 
     def raise_if_any(self, count: int, noun: str) -> None:
-        """Raise what was collected, if anything.
+        """Raise the collected errors, if there are any.
 
         All but the last are printed, and the last is raised. If their exit codes differ, all are
-        printed and their number is raised with exit code 1.
+        printed, and an error with their number and exit code 1 is raised.
         """
         if not self.errors:
             return

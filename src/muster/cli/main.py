@@ -61,7 +61,7 @@ VERBS: tuple[Verb, ...] = (
 
 ALIASES = {"ls": "list", "log": "logs", "del": "delete"}
 
-_SERVING = "Muster trains models; serving, storing and judging them is left to other tools"
+_SERVING = "Muster trains models; serving, storing and evaluating them is left to other tools"
 _NO_TYPE = "Muster does not run this type of job; it runs tfjob, mpijob, pytorchjob and jaxjob"
 UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("serve", "model", "evaluate", "llm"), _SERVING),
@@ -89,11 +89,11 @@ def muster() -> None:
 
 
 def _enter(program: str) -> NoReturn:
-    """Run the program and exit. Without a last search for cycles: the process ends anyway."""
+    """Run the program and exit."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_streams()
     code = run(program, sys.argv[1:])
-    gc.freeze()
+    gc.freeze()  # Python would search for cycles once more, in a process that ends anyway
     sys.exit(code)
 
 
@@ -112,6 +112,7 @@ def run(program: str, argv: Sequence[str]) -> int:
         from muster.cli.verb_groups import complete
 
         return complete(program)
+    # `--debug` after `--` is a flag of the user's command.
     own, command = _split(argv)
     debug = "--debug" in own
     try:
@@ -147,7 +148,7 @@ def is_completing(program: str) -> str:
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and those from `--` on, which belong to the user's command."""
+    """The words up to `--`, and the words from it on, which belong to the user's command."""
     end = list(argv).index("--") if "--" in argv else len(argv)
     return list(argv[:end]), list(argv[end:])
 
@@ -238,12 +239,13 @@ def _is_output_error(error: OSError) -> bool:
     """Whether the error means that the output could not be written."""
     import errno
 
-    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-    return error.errno in full and error.filename is None
+    # A failed write to an open stream names no file; an error about another file does.
+    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    return error.errno in codes and error.filename is None
 
 
 def _silence_stdout() -> None:
-    """Keep the last flush from failing when nothing can be written any more."""
+    """Point stdout at /dev/null, so that Python's flush at exit does not fail again."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

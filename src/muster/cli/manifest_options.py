@@ -49,8 +49,8 @@ def send_manifests(
     """Read, check and send all objects, and print what became of each."""
     items = apply.read_objects(stdin=sys.stdin, verb=verb, namespace=target.namespace, **given)
     if dry_run == "client":
-        word = "applied" if verb == "apply" else "created"
-        _print_results([SendResult(word, item) for item in items], dry_run, output)
+        outcome = "applied" if verb == "apply" else "created"
+        _print_results([SendResult(outcome, item) for item in items], dry_run, output)
         return
     cluster = find_cluster(target) or start_cluster(target, note)
     if dry_run == "none":
@@ -62,7 +62,7 @@ def send_manifests(
             if isinstance(result, MusterError):
                 failures.errors.append(result)
             elif output:
-                results.append(result)
+                results.append(result)  # JSON and YAML are one document, printed at the end
             else:
                 _print_results([result], dry_run, output)
     _print_results(results, dry_run, output)

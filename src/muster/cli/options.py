@@ -38,9 +38,10 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        # An option after the verb takes precedence over the same option before it.
         before = click.get_current_context().find_root().obj or {}
-        own = {name: kwargs.pop(name) for name in _NAMES}
-        given = {name: before.get(name) if own[name] is None else own[name] for name in _NAMES}
+        after = {name: kwargs.pop(name) for name in _NAMES}
+        given = {name: before.get(name) if after[name] is None else after[name] for name in _NAMES}
         set_loglevel(given["loglevel"] or "info")
         return command(*args, target=_target(given), **kwargs)
 
@@ -68,7 +69,7 @@ def allow_before_verb(group: click.Group) -> None:
 
 
 def job_name_completions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of jobs for the shell; none where the cluster cannot be read."""
+    """Names of jobs for the shell; none if the cluster cannot be read."""
     from muster.client.jobs import lookup
 
     target = _target(ctx.params)
@@ -84,7 +85,7 @@ def job_name_completions(ctx: click.Context, _: click.Parameter, incomplete: str
 
 
 def name_argument(*, required: bool = True, many: bool = False) -> Decorator:
-    """NAME, or NAME…, of a job; the shell completes it."""
+    """The argument JOB, or JOB… for several; the shell completes it."""
     return click.argument(
         "names" if many else "name",
         nargs=-1 if many else 1,
@@ -110,7 +111,7 @@ objects_option = click.option(
 
 
 def output_option(*forms: str) -> Decorator:
-    """`--output` with these forms, of which the first is the default."""
+    """`--output` with these forms; the first is the default."""
     return click.option(
         "--output", "-o", type=click.Choice(forms), default=forms[0], help="Form of the output."
     )

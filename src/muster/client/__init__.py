@@ -1,4 +1,4 @@
-"""What the CLI, the Python API, notebooks and the dashboard share.
+"""Jobs and manifests on a cluster, for programs: the CLI is one of them.
 
 Functions take a client or a cluster, return values and raise errors of `muster.errors`: no click
 and no print. A function that has something to report while it works (reconnected, still waiting)

@@ -25,7 +25,7 @@ _TRUE, _FALSE = ("true", "t", "1", "yes", "on"), ("false", "f", "0", "no", "off"
 
 
 def parse_bool(text: str) -> bool | None:
-    """A word for true or false; None for any other."""
+    """The meaning of a word for true or false; None for any other word."""
     word = text.lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
@@ -39,7 +39,7 @@ def path() -> Path:
 
 
 def read(file: Path | None = None) -> dict[str, str]:
-    """Every key of the file; none if there is no file."""
+    """Every key of the file and its value; empty if there is no file."""
     file = file or path()
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -54,10 +54,10 @@ def switch(key: str, file: Path | None = None) -> bool | None:
     """A key that is true or false; None if it is not set."""
     file = file or path()
     value = read(file).get(key, "")
-    found = parse_bool(value)
-    if value and found is None:
+    flag = parse_bool(value)
+    if value and flag is None:
         raise ConfigError(f"{file}: {key}={value} is neither true nor false")
-    return found
+    return flag
 
 
 def write(key: str, value: str | None, file: Path | None = None) -> None:
@@ -70,9 +70,11 @@ def write(key: str, value: str | None, file: Path | None = None) -> None:
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     others = [line for line in lines if _entry(line)[0] != key]
     if value is not None:
+        # In the place of its old line, or at the end.
         at = next((i for i, line in enumerate(lines) if _entry(line)[0] == key), len(others))
         others.insert(at, f"{key}={value}")
     file.parent.mkdir(parents=True, exist_ok=True)
+    # A new file that replaces the old one: a reader sees all of it or nothing.
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as new:
         new.write("".join(f"{line}\n" for line in others))
     Path(new.name).chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)

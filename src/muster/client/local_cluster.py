@@ -1,7 +1,8 @@
 """Starting the local cluster in the background and stopping it.
 
-The daemon is the command `muster up` in a session of its own. It holds the lock of its home while
-it runs, and writes its record there when it is ready: starting and stopping wait for these files.
+The daemon is the command `muster up` in its own session, so that Ctrl-C in the terminal does not
+reach it. It holds the lock of its home while it runs and writes its status there when it is ready:
+`start` waits for that file.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
             start_new_session=True,
         )
     _wait_until_ready(home, daemon, notify)
-    facts = home.status() or {}
-    if facts.get("pid") not in (None, daemon.pid):
-        _already_up(facts["pid"], flags, notify)  # another command started one at the same time
+    status = home.status() or {}
+    if status.get("pid") not in (None, daemon.pid):
+        _already_up(status["pid"], flags, notify)  # another command started it at the same time
         return
-    notify(f"local cluster is up: {facts.get('url')} (pid {daemon.pid}); commands now use it")
-    if facts.get("note"):
-        notify(facts["note"])
+    notify(f"local cluster is up: {status.get('url')} (pid {daemon.pid}); commands now use it")
+    if status.get("note"):
+        notify(status["note"])
 
 
 def _already_up(pid: int, flags: Sequence[str], notify: Notify) -> None:
@@ -63,11 +64,12 @@ def _already_up(pid: int, flags: Sequence[str], notify: Notify) -> None:
 
 def _wait_until_ready(home: Home, daemon: subprocess.Popen[bytes], notify: Notify) -> None:
     def settled() -> bool:
-        facts = home.status()
-        if facts is not None and facts["pid"] == daemon.pid:
+        status = home.status()
+        if status is not None and status["pid"] == daemon.pid:
             return True
-        # Ours has ended: because another is up or starting, or because it failed.
-        return daemon.poll() is not None and (facts is not None or home.running() is None)
+        # Our daemon has ended: because another one is up or starting, or because it failed. While
+        # another one is starting, wait for its status.
+        return daemon.poll() is not None and (status is not None or home.running() is None)
 
     ready = _wait_until(settled, START_TIMEOUT, lambda: notify("starting the local cluster …"))
     if daemon.poll() is not None and home.status() is None:
@@ -86,7 +88,7 @@ def _last_lines(log: Path, count: int = 5) -> str:
 
 
 def stop(notify: Notify) -> None:
-    """Stop the daemon, or remove what a killed one has left; then restore the former choice."""
+    """Stop the daemon, or the pods of a killed daemon; then restore the former choice."""
     home = Home.of_user()
     pid = home.running()
     if pid is not None:
@@ -110,7 +112,7 @@ def _stop(home: Home, pid: int, notify: Notify) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie, which its parent has not read yet, does not."""
+    """Whether the process runs; a zombie, which waits only for its parent, does not."""
     import psutil
 
     try:
@@ -128,7 +130,7 @@ def _sweep(home: Home) -> None:
 
 
 def _wait_until(reached: Callable[[], bool], timeout: float, on_wait: Callable[[], None]) -> bool:
-    """Poll until it is reached; `on_wait` is called once after a second. False after `timeout`."""
+    """Poll until `reached`, False after `timeout`; `on_wait` is called once after a second."""
     start = time.monotonic()
     waits = False
     while not reached():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LoggingClient(BlockingClient):
-    """Every call as a line: method, target, status, milliseconds."""
+    """A client that logs a line per request: method, target, status, milliseconds."""
 
     def __init__(
         self, endpoint: Endpoint, log: Callable[[str], None], *, user_agent: str = "muster"
@@ -29,7 +29,7 @@ class LoggingClient(BlockingClient):
 
     def send(self, ask: Request) -> Response:
         start = time.perf_counter()
-        outcome = "?"
+        outcome = "interrupted"
         try:
             response = super().send(ask)
             outcome = str(response.status)

@@ -1,6 +1,6 @@
-"""Objects of any kind in the columns that the cluster itself prints, as kubectl shows them.
+"""Objects of any kind as tables that the server makes, like those of kubectl.
 
-The server makes the table; a kind is found by its name, its plural or its short name.
+A kind is found by its name, its plural or its short name.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Table(msgspec.Struct):
 
 
 class ObjectQuery(NamedTuple):
-    """Objects of a kind, in one namespace or in all: one by its name, or those with labels."""
+    """Objects of a kind, in one namespace or in all: the named object, or all with the labels."""
 
     kind: Kind[Raw]
     namespace: str

@@ -1,8 +1,9 @@
-"""Which cluster and namespace to use, the connection to it, and who we are there.
+"""Which cluster and namespace to use, the connection to it, and the user's name there.
 
-The order is fixed: the flag, $KUBECONFIG, the choice stored by `arena use`, in-cluster credentials,
-~/.kube/config, the local cluster. A $KUBECONFIG that cannot be read is an error, never a silent
-local run. Imports no asyncio: quick verbs stay quick.
+The first of these that is set is used: the flag, $KUBECONFIG, the choice stored by `arena use`,
+in-cluster credentials, ~/.kube/config, the local cluster. A $KUBECONFIG that cannot be read is an
+error, never a silent local run. This module does not import asyncio, so that quick verbs start
+quickly.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What the user chose about the cluster and the namespace, before any cluster is found."""
+    """The user's choice of cluster and namespace, before any cluster is found."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -59,10 +60,10 @@ class Target(msgspec.Struct, frozen=True):
     """Receives a line for each request; None logs nothing."""
 
     def cluster(self) -> Cluster:
-        found = find_cluster(self)
-        if found is None:
+        cluster = find_cluster(self)
+        if cluster is None:
             raise no_cluster()
-        return found
+        return cluster
 
     def namespace_in(self, cluster: Cluster) -> str:
         """`-n`, arena's config file, the kubeconfig's context, default: in this order."""
@@ -82,9 +83,9 @@ def no_dashboard(hint: str) -> NotFound:
 
 
 def find_cluster(target: Target) -> Cluster | None:
-    """The cluster by the fixed order, or None when none is configured anywhere."""
-    found = _configured(target)
-    return found and msgspec.structs.replace(found, request_log=target.request_log)
+    """The cluster to use, or None when none is configured anywhere."""
+    cluster = _configured(target)
+    return cluster and msgspec.structs.replace(cluster, request_log=target.request_log)
 
 
 def _configured(target: Target) -> Cluster | None:
@@ -95,26 +96,26 @@ def _configured(target: Target) -> Cluster | None:
     home = Home.of_user()
     if choice := home.choice():
         return cluster_of_choice(choice, target.context)
-    inside = in_cluster()
-    if inside is not None:
-        return Cluster(inside, "in-cluster", "the service account", local=False)
+    endpoint = in_cluster()
+    if endpoint is not None:
+        return Cluster(endpoint, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
         return _from_file(_user_kubeconfig(), target.context, "~/.kube/config")
     return local_cluster(home, "the local cluster") if home.status() else None
 
 
 def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None:
-    """What `arena use CHOICE` means; an error if that cannot be used."""
+    """The cluster that `arena use CHOICE` means; an error if it cannot be used."""
     home = Home.of_user()
     if choice == "local":
-        # Never fall through to a cluster that was not chosen: a local one that is down is none.
+        # If the local cluster is down, there is no cluster: using another would be a surprise.
         return local_cluster(home, "arena use") if home.status() else None
     try:
         context = context or choice.partition(":")[2] or None
         return _from_file(_user_kubeconfig(), context, "arena use")
     except ConfigError as error:
-        undo = "`arena use local` chooses the local cluster, `arena use kube:CONTEXT` another."
-        raise ConfigError(f"arena use {choice}: {error}", hint=undo) from None
+        hint = "`arena use local` chooses the local cluster, `arena use kube:CONTEXT` another."
+        raise ConfigError(f"arena use {choice}: {error}", hint=hint) from None
 
 
 def start_cluster(target: Target, notify: Notify) -> Cluster:
@@ -140,19 +141,19 @@ def _user_kubeconfig() -> Path:
 def _from_file(path: Path | None, context: str | None, source: str) -> Cluster:
     endpoint = kube_config.load(path, context)
     home = Home.of_user()
-    # Also by its address: $KUBECONFIG may name the local cluster's file, or a copy of it.
+    # Compare the address too: $KUBECONFIG may name a copy of the local cluster's file.
     local = path == home.kubeconfig or (home.status() or {}).get("url") == endpoint.url
     return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
 
 
 def user_name(client: BlockingClient) -> str:
-    """The name that the server knows us by."""
+    """The user's name on the server."""
     review = client.create(SELF_SUBJECT_REVIEWS, {})
     return str(((review.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
 
 def may_do_everything(client: BlockingClient) -> bool:
-    """Whether we may use every verb on every resource."""
+    """Whether the user may use every verb on every resource."""
     everything = {"verb": "*", "group": "*", "resource": "*"}
     review = client.create(
         SELF_SUBJECT_ACCESS_REVIEWS, {"spec": {"resourceAttributes": everything}}

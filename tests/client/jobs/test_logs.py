@@ -235,7 +235,7 @@ def test_a_pod_that_was_evicted_is_reported() -> None:
     )
     play = Script([[line(1, "a")]], [pod("Running"), ended])
 
-    assert notes_of(play) == ["p was ended from outside: The cluster was stopped."]
+    assert notes_of(play) == ["p was stopped from outside: The cluster was stopped."]
 
 
 def test_a_pod_that_was_replaced_while_the_cluster_was_away_is_reported() -> None:
@@ -243,7 +243,7 @@ def test_a_pod_that_was_replaced_while_the_cluster_was_away_is_reported() -> Non
     play = Script([[line(1, "a")]], [pod("Running"), gone, gone, pod("Running", uid="new")])
 
     assert notes_of(play) == [
-        "the cluster went away: refused; waiting for it",
+        "the cluster is unreachable: refused; waiting for it",
         "p was replaced; `arena logs -f` follows the new one",
     ]
 

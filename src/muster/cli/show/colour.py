@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-GREEN, YELLOW, RED, DIM = "32", "33", "31", "2"
+GREEN, YELLOW, RED = "32", "33", "31"
 PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
 """Colours that distinguish several logs."""
 
@@ -38,7 +38,7 @@ def colour(text: str, code: str) -> str:
 
 
 def colour_cells(line: str, cells: Iterable[str]) -> str:
-    """A line of a table with the cells coloured whose text is one of the coloured words."""
+    """A line of a table in which cells that are one of the coloured words are coloured."""
     for cell in cells:
         if cell in _COLOURS:
             # Once, and not within a longer word.

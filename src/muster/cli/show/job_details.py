@@ -28,10 +28,10 @@ EVENTS = ("SOURCE", "TYPE", "AGE", "MESSAGE")
 
 @dataclass(frozen=True)
 class Extras:
-    """What is shown of a job besides the job and its pods."""
+    """The optional parts of a job's page."""
 
     line: str = ""
-    """Its place in line; empty unless it waits there."""
+    """The job's place in the waiting line; empty unless it waits there."""
     tensorboard: TensorBoard | None = None
     events: Sequence[EventRow] | None = None
     gpus: bool = False
@@ -41,7 +41,7 @@ NO_EXTRAS = Extras()
 
 
 def header(job: JobSummary, now: datetime, line: str = "") -> str:
-    """The facts of the job, and why it waits or failed."""
+    """Name, status and times of the job, and why it waits or failed."""
     facts = [
         ("Name:", job.name),
         ("Status:", job.status),
@@ -150,7 +150,7 @@ def pod_details(pod: Pod, row: Instance, now: datetime, events: Sequence[EventRo
 
 
 def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:
-    """The fields and their order as arena's JSON has them, and also the reason."""
+    """The job with the fields of arena's JSON in its order, and with the reason."""
     chief = job.chief
     data: Raw = {
         "uuid": job.uid,
@@ -199,7 +199,7 @@ def _unix(moment: datetime | None) -> int:
 
 
 def place_in_line(explanation: JobExplanation) -> str:
-    """`2nd of 7 in line, for 3m`; empty where it is not in line."""
+    """`2nd of 7 in line, for 3m`; empty if the job is not in line."""
     if not explanation.place:
         return ""
     return f"{place_in_words(explanation)}, for {age(datetime.fromisoformat(explanation.since))}"

@@ -68,23 +68,23 @@ def _redraw_until_interrupted(look: Callable[[], Frame], every: float) -> None:
 
 
 def _redraw(text: str, *, first: bool) -> None:
-    """Overwrite the frame before line by line, so that nothing flickers."""
+    """Overwrite the last frame line by line: clearing the screen first would flicker."""
     lines = _fitting(text).replace("\n", "\x1b[K\n")
     print(f"{_HOME}{_CLEAR if first else ''}{lines}\x1b[K{_CLEAR}", flush=True)
 
 
 def _fitting(text: str) -> str:
-    """As many lines as fit on the terminal, and the number of the others."""
+    """As many lines as fit on the terminal, and the number of lines left out."""
     import shutil
 
     columns, rows = shutil.get_terminal_size()
-    room = max(1, rows - 1)  # the cursor is in the last row
+    height = max(1, rows - 1)  # the cursor is in the last row
     lines = text.split("\n")
     heights = [_height(line, columns) for line in lines]
-    if sum(heights) <= room:
+    if sum(heights) <= height:
         return text
-    count, used = 0, 1
-    while used + heights[count] <= room:
+    count, used = 0, 1  # the line with the number of the others takes a row
+    while used + heights[count] <= height:
         used += heights[count]
         count += 1
     rest = len(lines) - count

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 _HOSTILE = re.compile(
     rb"\x1b(?!\[[0-9;:]*m)|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]"
 )
+# An escape sequence that a chunk ends in: its rest may come with the next chunk.
 _UNFINISHED = re.compile(rb"(\x1b(\[[0-9;:]{0,64})?|\xc2)\Z")
 
 
 def escape_controls(data: bytes) -> bytes:
-    """Everything but colours spelt out."""
-    return _HOSTILE.sub(lambda found: repr(found[0])[2:-1].encode(), data)
+    """The bytes with control sequences other than colours spelt out."""
+    return _HOSTILE.sub(lambda match: repr(match[0])[2:-1].encode(), data)
 
 
 def _write(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Lines for the person on stderr, so that stdout stays machine-readable."""
+"""Lines for the user on stderr, so that stdout stays machine-readable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEVELS = ("debug", "info", "warn", "error")
 
 
 class _Level:
-    """The least important line that is shown; `--loglevel` sets it for the run of one command."""
+    """The lowest level that is shown; `--loglevel` sets it for the run of one command."""
 
     shown = "info"
     noted_once: ClassVar[set[str]] = set()
@@ -54,7 +54,7 @@ def arena_info(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with control characters escaped: what a server or a user wrote may be hostile."""
+    """The text with control characters escaped: text from a server or a user may be hostile."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)

@@ -1,6 +1,6 @@
-"""The status line of a job that is waited for.
+"""The status line of a job that a command waits for.
 
-On a terminal one line is redrawn; in a pipe a line follows when something has changed.
+On a terminal one line is redrawn; in a pipe a new line follows each change of the status.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def summary(job: JobSummary) -> str:
-    """The job in one line, without the passing of time."""
+    """The job in one line. Without its age: the line must change only when the job does."""
     count = len(job.instances)
     phases = [instance.phase for instance in job.instances]
     parts = [f"{phases.count(phase)} {phase.lower()}" for phase in dict.fromkeys(phases)]
@@ -30,8 +30,8 @@ def summary(job: JobSummary) -> str:
 class StatusLine:
     """The last line of stderr, redrawn on a terminal.
 
-    `instances` prints a lasting line for each change of an instance; `quiet` prints nothing else
-    where stderr is no terminal.
+    With `instances`, each change of an instance is printed as a line that stays. With `quiet`, no
+    status line is printed where stderr is not a terminal.
     """
 
     def __init__(self, *, instances: bool = False, quiet: bool = False) -> None:
@@ -59,6 +59,7 @@ class StatusLine:
             import shutil  # imports compression, which a command in a pipe does not need
 
             width = shutil.get_terminal_size().columns - 1
+            # One row, so that `\r` returns to its beginning.
             line = printable(f"{elapsed} {text}".strip()).replace("\n", " ")[:width]
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
         elif text != self._last and not self._quiet:

@@ -49,16 +49,17 @@ def with_namespaces(
     return [(namespace, *row) for namespace, row in zip(column, rows, strict=True)]
 
 
-def server_table(found: Table, *, wide: bool, all_namespaces: bool) -> str:
+def server_table(source: Table, *, wide: bool, all_namespaces: bool) -> str:
     """A table that the server made; `wide` shows all its columns."""
-    shown = [i for i, column in enumerate(found.columns) if wide or not column.priority]
-    header = [found.columns[i].name.upper() for i in shown]
+    # As in kubectl, columns of priority 0 are always shown, others only with `-o wide`.
+    shown = [i for i, column in enumerate(source.columns) if wide or not column.priority]
+    header = [source.columns[i].name.upper() for i in shown]
     rows: Sequence[Sequence[str]] = [
         header,
-        *([_cell(row.cells[i]) for i in shown if i < len(row.cells)] for row in found.rows),
+        *([_cell(row.cells[i]) for i in shown if i < len(row.cells)] for row in source.rows),
     ]
     if all_namespaces:
-        metadata = [row.object.get("metadata") or {} for row in found.rows]
+        metadata = [row.object.get("metadata") or {} for row in source.rows]
         rows = with_namespaces(rows, (str(each.get("namespace") or "") for each in metadata))
     return table(rows)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 UNKNOWN = "N/A"
 _SECONDS = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (31536000, 86400, "d"))
-"""Each unit with the limit up to which it is used and its length."""
+"""The units: the duration up to which each is used, its length and its letter."""
 
 
 def age(since: datetime | None, now: datetime | None = None) -> str:
@@ -17,7 +17,7 @@ def age(since: datetime | None, now: datetime | None = None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """One truncated unit, as arena writes it."""
+    """A duration in one unit, rounded down, as arena writes it."""
     whole = max(0, int(seconds))
     for limit, size, unit in _SECONDS:
         if whole < limit:

@@ -18,7 +18,7 @@ from muster.client.manifests.apply import apply_object
 @click.option("--server-side", is_flag=True, hidden=True, expose_value=False)
 @cluster_options
 def command(target: Target, force_conflicts: bool, dry_run: str, **given: Any) -> None:
-    """Create the objects of manifests, or change those that are there.
+    """Create the objects of manifests, or change the objects that exist.
 
     \b
     Examples:

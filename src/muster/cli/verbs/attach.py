@@ -66,14 +66,12 @@ def command(
 
 
 def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:
-    """The pod to enter; an error unless it runs."""
-    found = lookup.get_job_or_pod(client, key, type_)
-    if isinstance(found, Pod):
-        pod = found
-    else:
-        job = found.summary(found.pods(client))
+    """The pod to enter; an error unless it is running."""
+    pod = lookup.get_job_or_pod(client, key, type_)
+    if not isinstance(pod, Pod):
+        job = pod.summary(pod.pods(client))
         chosen = instances.instance_to_enter(job, instance)
-        pod = client.get(PODS, Key(found.key.namespace, chosen.name))
+        pod = client.get(PODS, Key(job.namespace, chosen.name))
     if pod.finished:
         raise MusterError(
             "cannot exec into a container in a completed Instance; "
@@ -103,16 +101,16 @@ async def _run(endpoint: Endpoint, pod: Key, container: str, words: list[str]) -
                     stream = sys.stdout if channel == 1 else sys.stderr
                     stream.buffer.write(data)
                     stream.buffer.flush()
-                feeding.cancel()
+                feeding.cancel()  # the command has ended; the user may never type again
         return session.exit_code or 0
 
 
 async def _feed(session: ExecSession, *, tty: bool) -> None:
-    """Send what is typed, and the window's size when it changes."""
+    """Send standard input, and on a terminal the size of the window when it changes."""
     loop = asyncio.get_running_loop()
     if tty:
         resized = asyncio.Event()
-        resized.set()
+        resized.set()  # the first size must be sent as well
         loop.add_signal_handler(signal.SIGWINCH, resized.set)
         async with asyncio.TaskGroup() as group:
             group.create_task(_resize(session, resized))
@@ -130,39 +128,39 @@ async def _resize(session: ExecSession, resized: asyncio.Event) -> None:
 
 
 async def _type(session: ExecSession, loop: asyncio.AbstractEventLoop) -> None:
-    """Everything from standard input, as it comes, then its end."""
-    reader, number = asyncio.StreamReader(), sys.stdin.fileno()
+    """Send standard input as it arrives, then its end."""
+    reader, stdin = asyncio.StreamReader(), sys.stdin.fileno()
 
     def ready() -> None:
-        # Not a pipe transport: that makes the terminal non-blocking for our own output too.
-        data = os.read(number, CHUNK)
+        # Not asyncio's pipe transport: it makes the terminal non-blocking for our output too.
+        data = os.read(stdin, CHUNK)
         if data:
             reader.feed_data(data)
         else:
-            loop.remove_reader(number)
+            loop.remove_reader(stdin)
             reader.feed_eof()
 
     try:
-        loop.add_reader(number, ready)
-    except PermissionError:  # a plain file, or /dev/null: always ready, and cannot be waited for
-        await session.write(os.read(number, os.fstat(number).st_size))
+        loop.add_reader(stdin, ready)
+    except PermissionError:  # epoll rejects plain files and /dev/null: they are always ready
+        await session.write(os.read(stdin, os.fstat(stdin).st_size))
     else:
         while data := await reader.read(CHUNK):
             await session.write(data)
-    with suppress(Unsupported):
+    with suppress(Unsupported):  # an old server's protocol has no message for the end
         await session.close_stdin()
 
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Keys one by one, unechoed: the far side has a terminal of its own."""
+    """Pass keys on one by one and without echo: the container's own terminal echoes them."""
     import termios
     import tty
 
-    number = sys.stdin.fileno()
-    before = termios.tcgetattr(number)
-    tty.setraw(number, termios.TCSADRAIN)  # keep what is typed ahead
+    stdin = sys.stdin.fileno()
+    settings = termios.tcgetattr(stdin)
+    tty.setraw(stdin, termios.TCSADRAIN)  # unlike TCSAFLUSH, this keeps keys typed ahead
     try:
         yield
     finally:
-        termios.tcsetattr(number, termios.TCSADRAIN, before)
+        termios.tcsetattr(stdin, termios.TCSADRAIN, settings)

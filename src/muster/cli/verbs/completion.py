@@ -33,5 +33,5 @@ def script(program: str, shell: str) -> str:
     completer = shell_completion.get_completion_class(shell)
     assert completer is not None, shell
     source = completer(click.Group(), {}, program, completion_variable(program))
-    # Not `source()`, which starts a shell to ask for its version.
+    # Not click's `source()`: it starts a shell to ask for its version.
     return source.source_template % source.source_vars()

@@ -26,7 +26,7 @@ def command() -> None:
 @click.argument("key")
 @click.argument("value")
 def set_(key: str, value: str) -> None:
-    """Keep a value for a key."""
+    """Set a key to a value."""
     _check_key(key)
     if key == "gang" and config_file.parse_bool(value) is None:
         raise UsageError(f"gang={value}: write true or false")
@@ -41,7 +41,7 @@ def set_(key: str, value: str) -> None:
 @command.command(name="unset")
 @click.argument("key")
 def unset(key: str) -> None:
-    """Forget the value of a key."""
+    """Remove a key."""
     _check_key(key)
     config_file.write(key, None)
     note(f"{config_file.path()}: {key} is not set")
@@ -63,9 +63,9 @@ def get(key: str) -> None:
 
 @command.command(name="list")
 def list_() -> None:
-    """Print every key that is known, its value and what it does."""
+    """Print every known key, its value and its meaning."""
     values = config_file.read()
-    rows = [(key, values.get(key, ""), what) for key, what in config_file.KNOWN.items()]
+    rows = [(key, values.get(key, ""), meaning) for key, meaning in config_file.KNOWN.items()]
     rows += [
         (key, values[key], "not read by any verb") for key in values if key not in config_file.KNOWN
     ]

@@ -1,4 +1,4 @@
-"""`arena create -f FILE`: create objects; one that is already there is an error."""
+"""`arena create -f FILE`: create objects; an object that exists already is an error."""
 
 from __future__ import annotations
 

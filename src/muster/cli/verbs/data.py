@@ -29,7 +29,7 @@ def command() -> None:
 @output_option("wide", "json", "yaml", "name")
 @cluster_options
 def list_(target: Target, all_namespaces: bool, output: str) -> None:
-    """List the volume claims that are bound; `submit --data NAME:/path` mounts one.
+    """List the bound volume claims; `submit --data NAME:/path` mounts one of them.
 
     \b
     Example:

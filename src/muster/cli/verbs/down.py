@@ -1,7 +1,7 @@
 """`arena down`: stop the local cluster and everything that runs on it.
 
-Works also after the daemon was killed: the pods that it left running are removed. The objects stay
-stored; `arena up` reads them again, and jobs that ran start again.
+It also works after the daemon was killed: then it stops the pods that are still running. The
+objects stay stored: `arena up` reads them again and restarts the jobs that were running.
 """
 
 from __future__ import annotations

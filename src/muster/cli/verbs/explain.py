@@ -61,8 +61,8 @@ def _text(explanation: JobExplanation) -> str:
     if explanation.held:
         facts.append(("Held:", f"room for {explanation.held} members"))
     rows = [
-        (one.name, one.role or "-", one.phase, one.node or "-", one.why)
-        for one in explanation.members
+        (member.name, member.role or "-", member.phase, member.node or "-", member.why)
+        for member in explanation.members
     ]
-    head = table(facts)
-    return f"{head}\n\n{underlined_table(MEMBERS, rows)}" if rows else head
+    text = table(facts)
+    return f"{text}\n\n{underlined_table(MEMBERS, rows)}" if rows else text

@@ -1,8 +1,9 @@
 """`arena get NAME`: one job, its instances, and why it waits; or a pod; or a list of objects.
 
-A NAME is a job's, then a pod's; `job/NAME` and `pod/NAME` say which. A word for a kind of object
-(`pods`, `nodes`, `events`, `tfjobs`, …) lists those, in the columns the cluster prints; its short
-form (`po`, `ev`, …) only if no job has that name.
+NAME is the name of a job or, if no job has it, of a pod; `job/NAME` and `pod/NAME` say which. A
+word for a kind of object (`pods`, `nodes`, `events`, `tfjobs`, …) lists the objects of that kind,
+in the columns that the cluster prints. A short form (`po`, `ev`, …) does so only if no job has that
+name.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def command(
         def look() -> Frame:
             frame, failures = view.look(words)
             if failures.errors and frame.text:
-                print(frame.text)
+                print(frame.text)  # the objects that exist; the others are the error
             failures.raise_if_any(len(words), "names")
             return frame
 
@@ -98,7 +99,7 @@ class _View:
     labels: str
 
     def look(self, words: tuple[str, ...]) -> tuple[Frame, Failures]:
-        """All objects that were named and are there, and the errors of the others."""
+        """The named objects that exist, and the errors about the others."""
         failures = Failures()
         first = Key(self.namespace, words[0])
         is_job = self._may_be_job(words) and lookup.job_exists(self.client, first)
@@ -116,7 +117,7 @@ class _View:
         return Frame(text, [frame.state for frame in frames]), failures
 
     def _queries(self, words: Sequence[str]) -> list[ObjectQuery | Key]:
-        """Each word names a job or a pod, unless the first is a kind of object."""
+        """Each word names a job or a pod, unless the first word is a kind of object."""
         first, *names = words
         kind = None if self.type else server_tables.KINDS_BY_WORD.get(first.lower())
         if kind is None and first.lower() in ("jobs", "job"):
@@ -162,14 +163,14 @@ class _View:
         return Frame(text, versions)
 
     def _named(self, key: Key) -> Frame:
-        found = lookup.get_job_or_pod(self.client, key, self.type)
-        return self._pod(found) if isinstance(found, Pod) else self._job(found)
+        job_or_pod = lookup.get_job_or_pod(self.client, key, self.type)
+        return self._pod(job_or_pod) if isinstance(job_or_pod, Pod) else self._job(job_or_pod)
 
     def _job(self, found: FoundJob) -> Frame:
         now = datetime.now(UTC)
         pods = found.pods(self.client)
         job = found.summary(pods)
-        place = ""
+        place = ""  # only pending jobs have one: others cost no request for the waiting line
         if job.status == PENDING:
             explanation = explain.explain_pods(self.client, job.name, pods, _debug_once)
             job = replace(job, reason=job.reason or explanation.text)
@@ -188,7 +189,7 @@ class _View:
         try:
             return tensorboard_url.of_job(self.client, self.cluster, job)
         except Forbidden:
-            return None
+            return None  # a user without rights on services still sees the job
 
     def _events(self, job: JobSummary, pods: Sequence[Pod]) -> list[EventRow]:
         uids = {job.uid, *(pod.metadata.uid for pod in pods)}

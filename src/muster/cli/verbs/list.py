@@ -50,7 +50,8 @@ def command(
       arena list -A --status running
       arena list -w
     """
-    gc.set_threshold(1_000_000)  # many jobs are many objects, and none of them is in a cycle
+    # Thousands of jobs are many new objects, none of them in a cycle: searching for cycles is slow.
+    gc.set_threshold(1_000_000)
     cluster = target.cluster()
     namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:

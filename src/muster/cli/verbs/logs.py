@@ -1,8 +1,8 @@
-"""`arena logs NAME`: what an instance printed; with -f, also what it prints from now on.
+"""`arena logs NAME`: the output of an instance; with -f, also the output from now on.
 
-NAME is a job, whose chief's log it is, or a pod. `-f` waits for the pod to exist and to start
-instead of failing, and reconnects when the cluster was unreachable. `--all` prints every instance's
-log with its name before each line.
+NAME is a pod, or a job: then its chief's log is read. `-f` waits for the pod to exist and to start
+instead of failing, and reconnects after the cluster was unreachable. `--all` prints the logs of all
+instances, each line with the name of its instance.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def command(
         else:
             job = found.summary(found.pods(client))
             names = _instances(client, job, instance, everyone, wanted.follow)
-            pods = [Key(found.key.namespace, each) for each in names]
+            pods = [Key(job.namespace, pod_name) for pod_name in names]
         if everyone:
             warn = partial(note, level="warn")
             log_lines.print_logs(logs.read_many(cluster.connect, pods, wanted, note, warn), pods)
@@ -77,13 +77,13 @@ def command(
 def _instances(
     client: BlockingClient, job: JobSummary, instance: str, everyone: bool, follow: bool
 ) -> list[str]:
-    """The names of the pods to read: all, the one named, or the one whose log is the job's."""
+    """The names of the pods to read: all, the named pod, or the pod whose log is the job's."""
     if not (everyone or instance):
         return [instances.instance_to_read(client, job, follow=follow, notify=note).name]
     job = instances.wait_for_instances(client, job, follow=follow, notify=note)
     if instance:
         return [instances.named_instance(job, instance).name]
-    return [each.name for each in job.instances]
+    return [row.name for row in job.instances]
 
 
 def _log_options(*, tail: int, since: str, since_time: str, **given: Any) -> LogOptions:
@@ -102,10 +102,10 @@ def _seconds_back(duration: str, moment: str) -> float | None:
     if not moment:
         return None
     try:
-        at = datetime.fromisoformat(moment)
+        time = datetime.fromisoformat(moment)
     except ValueError:
         raise UsageError(
             f"--since-time {moment!r} is invalid", hint="Write --since-time=2026-01-02T03:04:05Z"
         ) from None
-    at = at if at.tzinfo else at.astimezone()
-    return max(1.0, (datetime.now(UTC) - at).total_seconds())
+    time = time if time.tzinfo else time.astimezone()  # without a zone it is local time
+    return max(1.0, (datetime.now(UTC) - time).total_seconds())  # servers reject 0 seconds

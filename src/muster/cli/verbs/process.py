@@ -1,6 +1,6 @@
-"""`arena process -f TEMPLATE`: an OpenShift template with its parameters put in, as a List.
+"""`arena process -f TEMPLATE`: the objects of an OpenShift template with its parameters, as a List.
 
-No cluster is contacted. The output is for `arena apply -f -`.
+No cluster is contacted. The output is meant for `arena apply -f -`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 def _from_file(file: str) -> dict[str, str]:
-    """KEY=VALUE lines; empty lines and `#` comments are skipped, quotes around a value go."""
+    """The KEY=VALUE lines of a file, without empty lines, `#` comments and quotes around values."""
     (source, text), *_ = reader.texts(file, sys.stdin)
     values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -142,7 +142,7 @@ def _unquoted(value: str) -> str:
         return value[1:-1]
     if len(value) >= 2 and value[0] == value[-1] == '"':
         escapes = {"n": "\n", "t": "\t"}
-        return re.sub(r"\\(.)", lambda found: escapes.get(found[1], found[1]), value[1:-1])
+        return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[1]), value[1:-1])
     return value
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def command(
     target: Target, since: str, all_namespaces: bool, dry_run: bool, yes: bool, type_: str
 ) -> None:
-    """Delete jobs that succeeded or failed at least that long ago. Others stay.
+    """Delete jobs that succeeded or failed at least that long ago. Other jobs stay.
 
     \b
     Examples:
@@ -60,7 +60,8 @@ def command(
             if dry_run:
                 print(f"Would delete {text}")
                 continue
-            # Another user may have deleted it meanwhile.
+            # NotFound: another user has deleted the job meanwhile. With the UID, a new job of the
+            # same name is never deleted.
             with failures.collecting(), contextlib.suppress(NotFound):
                 (kind,) = lookup.kinds_of_type(job.trainer)
                 client.delete(kind, job.key, uid=job.uid, propagation="Background")

@@ -1,4 +1,4 @@
-"""`arena scale JOB --workers N`: change how many replicas a job has."""
+"""`arena scale JOB --workers N`: change a job's number of replicas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
 
     The master of a PyTorch job counts as one of the workers, as it does for submit. A gang that
     needed all its members needs all of the new number. Running instances are not restarted: only
-    those that start from now on see the new numbers.
+    instances that start from now on see the new numbers.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`muster scheduler`: give gangs their nodes, whole or not at all."""
+"""`muster scheduler`: place gangs on nodes, whole or not at all."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def command(
     from muster.scheduler.run import Options, run
     from muster.scheduler.settings import NAMES, load
 
-    # Watched objects live long: searching them for cycles after every few hundred new objects costs
-    # more than scheduling.
+    # Watched objects live long: searching them for cycles after every few hundred new objects
+    # takes longer than scheduling.
     gc.set_threshold(50_000, 20, 50)
 
     async def work(context: daemon_options.DaemonContext) -> None:
@@ -84,8 +84,9 @@ async def _refuse_others(client: Client, names: tuple[str, ...], *, elects: bool
         has_died,
     )
 
-    def gone(who: str) -> bool:
-        return has_died(who) or (elects and who == ELECTED)
+    def gone(holder: str) -> bool:
+        # With leader election, another Muster scheduler is a standby and no conflict.
+        return has_died(holder) or (elects and holder == ELECTED)
 
     try:
         leases = (await client.list(LEASES, fields=LEASE_FIELD_SELECTOR)).items

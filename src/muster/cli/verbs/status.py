@@ -19,21 +19,21 @@ from muster.local.home import Home
 def command(target: Target, output: str) -> None:
     """Show which cluster is used and whether the local one is up."""
     home = Home.of_user()
-    facts = home.status()
-    chosen = find_cluster(target)
+    daemon = home.status()
+    cluster = find_cluster(target)
     data = {
-        "cluster": chosen.name if chosen else "",
-        "from": chosen.source if chosen else "",
-        "url": chosen.endpoint.url if chosen else "",
-        "local": "up" if facts else "down",
-        **({"daemon": facts} if facts else {}),
+        "cluster": cluster.name if cluster else "",
+        "from": cluster.source if cluster else "",
+        "url": cluster.endpoint.url if cluster else "",
+        "local": "up" if daemon else "down",
+        **({"daemon": daemon} if daemon else {}),
     }
-    if not facts and any((home.last_data() / "pods").glob("*")):
+    if not daemon and any((home.last_data() / "pods").glob("*")):
         data["pods"] = "may still run: `arena up` finds them again, `arena down` ends them"
     problem = ""
-    if chosen is not None:
+    if cluster is not None:
         try:
-            with chosen.connect() as client:
+            with cluster.connect() as client:
                 nodes = client.list(NODES).items
             ready = sum(condition_is_true(node.status.conditions, "Ready") for node in nodes)
             data["nodes"] = f"{ready} of {len(nodes)} ready"
@@ -45,9 +45,9 @@ def command(target: Target, output: str) -> None:
         print(json_or_yaml(data, output))
     else:
         print(table([(f"{key}:", str(value)) for key, value in data.items() if key != "daemon"]))
-        for key, value in (facts or {}).items():
+        for key, value in (daemon or {}).items():
             print(f"  {key}: {value}")
-    if chosen is None:
+    if cluster is None:
         raise no_cluster()
     if problem:
         raise NoCluster("the cluster does not answer")

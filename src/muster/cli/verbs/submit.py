@@ -1,7 +1,8 @@
-"""`arena submit KIND`: build a job from flags, or take it from a file, and create it.
+"""`arena submit KIND`: build a job from flags, or read it from a file, and create it.
 
-The commands `submit tf`, `submit mpi`, … are made from the tables of flags. Objects go straight to
-the API: no helm, no kubectl, no temporary files. The lines on stdout are arena's.
+The commands `submit tf`, `submit mpi`, … are made from the table of flags. Objects are sent to the
+API server directly: no helm, no kubectl, no temporary files. The lines on stdout are arena's, since
+scripts read them.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def submit_file(file: str, changes: Sequence[str], target: Target, chosen: Submi
 def _submit(
     prepared: PreparedJob, cluster: Cluster | None, target: Target, chosen: SubmitOptions
 ) -> None:
-    """Print, check or create the job. A dry run starts no cluster, on the client it needs none."""
+    """Print, check or create the job. A dry run starts no cluster; on the client it needs none."""
     if chosen.dry_run == "client":
         bundle = prepared.bundle
         items = [submission_record(bundle.job), *bundle.companions, bundle.job]
@@ -132,12 +133,12 @@ def _print_submitted(submitted: Submitted, namespace: str, chosen: SubmitOptions
     if chosen.output:
         print_objects(items, chosen.output)
         return
-    word = f"created{DRY_RUN_SUFFIX[chosen.dry_run]}"
-    print(f"{object_name(record)} {word}")
+    outcome = f"created{DRY_RUN_SUFFIX[chosen.dry_run]}"
+    print(f"{object_name(record)} {outcome}")
     if chosen.dry_run == "none":
         print(f"{object_name(record)} labeled")
     for item in others:
-        print(f"{object_name(item)} {word}")
+        print(f"{object_name(item)} {outcome}")
     if chosen.dry_run == "none":
         name, type_ = submitted.job["metadata"]["name"], submitted.job["kind"].lower()
         arena_info(f"The Job {name} has been submitted successfully")
@@ -267,7 +268,7 @@ def command(
 
 
 def _pass_on(ctx: click.Context, target: Target) -> None:
-    """Let `submit -n team tf …` mean what `submit tf -n team …` does."""
+    """Let `submit -n team tf …` mean the same as `submit tf -n team …`."""
     given = {
         "namespace": target.namespace,
         "kubeconfig": str(target.kubeconfig or ""),

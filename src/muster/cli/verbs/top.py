@@ -1,7 +1,7 @@
 """`arena top node|job`: used, requested and allocatable CPUs, memory and GPUs.
 
-The columns of arena's tables come first and mean what they mean there; CPU and memory, which arena
-does not show, follow.
+The columns of arena's tables come first, with the same meaning; then CPU and memory, which arena
+does not show.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODES = {"n": False, "none": False, "e": True, "exclusive": True}
 
 @click.group(name="top", cls=AliasGroup, aliases={"nodes": "node", "jobs": "job"})
 def command() -> None:
-    """Show what nodes and jobs use.
+    """Show the resources that nodes and jobs use.
 
     \b
     Examples:
@@ -65,7 +65,7 @@ def node(
     gpu_mode: str,
     **form: Any,
 ) -> None:
-    """Show what nodes have, what is allocated to pods and what is used.
+    """Show the resources of nodes: total, allocated to pods and used.
 
     \b
     Examples:
@@ -105,7 +105,7 @@ def job(
     type_: str,
     **form: Any,
 ) -> None:
-    """Show what jobs request and use; with a JOB, each of its instances.
+    """Show the resources that jobs request and use; with a JOB, those of its instances.
 
     \b
     Examples:

@@ -38,8 +38,8 @@ from muster.local.home import Home
 def command(detach: bool, log_format: str, **settings: Any) -> None:
     """Start the local cluster on this machine.
 
-    It has one node with what the machine has; --nodes and --gpus-per-node declare more, for trying
-    things out.
+    It has one node with the CPUs, memory and GPUs of the machine; --nodes and --gpus-per-node
+    declare more, for trying things out.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def command(detach: bool, log_format: str, **settings: Any) -> None:
 
 
 def _flags(settings: dict[str, Any]) -> list[str]:
-    """The settings that were given, as they would be typed."""
+    """The settings that were given, as words of a command line."""
     given = {name: value for name, value in settings.items() if value is not None}
     return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
 

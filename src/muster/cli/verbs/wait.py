@@ -1,4 +1,4 @@
-"""`arena wait JOB…`: return when the jobs have reached the goal; the exit code is theirs."""
+"""`arena wait JOB…`: return when the jobs have reached the goal; the exit code says how."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
 
 
 def _find_all(client: BlockingClient, keys: Sequence[Key], type_: str) -> list[JobWatch]:
-    """A job that is not there is reported before the others are waited for."""
+    """The jobs; a missing job is reported at once, not after the others have ended."""
     failures = Failures()
     watches = []
     for key in keys:

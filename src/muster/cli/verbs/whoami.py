@@ -1,4 +1,4 @@
-"""`arena whoami`: our user name on the cluster, as arena's one line of JSON."""
+"""`arena whoami`: the user name on the cluster, in arena's one line of JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Events about a job and its pods.
 
-All events of the namespace are listed and filtered here: a server can select by one object only,
-and a job has many.
+All events of the namespace are listed and filtered here: a field selector can name one object, and
+a job has many.
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ def about(
     group: str = "",
     since: datetime | None = None,
 ) -> list[EventRow]:
-    """Events about the objects with these uids and the pod group of this name, oldest first.
+    """Events about the objects with these UIDs and the pod group of this name, oldest first.
 
-    The group is known by its name alone: an event before `since` is about the group of an older
-    job.
+    Only the name of the group is known: an event before `since` is about the group of an older job.
     """
 
     def is_about(event: _Event) -> bool:
@@ -83,4 +82,5 @@ def about(
 
 
 def _time(event: _Event) -> datetime | None:
+    # Old clients set lastTimestamp, events.k8s.io clients eventTime; some set neither.
     return event.last_timestamp or event.event_time or event.metadata.creation_timestamp

@@ -1,7 +1,7 @@
 """Why a job waits and its place in line.
 
-Joins a job's pods with the line that the scheduler publishes. Where we may not read the line,
-places are left out.
+A job's pods are joined with the waiting line that the scheduler publishes in a ConfigMap. A user
+who may not read it sees no places.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ def explain(
     client: BlockingClient, key: Key, type_: str = "", notify: Notify = ignore
 ) -> JobExplanation:
     """Why the job or the pod of that name does not run, and its place in line."""
-    found = lookup.get_job_or_pod(client, key, type_)
-    if isinstance(found, Pod):
-        pods, reason = [found], instance(found).reason
+    job_or_pod = lookup.get_job_or_pod(client, key, type_)
+    if isinstance(job_or_pod, Pod):
+        pods, reason = [job_or_pod], instance(job_or_pod).reason
     else:
-        pods = found.pods(client)
-        reason = found.summary(pods).reason
+        pods = job_or_pod.pods(client)
+        reason = job_or_pod.summary(pods).reason
     explanation = explain_pods(client, key.name, pods, notify)
     reasons = {pod.metadata.name: instance(pod).reason for pod in pods}
-    members = tuple(replace(one, why=one.why or reasons[one.name]) for one in explanation.members)
+    members = tuple(
+        replace(member, why=member.why or reasons[member.name]) for member in explanation.members
+    )
+    # The waiting line says more about a gang in it than the reasons of single pods do.
     text = explanation.text if explanation.place else reason or explanation.text
     return replace(explanation, text=text, members=members)
 
@@ -52,7 +55,7 @@ def explain_pods(
 
 
 def _read_line(client: BlockingClient, notify: Notify) -> list[waiting_line_config_map.WaitingGang]:
-    """The line; empty where no gang waits or we may not read it."""
+    """The waiting line; empty if no gang waits or the user may not read it."""
     key = Key(waiting_line_config_map.NAMESPACE, waiting_line_config_map.CONFIG_MAP)
     try:
         return waiting_line_config_map.read(client.get(CONFIG_MAPS, key).data)

@@ -1,4 +1,4 @@
-"""Choosing an instance (a pod) of a job, and waiting until it is there."""
+"""Choosing an instance (a pod) of a job, and waiting until it exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.3
 
 
 class WaitNotice:
-    """Reports what is waited for and why, and again only when the reason changes."""
+    """Reports the goal of a wait and why it is not reached, once per reason."""
 
     def __init__(self, goal: str, notify: Notify) -> None:
         self._goal, self._notify = goal, notify
@@ -44,7 +44,7 @@ def named_instance(job: JobSummary, name: str) -> Instance:
 
 
 def instance_to_enter(job: JobSummary, name: str = "") -> Instance:
-    """The instance of that name; without one the chief, else the first."""
+    """The instance of that name; without a name the chief, else the first instance."""
     if not job.instances:
         raise MusterError(
             f"can not attach the training job {job.name}, because it has no instances",
@@ -54,7 +54,7 @@ def instance_to_enter(job: JobSummary, name: str = "") -> Instance:
 
 
 def container_to_enter(client: BlockingClient, pod: Pod, name: str = "") -> str:
-    """The container of that name; without one the first."""
+    """The container of that name; without a name the first container."""
     if not name:
         return pod.spec.containers[0].name
     spec = client.get(PODS.read_as(dict), pod.metadata.key)["spec"]
@@ -74,7 +74,8 @@ def instance_to_read(
     """The instance whose log is the job's: the chief, or the only one there is."""
     job = wait_for_instances(client, job, follow=follow, notify=notify)
     job = wait_for_chief(client, job, follow=follow, notify=notify)
-    job = wait_for_instances(client, job, follow=follow, notify=notify)  # it may have ended
+    # While waiting for the chief the job may have ended and lost its pods.
+    job = wait_for_instances(client, job, follow=follow, notify=notify)
     if job.chief is not None:
         return job.chief
     if len(job.instances) == 1:
@@ -89,7 +90,7 @@ def instance_to_read(
 def wait_for_instances(
     client: BlockingClient, job: JobSummary, *, follow: bool, notify: Notify = ignore
 ) -> JobSummary:
-    """The job once it has pods; an error if it never will, or without `follow`."""
+    """The job once it has pods; an error if it will never have any, or without `follow`."""
     notice = WaitNotice(f"the pods of {job.name}", notify)
     while not job.instances:
         if job.over:
@@ -109,15 +110,14 @@ def wait_for_instances(
 def wait_for_chief(
     client: BlockingClient, job: JobSummary, *, follow: bool, notify: Notify = ignore
 ) -> JobSummary:
-    """The job once its chief is there; unchanged if it has none or ended without one."""
+    """The job once its chief exists; unchanged if it has no chief or has ended."""
     notice = WaitNotice(f"the {job.lead} of {job.name}", notify)
     while job.lead and job.chief is None and not job.over:
         if not follow:
-            others = ", ".join(instance.name for instance in job.instances)
+            names = ", ".join(instance.name for instance in job.instances)
             raise MusterError(
                 f"the {job.lead} of {job.name} is not there yet{job.because}",
-                hint=f"`arena logs -f {job.name}` waits for it; "
-                f"-i reads another instance: {others}",
+                hint=f"`arena logs -f {job.name}` waits for it; -i reads another instance: {names}",
             )
         job = _look_again(client, job, notice)
     return job

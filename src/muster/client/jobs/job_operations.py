@@ -1,6 +1,7 @@
 """Changing jobs: delete, suspend, resume, scale.
 
-A change is made to the object that was read, and never to another of the same name.
+Every change names the UID of the job that was read, so that it never affects a new job of the same
+name.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> str:
 
 
 def _delete_records(client: BlockingClient, job: Key, type_: str) -> int:
-    """Delete the records of a job that is not there, and count them."""
+    """Delete the records of a job that does not exist, and count them."""
     count = 0
     for kind in lookup.kinds_of_type(type_):
         key = Key(job.namespace, f"{job.name}-{kind.kind.lower()}")

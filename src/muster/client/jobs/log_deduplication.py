@@ -1,8 +1,9 @@
-"""One followed log, exactly once, from a stream that may break and begin again.
+"""A followed log in which each line appears exactly once, although its stream may break.
 
-Pure: bytes in, bytes out. The server is always asked for timestamps. After a reconnect they tell
-which lines were returned before: all with an earlier timestamp, and as many with the last timestamp
-as were returned with it. Timestamps are removed again unless the reader wants them.
+Pure: bytes in, bytes out. The stream always carries timestamps. After a reconnect the server sends
+some lines again. The lines that were returned before are known by their timestamps: all lines with
+an earlier timestamp than the last one, and as many lines with the last timestamp as were returned
+with it. Timestamps are removed unless the reader wants them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LONGEST_STAMP = 64
 
 
 class ResumableLog:
-    """Feed it chunks; call `reopened` when a new stream begins."""
+    """Drops repeated lines: `feed` takes chunks, `reopened` says that a new stream begins."""
 
     def __init__(self, *, timestamps: bool = False) -> None:
         self._timestamps = timestamps
@@ -42,6 +43,8 @@ class ResumableLog:
         """Seconds before now at which a new stream must begin; None for the beginning."""
         if not self._last:
             return None
+        # Two seconds more than needed: rounding and clocks must not lose a line, and repeated
+        # lines are dropped.
         return max(1.0, (now - _moment(self._last)).total_seconds() + 2)
 
     def _pieces(self, chunk: bytes) -> Iterator[bytes]:
@@ -55,7 +58,7 @@ class ResumableLog:
                 self._head = b""
 
     def _begin(self, line: bytes) -> bytes:
-        """The start of a line: hold it until its timestamp is there, then decide."""
+        """The start of a line, held back until its timestamp is complete."""
         stamp, space, rest = line.partition(b" ")
         if not space and not line.endswith(b"\n") and len(line) < _LONGEST_STAMP:
             self._head = line
@@ -63,7 +66,7 @@ class ResumableLog:
         self._head = None
         if not space or not stamp[:1].isdigit():
             self._skipping = False
-            return line  # not a log line: an error message of the server, say
+            return line  # not a log line but, for example, an error message of the server
         self._skipping = self._is_repeated(stamp)
         if self._skipping:
             return b""
@@ -90,6 +93,5 @@ def _lines(chunk: bytes) -> list[bytes]:
 
 
 def _moment(stamp: bytes) -> datetime:
-    """A timestamp with up to nanoseconds, of which Python keeps microseconds."""
     text = stamp.decode(errors="replace")
-    return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)
+    return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)  # whole seconds are enough

@@ -1,8 +1,8 @@
 """Reading logs of pods to their end: waiting for the start, and reconnecting after a break.
 
-A stream that ends while the pod still runs means that the cluster or the connection went away. Then
-the log is opened again, from a moment before its last line; `ResumableLog` drops the lines that
-come twice, so that nothing is repeated or lost.
+If a stream ends while the pod still runs, the connection or the cluster was lost. Then the log is
+opened again, from a moment before its last line. `ResumableLog` drops the lines that come twice, so
+that no line is repeated or lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 POLL_SECONDS = 0.3
 RECONNECT_TIMEOUT = 120.0
-"""How long a cluster may be unreachable before following a log is given up, in seconds."""
+"""Seconds for which a cluster may be unreachable before a followed log ends with an error."""
 
 
 class LogOptions(NamedTuple):
@@ -64,6 +64,7 @@ def _follow(
     pod: Pod | None = client.get(PODS, key)
     while pod is not None:
         try:
+            # Always with timestamps: ResumableLog recognises repeated lines by them.
             for chunk in _stream(client, pod, key, options, timestamps=True):
                 if data := log.feed(chunk):
                     yield data
@@ -79,7 +80,7 @@ def _follow(
 
 
 def _read_once(client: BlockingClient, key: Key, options: LogOptions) -> Iterator[bytes]:
-    """The log as it is now."""
+    """The log up to now."""
     pod = client.get(PODS, key)
     try:
         yield from _stream(client, pod, key, options, timestamps=options.timestamps)
@@ -100,7 +101,7 @@ def _stream(
 
 
 def container_to_read(pod: Pod) -> str:
-    """The init container that runs or failed, as long as no other has started; else empty."""
+    """The init container that runs or failed, if no container has started; else empty."""
     states = [status.state for status in pod.status.container_statuses]
     if any(state.running or state.terminated for state in states):
         return ""
@@ -116,7 +117,8 @@ def _wait_for_restart(
 ) -> Pod | None:
     """The pod once a container runs again; None if the pod has ended or was replaced.
 
-    `lost` says that the cluster is known to be unreachable; otherwise that is reported once.
+    With `lost`, the user was told already that the cluster is unreachable; else it is reported
+    once.
     """
     deadline = time.monotonic() + RECONNECT_TIMEOUT
     while True:
@@ -124,13 +126,13 @@ def _wait_for_restart(
             pod = client.get(PODS, key)
         except NotFound:
             if lost:
-                notify(f"the cluster was away, and {key.name} is gone since")
+                notify(f"{key.name} was deleted while the cluster was unreachable")
             return None
         except (Unreachable, ServerError) as error:
             if time.monotonic() > deadline:
                 raise
             if not lost:
-                notify(f"the cluster went away: {error}; waiting for it")
+                notify(f"the cluster is unreachable: {error}; waiting for it")
             lost = True
         else:
             if _has_ended(pod, uid, notify):
@@ -138,24 +140,25 @@ def _wait_for_restart(
             statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
             if any(status.state.running for status in statuses):
                 return pod
+            # The cluster answers: the time limit is for a cluster that does not.
             deadline = time.monotonic() + RECONNECT_TIMEOUT
         time.sleep(POLL_SECONDS)
 
 
 def _has_ended(pod: Pod, uid: str, notify: Notify) -> bool:
-    """Whether that pod has ended; an end that was not the program's own is reported."""
+    """Whether the pod of that UID has ended; an end from outside is reported."""
     name = pod.metadata.name
     if pod.metadata.uid != uid:
         notify(f"{name} was replaced; `arena logs -f` follows the new one")
         return True
     disruption = find_condition(pod.status.conditions, "DisruptionTarget")
     if pod.finished and disruption is not None and disruption.status == "True":
-        notify(f"{name} was ended from outside: {disruption.message or disruption.reason}")
+        notify(f"{name} was stopped from outside: {disruption.message or disruption.reason}")
     return pod.finished
 
 
 def wait_for_start(client: BlockingClient, key: Key, notify: Notify = ignore) -> None:
-    """Return when a container runs or ran; wait also while the cluster is unreachable."""
+    """Return when a container has started; an unreachable cluster is waited for."""
     notice, watching, deadline = WaitNotice(f"{key.name} to start", notify), False, float("inf")
     while True:
         try:
@@ -164,17 +167,18 @@ def wait_for_start(client: BlockingClient, key: Key, notify: Notify = ignore) ->
             watching, deadline = True, float("inf")
         except (Unreachable, ServerError):
             deadline = min(deadline, time.monotonic() + RECONNECT_TIMEOUT)
+            # At the first look an unreachable cluster is an error: the address may be wrong.
             if not watching or time.monotonic() > deadline:
                 raise
             time.sleep(POLL_SECONDS)
 
 
 def _started(client: BlockingClient, key: Key, notice: WaitNotice, *, watching: bool) -> bool:
-    """Whether it has started; with `watching`, watch until it has or the server ends the watch."""
+    """Whether the pod has started; with `watching`, wait for that until the watch ends."""
     fields = f"metadata.name={key.name}"
     listing = client.list(PODS, key.namespace, fields=fields)
     if not listing.items:
-        raise NotFound(f"the pod {key.name} is gone")
+        raise NotFound(f"the pod {key.name} was deleted")
     if _has_log(listing.items[0]):
         return True
     notice.because(instance(listing.items[0]).reason)
@@ -192,7 +196,7 @@ def _started(client: BlockingClient, key: Key, notice: WaitNotice, *, watching: 
 
 
 def _has_log(pod: Pod) -> bool:
-    """Whether there is a log to read: of the containers, or of an init container that failed."""
+    """Whether a log exists: of a container, or of an init container that failed."""
     states = [status.state for status in pod.status.container_statuses]
     if pod.finished or any(state.running or state.terminated for state in states):
         return True
@@ -209,9 +213,9 @@ def read_many(
 ) -> Iterator[tuple[Key, bytes]]:
     """Chunks of several logs, each with its pod; an empty chunk ends a log.
 
-    With `follow` all are read at once, each over a connection of its own; else one after the other.
-    A log that cannot be read does not end the others: `warn` receives a sentence. If none can be
-    read, that is an error.
+    With `follow` all are read at once, each over its own connection; else one after the other. A
+    log that cannot be read does not end the others: `warn` receives a sentence. It is an error if
+    no log can be read.
     """
     failures: list[MusterError] = []
 
@@ -232,11 +236,12 @@ def read_many(
 
 
 def _interleaved(streams: Sequence[Iterator[T]]) -> Iterator[T]:
-    """The items of all streams as they come, each stream read by a thread of its own."""
+    """The items of all streams as they come; each stream is read by its own thread."""
     import queue
     import threading
 
-    # Room for two more items of each thread after the reader has left: none is blocked for ever.
+    # Bounded, so that a slow reader slows the streams. After the reader has left, each thread puts
+    # at most one more item and its end: there is always room, and no thread blocks for ever.
     items: queue.Queue[T | None] = queue.Queue(maxsize=2 * len(streams) + 64)
     closed = threading.Event()
 

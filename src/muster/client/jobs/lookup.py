@@ -1,8 +1,8 @@
 """Finding jobs and their pods on a cluster.
 
-A name is a job's, then a pod's; `job/NAME` (or `tfjob/NAME`) and `pod/NAME` say which. A kind whose
-CRD is not installed has no jobs, and a kind that we may not read is left out: an error only if that
-holds for every kind in question.
+A name is the name of a job or, if no job has it, of a pod; `job/NAME` (or `tfjob/NAME`) and
+`pod/NAME` say which. A kind whose CRD is not installed has no jobs, and a kind that the user may
+not read is left out: an error only if that holds for all kinds.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ T = TypeVar("T")
 
 
 class KindQuery(Generic[T]):
-    """One question about several kinds: results by kind, and the kinds that have none."""
+    """One request for each of several kinds: the results, and the kinds that have none."""
 
-    def __init__(self, kinds: Sequence[Kind[Raw]], question: Callable[[Kind[Raw]], T]) -> None:
+    def __init__(self, kinds: Sequence[Kind[Raw]], ask: Callable[[Kind[Raw]], T]) -> None:
         self.results: list[tuple[Kind[Raw], T]] = []
         self.missing: list[Kind[Raw]] = []
         self.forbidden: list[Kind[Raw]] = []
         errors = []
         for kind in kinds:
             try:
-                self.results.append((kind, question(kind)))
+                self.results.append((kind, ask(kind)))
             except NotFound:
                 self.missing.append(kind)
             except Forbidden as error:
@@ -83,7 +83,7 @@ JOB_TYPES = {**_KIND_BY_TYPE, **{a: _KIND_BY_TYPE[type_] for a, type_ in TYPE_AL
 
 
 def kinds_of_type(type_: str) -> tuple[Kind[Raw], ...]:
-    """The kinds that `--type` means; all of them when it is empty."""
+    """The kinds that `--type` means; all kinds when it is empty."""
     if not type_:
         return JOB_KINDS
     kind = JOB_TYPES.get(type_.lower())
@@ -96,7 +96,7 @@ def kinds_of_type(type_: str) -> tuple[Kind[Raw], ...]:
 
 
 class ParsedName(NamedTuple):
-    """A name as it was written."""
+    """A name on the command line, taken apart."""
 
     must_be: str
     """`job`, `pod`, or empty for either."""
@@ -106,7 +106,7 @@ class ParsedName(NamedTuple):
 
 
 def parse_name(text: str, type_: str = "") -> ParsedName:
-    """Take `job/x`, `tfjob/x`, `pod/x` or plain `x` apart; `--type` means a job."""
+    """Take `job/x`, `tfjob/x`, `pod/x` or plain `x` apart; with `--type` it is a job."""
     kind, slash, name = text.partition("/")
     kind = kind.lower().partition(".")[0]
     if not slash:
@@ -149,6 +149,7 @@ def list_jobs(
     jobs = _list_raw(client, namespace, type_, notify)
     if not jobs:
         return []
+    # One list for all jobs: a request per job would take seconds for hundreds of jobs.
     pods = client.list(PODS, namespace, labels=names.JOB, page=0).items
     by_job: dict[Key, list[Pod]] = {}
     for pod in pods:
@@ -171,12 +172,12 @@ def get_summary(client: BlockingClient, key: Key, type_: str = "") -> JobSummary
 
 
 def labelled_pods(client: BlockingClient, job: Key) -> list[Pod]:
-    """The pods with the job's label, also those that belong to a former job of that name."""
+    """The pods with the job's label, including pods of a former job of that name."""
     return client.list(PODS, job.namespace, labels=f"{names.JOB}={job.name}").items
 
 
 def job_exists(client: BlockingClient, key: Key) -> bool:
-    """Whether a job has that name, as far as we may know."""
+    """Whether a job has that name, as far as the user may read jobs."""
     try:
         get_job(client, key)
     except (NotFound, Forbidden):
@@ -211,7 +212,7 @@ def _get_pod(client: BlockingClient, key: Key) -> Pod:
 
 
 def _no_job(key: Key, forbidden: str) -> NotFound:
-    """arena's words."""
+    # The message is arena's, since scripts compare it.
     return NotFound(
         f"Not found training job {key.name} in namespace {key.namespace},"
         "please use 'arena submit' to create it.",
@@ -220,7 +221,7 @@ def _no_job(key: Key, forbidden: str) -> NotFound:
 
 
 def _list_raw(client: BlockingClient, namespace: str, type_: str, notify: Notify) -> list[Raw]:
-    """The jobs of every kind that we may list."""
+    """The jobs of every kind that the user may list."""
     query = KindQuery(kinds_of_type(type_), lambda kind: client.list(kind, namespace, page=0).items)
     if not query.forbidden and not query.results:
         raise _not_installed(query.missing)
@@ -232,7 +233,7 @@ def _list_raw(client: BlockingClient, namespace: str, type_: str, notify: Notify
 
 
 def _is_served(client: BlockingClient, kind: Kind[Raw], job: Key) -> bool:
-    """Whether the cluster knows this kind; a 404 for one job does not tell."""
+    """Whether the cluster serves this kind; a 404 for one job does not tell."""
     try:
         client.send(request.list_page(kind, job.namespace, limit=1, continue_token=""))
     except NotFound:

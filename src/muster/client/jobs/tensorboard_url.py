@@ -1,7 +1,8 @@
 """The address of a job's TensorBoard, read from its Service, and why it does not answer.
 
-TensorBoard itself is not asked: whether it runs is read from its pod. A node port answers on every
-node. The node of the pod is preferred, since a user who may not list nodes can know its address.
+TensorBoard itself is not contacted: its pod says whether it runs. A node port answers on every
+node. The node of the pod is preferred: the pod's status has its address, so that the user need not
+be allowed to list nodes.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict
 
 
 def _pods(client: BlockingClient, namespace: str, labels: str) -> list[Pod] | None:
-    """None where we may not list them."""
+    """The pods with these labels; None if the user may not list pods."""
     try:
         return client.list(PODS, namespace, labels=labels).items
     except Forbidden:
@@ -85,8 +86,10 @@ def _problem(pods: Sequence[Pod], *, local: bool) -> str:
 
 def _pod_problem(pod: Pod, *, local: bool) -> str:
     row = instance(pod)
-    why = row.reason or (pod_status.failure(pod) if row.restarts else "")
-    text = why if why.startswith(row.status) else f"{row.status}: {why}" if why else row.status
+    reason = row.reason or (pod_status.failure(pod) if row.restarts else "")
+    text = f"{row.status}: {reason}" if reason else row.status
+    if reason.startswith(row.status):
+        text = reason
     fix = f"; if it is not installed: {INSTALL}" if local and row.restarts else ""
     return text + fix
 
@@ -110,7 +113,7 @@ class _Hosts:
     def __init__(self, client: BlockingClient, cluster: Cluster) -> None:
         self._client, self._local = client, cluster.local
         self.problem = ""
-        """Why there is none; set when none was found."""
+        """Why there is no address; set when none was found."""
 
     def of(self, pods: Sequence[Pod]) -> str:
         """An address for a node port that these pods serve."""
@@ -126,8 +129,8 @@ class _Hosts:
             self.problem = "it has no node yet, and you may not list others"
             return ""
         ready = [node for node in nodes if condition_is_true(node.status.conditions, "Ready")]
-        addresses = [one for node in ready for one in node.status.addresses if one.address]
-        addresses.sort(key=lambda one: one.type != "InternalIP")
+        addresses = [row for node in ready for row in node.status.addresses if row.address]
+        addresses.sort(key=lambda row: row.type != "InternalIP")
         if not addresses:
-            self.problem = "no node that is ready has an address"
+            self.problem = "no ready node has an address"
         return addresses[0].address if addresses else ""

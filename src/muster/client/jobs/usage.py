@@ -1,7 +1,7 @@
-"""What pods, nodes and jobs use and request: measured by metrics.k8s.io, counted from specs.
+"""Resources of pods, nodes and jobs: used as metrics.k8s.io measures it, requested as specs say.
 
 Without a metrics server the used amount is unknown (None); requested and allocatable amounts are
-known all the same.
+always known.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Amount(NamedTuple):
 
 
 def measured(client: BlockingClient, kind: Kind[_Metrics], namespace: str) -> dict[Key, Amount]:
-    """The amounts used now; empty where nothing is measured or we may not read it."""
+    """The amounts used now; empty if nothing is measured or the user may not read it."""
     try:
         rows = client.list(kind, namespace).items
     except (NotFound, Forbidden, ServerError):
@@ -82,7 +82,7 @@ def _used(row: _Metrics) -> Amount:
 
 
 def requested(pod: Pod) -> Amount:
-    """What the pod's containers request; a limit without a request counts as one."""
+    """The requests of the pod's containers; a limit without a request counts as the request."""
     sums = sum_resources(
         {**container.resources.limits, **container.resources.requests}
         for container in pod.spec.containers
@@ -91,7 +91,7 @@ def requested(pod: Pod) -> Amount:
 
 
 def allocatable(node: Node) -> Amount:
-    """What a node has for pods."""
+    """The amounts that a node has for pods."""
     amounts = node.status.allocatable
     return Amount(
         parse_milli(amounts.get("cpu", 0)),
@@ -124,7 +124,7 @@ class PodUsage:
 
 @dataclass(frozen=True)
 class NodeUsage:
-    """One node: what it has, what is allocated to pods, and what is used if that is measured."""
+    """One node: its total, allocated and used amounts; used is None if it is not measured."""
 
     name: str
     ip: str
@@ -137,21 +137,21 @@ class NodeUsage:
 
 
 def node_usages(client: BlockingClient, names: Sequence[str]) -> list[NodeUsage]:
-    """Those nodes, or all; nodes without GPUs come first, as in arena's table."""
+    """The named nodes, or all nodes; nodes without GPUs come first, as in arena's table."""
     nodes = client.list(NODES).items
     missing = sorted(set(names) - {node.metadata.name for node in nodes})
     if missing:
         raise NotFound(
             f"there is no node named {', '.join(missing)}",
-            hint="`arena top node` lists those that are there.",
+            hint="`arena top node` lists the nodes.",
         )
     wanted = [node for node in nodes if not names or node.metadata.name in names]
     used = measured(client, NODE_METRICS, "")
-    placed: dict[str, list[Pod]] = {}
+    pods_by_node: dict[str, list[Pod]] = {}
     for pod in client.list(PODS).items:
-        if pod.spec.node_name and not pod.finished:
-            placed.setdefault(pod.spec.node_name, []).append(pod)
-    usages = [_node_usage(node, placed.get(node.metadata.name, []), used) for node in wanted]
+        if not pod.finished:  # a finished pod holds no resources any more
+            pods_by_node.setdefault(pod.spec.node_name, []).append(pod)
+    usages = [_node_usage(node, pods_by_node.get(node.metadata.name, []), used) for node in wanted]
     return sorted(usages, key=lambda use: (use.total.gpus > 0, use.name))
 
 
@@ -163,7 +163,7 @@ def _node_usage(node: Node, pods: Iterable[Pod], used: dict[Key, Amount]) -> Nod
     ]
     return NodeUsage(
         name=name,
-        ip=next((one.address for one in node.status.addresses), "N/A"),
+        ip=next((row.address for row in node.status.addresses), "N/A"),
         role=_role(node),
         status=_status(node),
         total=allocatable(node),
@@ -188,7 +188,7 @@ def _status(node: Node) -> str:
 
 @dataclass(frozen=True)
 class JobUsage:
-    """A job, and what each of its pods uses, as far as that is measured."""
+    """A job, and the amounts that its pods use, as far as they are measured."""
 
     job: JobSummary
     used: dict[str, Amount]
@@ -199,7 +199,7 @@ class JobUsage:
         return sum_amounts(self.used.values()) if self.used else None
 
     def only(self, name: str) -> JobUsage:
-        """The same with one instance alone; unchanged if none is named."""
+        """The usage of the named instance alone; unchanged if the name is empty."""
         if not name:
             return self
         instance = named_instance(self.job, name)
@@ -210,7 +210,7 @@ class JobUsage:
 def job_usages(
     client: BlockingClient, namespace: str, type_: str = "", notify: Notify = ignore
 ) -> list[JobUsage]:
-    """Every job, those with most GPUs first."""
+    """Every job; jobs that request most GPUs come first."""
     jobs = lookup.list_jobs(client, namespace, type_, notify)
     used = measured(client, POD_METRICS, namespace) if jobs else {}
     now = datetime.now(UTC)

@@ -1,8 +1,9 @@
 """Waiting for a job to run, to finish or to be deleted.
 
-`JobWatch` misses no end, also of a job that is deleted a moment later: to let time pass it watches
-the job from the version it saw last, so that nothing is lost between two looks. Where watching is
-not possible (not allowed, history compacted), the job is looked up instead.
+A job that ends may be deleted a moment later, by its time to live or by a user. So `JobWatch` does
+not sleep between two looks: it watches the job from the version it saw last, and sees the job's end
+even if the job no longer exists at the next look. If watching is not possible (not allowed, history
+compacted), it reads the job instead.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FINISHED, STARTED = (SUCCEEDED,), (RUNNING, SUCCEEDED)
 """Goals of `wait_for`: the statuses that end the wait well."""
 LOOK_SECONDS = 1.0
 SHORT_TTL = 60
-"""A job that is deleted this many seconds after its end keeps no logs that one could read."""
+"""The logs of a job that is deleted this many seconds after its end cannot be read in time."""
 NO_LOGS = "Its instances were cleaned up at its end, and their logs with them."
 
 
@@ -46,7 +47,7 @@ def wait_for(
 ) -> JobSummary:
     """Wait until the job has one of these statuses; JobFailed if it ends otherwise.
 
-    `deadline` is a time of the monotonic clock. A cluster that is unreachable is waited for.
+    `deadline` is a time of the monotonic clock. An unreachable cluster is waited for.
     """
     while True:
         try:
@@ -92,7 +93,7 @@ def wait_until_deleted(
 
 
 class JobWatch:
-    """One job, followed from a version of it on."""
+    """One job, followed from the version that was read."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class JobWatch:
         return summarize(self._raw, pods, datetime.now(UTC))
 
     def keeps_logs(self, job: JobSummary) -> bool:
-        """Whether logs of the ended job are still there: its pods, or the job, may be deleted.
+        """Whether logs of the ended job still exist: its pods, or the job, may be deleted.
 
         A pod that ran to its end stays unless the policy deletes all; a launcher always stays.
         """
@@ -129,13 +130,13 @@ class JobWatch:
             return False
         if self._deleted or (policy.ttl_seconds is not None and policy.ttl_seconds < SHORT_TTL):
             return False
-        ended = [one for one in job.instances if one.phase in ("Succeeded", "Failed")]
+        ended = [row for row in job.instances if row.phase in ("Succeeded", "Failed")]
         return any(
-            policy.clean_pod_policy != "All" or one.role.lower() == "launcher" for one in ended
+            policy.clean_pod_policy != "All" or row.role.lower() == "launcher" for row in ended
         )
 
     def wait(self, seconds: float) -> None:
-        """Wait for about that time, and record what happens to the job meanwhile."""
+        """Wait for about that time, and record changes of the job meanwhile."""
         if self._deleted:
             self._sleep(seconds)
             return
@@ -172,12 +173,12 @@ class JobWatch:
 
     def _look_up(self) -> None:
         try:
-            found = self._client.get(self._kind, self._key)
+            raw = self._client.get(self._kind, self._key)
         except NotFound:
             self._deleted = True
         except MusterError:
             return  # the next look raises it
         else:
-            self._since = str(found["metadata"]["resourceVersion"])
-            self._deleted = found["metadata"]["uid"] != self._uid
-            self._update(found)
+            self._since = str(raw["metadata"]["resourceVersion"])
+            self._deleted = raw["metadata"]["uid"] != self._uid
+            self._update(raw)

@@ -1,9 +1,9 @@
 """Applying and creating objects: read everything, check everything, then send object by object.
 
-Nothing is sent unless every object could be read and has a possible name; then every object is
-tried. Apply is server-side: the cluster merges, so that fields that others set (the replicas that a
-controller chose, say) stay theirs. A field that another manager owns and that we would change is a
-conflict, reported with its owner.
+Nothing is sent unless every object could be read and has a valid name; then every object is tried.
+Apply is server-side: the cluster merges the objects, so that fields which other managers set (a
+controller's number of replicas, for example) stay theirs. A change of a field that another manager
+owns is a conflict, reported with the manager.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OWNER = re.compile(r'conflicts? with "((?:[^"\\]|\\.)*)"')
 
 
 class SendResult(NamedTuple):
-    """What became of one object, and the object as the server has it."""
+    """The outcome for one object, and the object as the server has it."""
 
     outcome: str
     """`created`, `configured` or `unchanged`."""
@@ -57,21 +57,21 @@ def read_objects(
     files: Sequence[str], stdin: TextIO, *, verb: str, namespace: str = "", recursive: bool = False
 ) -> list[Raw]:
     """The objects of all files, each checked; `verb` is `apply` or `create`."""
-    found = [
+    items = [
         (item, source)
         for file in files
         for source, text in reader.texts(file, stdin, recursive=recursive)
         for document in reader.documents(text, source)
         for item in reader.objects(document, source)
     ]
-    if not found:
+    if not items:
         raise UsageError(f"no objects to {verb} in {', '.join(files)}")
-    # Jobs first: what goes with one is named after it, and it is its name that is to be mended.
+    # Jobs first: companions are named after their job, so an invalid name is the job's mistake.
     for item, source in sorted(
-        found, key=lambda row: str(row[0].get("kind")) not in JOB_KIND_BY_NAME
+        items, key=lambda row: str(row[0].get("kind")) not in JOB_KIND_BY_NAME
     ):
         reader.check(item, source, generate=verb == "create")
-    return [check_namespace(item, namespace) for item, _ in found]
+    return [check_namespace(item, namespace) for item, _ in items]
 
 
 def check_namespace(item: Raw, namespace: str) -> Raw:
@@ -113,11 +113,11 @@ def _in_namespace(kind: Kind[Raw], item: Raw, namespace: str) -> Raw:
 def create_object(
     client: BlockingClient, kind: Kind[Raw], item: Raw, *, dry_run: bool = False
 ) -> SendResult:
-    """Create the object; one that is already there is an error."""
+    """Create the object; it is an error if it exists."""
     try:
         response = client.send(with_write_options(request.create(kind, item), dry_run=dry_run))
     except AlreadyExists as error:
-        error.hint = "`arena apply -f` changes what is there."
+        error.hint = "`arena apply -f` changes an object that exists."
         raise
     return SendResult("created", msgspec.json.decode(response.body, type=dict))
 
@@ -138,7 +138,7 @@ def apply_object(
     except Conflict as error:
         owners = {match[1] for _, message in error.causes if (match := _OWNER.search(message))}
         if owners == {MANAGER} and not force:
-            # `arena create` made it: the same user with the same program, so there is no dispute.
+            # `arena create` wrote these fields: the owner is the same program, so take them over.
             return apply_object(client, kind, item, force=True, dry_run=dry_run)
         raise _explained(error, item, owners) from None
     after: Raw = msgspec.json.decode(response.body, type=dict)
@@ -148,7 +148,7 @@ def apply_object(
 
 
 def _content(item: Raw) -> Raw:
-    """The object without the server's book-keeping."""
+    """The object without the fields that every write changes."""
     metadata = dict(item["metadata"])
     for field in ("managedFields", "resourceVersion"):
         metadata.pop(field, None)

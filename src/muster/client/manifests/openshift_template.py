@@ -1,10 +1,12 @@
 """OpenShift templates: parameters and objects in, a list of objects out.
 
-Pure: randomness is an argument. The rules are those of `oc process`: `${NAME}` within any string or
-key becomes the parameter's text; `"${{NAME}}"` as a whole string becomes the JSON value of the
-text, or the text itself if it is not JSON; a name that is no parameter stays unchanged (it may be a
-variable of a shell). A value is data: it is never substituted again, and can never become a key, a
-field or another object.
+Pure: the source of randomness is an argument. The rules are those of `oc process`:
+
+- `${NAME}` within any string or key becomes the parameter's text.
+- `"${{NAME}}"` as a whole string becomes the JSON value of the text, or the text if it is not JSON.
+- A name that is not a parameter stays unchanged: it may be a variable of a shell.
+
+A value is data: it is never substituted again, and it can add no key, field or object.
 
 A parameter with `generate: expression` gets random text: `user-[a-z0-9]{4}` becomes `user-x3k9`.
 This is not a regular expression: only `[ranges]{count}` has a meaning, all other characters stay.
@@ -38,7 +40,7 @@ _CLASSES = {
 }
 _RANDOM = re.compile(r"\[([^\[\]]*)\]\{([0-9]+)\}")
 _PART = re.compile(r"\\(?P<kind>[wdaA])|(?P<low>[a-zA-Z0-9])-(?P<high>[a-zA-Z0-9])|[a-zA-Z0-9]")
-_MOST = 255
+_MAX_COUNT = 255
 
 
 def expand(expression: str, random: Random) -> str:
@@ -48,11 +50,11 @@ def expand(expression: str, random: Random) -> str:
     (symbols); text outside the brackets stays unchanged.
     """
 
-    def draw(found: re.Match[str]) -> str:
-        count = int(found[2]) if len(found[2]) <= 4 else _MOST + 1
-        if not 1 <= count <= _MOST:
-            raise UsageError(f"{found[0]}: the count must be from 1 to {_MOST}")
-        alphabet = _alphabet(found[1])
+    def draw(match: re.Match[str]) -> str:
+        count = int(match[2]) if len(match[2]) <= 4 else _MAX_COUNT + 1
+        if not 1 <= count <= _MAX_COUNT:
+            raise UsageError(f"{match[0]}: the count must be from 1 to {_MAX_COUNT}")
+        alphabet = _alphabet(match[1])
         return "".join(random.choice(alphabet) for _ in range(count))
 
     return _RANDOM.sub(draw, expression)
@@ -137,15 +139,16 @@ def read(raw: object) -> Template:
 
 
 def unknown_names(template: Template, given: Iterable[str]) -> list[str]:
-    """The names that were given and are no parameters of the template."""
+    """The given names that are not parameters of the template."""
     known = {parameter.name for parameter in template.parameters}
     return [name for name in given if name not in known]
 
 
 def process(template: Template, given: Mapping[str, str], random: Random) -> list[Raw]:
-    """The template's objects with every parameter put in and its labels added.
+    """The template's objects with its parameters and labels.
 
-    A given value, even an empty one, goes before the default, and the default before `generate`.
+    A given value, even an empty one, takes precedence over the default, and the default over
+    `generate`.
     """
     _refuse_unknown(template, given)
     values = {parameter.name: _value(parameter, given, random) for parameter in template.parameters}
@@ -192,8 +195,8 @@ def _value(parameter: Parameter, given: Mapping[str, str], random: Random) -> st
 
 
 def _put(text: str, values: Mapping[str, str]) -> str:
-    """The text with `${NAME}` filled in. One pass over the template's text, never over a value."""
-    return _TEXT.sub(lambda found: values.get(found[1], found[0]), text)
+    # One pass over the template's text: a value that contains `${OTHER}` is not substituted.
+    return _TEXT.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 def _substitute(node: Any, values: Mapping[str, str], path: str) -> Any:
@@ -212,7 +215,7 @@ def _substitute(node: Any, values: Mapping[str, str], path: str) -> Any:
 def _keys_and_values(node: Raw, values: Mapping[str, str], path: str) -> Raw:
     result: Raw = {}
     for key, value in node.items():
-        # A key is always text, so both spellings mean the text of the parameter.
+        # A key is always text: `${{NAME}}` means the text of the parameter too.
         whole = _VALUE.fullmatch(key)
         name = values.get(whole[1], key) if whole else _put(key, values)
         if name in result:
@@ -232,7 +235,7 @@ def _json_or_text(text: str) -> Any:
 
 
 def _without_namespace(item: Raw) -> Raw:
-    """The object without a fixed namespace; one that a parameter names stays."""
+    """The object without a fixed namespace; a namespace with a parameter stays."""
     metadata = item.get("metadata")
     if not isinstance(metadata, dict) or "namespace" not in metadata:
         return item

@@ -1,8 +1,8 @@
 """Reading manifests: files, folders or standard input -> objects that could be sent.
 
 YAML (several documents), JSON and lists of objects are understood. Nothing is dropped silently: a
-key written twice is an error. Values that JSON cannot express (dates, say) stay text. An object
-that no cluster would accept is rejected here, with what to write instead.
+key written twice is an error. Values that JSON cannot express, such as dates, stay text. An object
+that no cluster would accept is rejected here, with a hint what to write instead.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def texts(place: str, stdin: TextIO, *, recursive: bool = False) -> Iterator[tup
         )
     path = Path(place)
     if path.is_dir():
-        found = sorted(path.rglob("*") if recursive else path.iterdir())
-        files = [file for file in found if file.suffix in SUFFIXES and file.is_file()]
+        paths = sorted(path.rglob("*") if recursive else path.iterdir())
+        files = [file for file in paths if file.suffix in SUFFIXES and file.is_file()]
         if not files:
             raise UsageError(f"{place}: no {', '.join(SUFFIXES)} file is there")
     else:
@@ -70,10 +70,11 @@ def _text(file: Path) -> str:
 def documents(text: str, source: str) -> list[Any]:
     """The documents of a text that are not empty."""
     try:
-        found = _json_stream(text) if text.lstrip()[:1] == "{" else None
-        if found is None:
-            found = [document for document in yaml.load_all(text, Loader) if document is not None]
-        for document in found:
+        # YAML contains JSON, but not several JSON documents one after the other.
+        items = _json_stream(text) if text.lstrip()[:1] == "{" else None
+        if items is None:
+            items = [document for document in yaml.load_all(text, Loader) if document is not None]
+        for document in items:
             _measure(document)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -81,11 +82,11 @@ def documents(text: str, source: str) -> list[Any]:
         raise UsageError(f"{source}{line}: {getattr(error, 'problem', None) or error}") from None
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{source}: cannot be read: {error}") from None
-    return found
+    return items
 
 
 def _measure(document: object) -> None:
-    """Refuse what YAML's references can build: a document that contains itself or is huge."""
+    """Refuse a document that contains itself or is huge, as YAML's references can build it."""
     count, pending = 0, [(document, 0)]
     while pending:
         node, depth = pending.pop()
@@ -101,15 +102,15 @@ def _measure(document: object) -> None:
 def _json_stream(text: str) -> list[Any] | None:
     """One JSON document after another, or None: a text that begins with `{` may still be YAML."""
     decoder = json.JSONDecoder(object_pairs_hook=_unique)
-    found, position = [], 0
+    items, position = [], 0
     while text[position:].strip():
         position = len(text) - len(text[position:].lstrip())
         try:
             document, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError:
             return None
-        found.append(document)
-    return found
+        items.append(document)
+    return items
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -131,7 +132,7 @@ class Loader(_Safe):  # type: ignore[misc]
         self._flat: set[int] = set()
 
     def flatten_mapping(self, node: Any) -> None:
-        """Check the mapping's own keys before `<<` adds keys that it may override."""
+        """Check the mapping's own keys before `<<` adds keys that they may override."""
         if id(node) not in self._flat:
             self._flat.add(id(node))
             seen = set()
@@ -187,7 +188,7 @@ def as_list(items: Sequence[Raw]) -> Raw:
 
 
 def check(item: Raw, source: str, *, generate: bool) -> None:
-    """Refuse what cannot be sent: no kind, no name, a name that no cluster takes."""
+    """Refuse an object that cannot be sent: without kind or name, or with an invalid name."""
     for field in ("apiVersion", "kind"):
         if not isinstance(item.get(field), str) or not item[field]:
             raise UsageError(f"{source}: {field} is missing", hint=f"Begin with `{field}: …`.")
@@ -212,9 +213,9 @@ def check(item: Raw, source: str, *, generate: bool) -> None:
 
 
 def check_name(item: Raw, name: str, source: str) -> None:
-    """Refuse a name that this kind cannot have, with the nearest one that it can."""
+    """Refuse a name that is invalid for the kind; the hint is a similar valid name."""
     if item["apiVersion"].startswith("rbac.authorization.k8s.io/"):
-        return  # these may be called anything
+        return  # Kubernetes allows any name for roles and bindings: `system:node`
     pattern, longest, allowed = _BY_KIND.get(item["kind"], _ANY)
     if pattern.fullmatch(name) and len(name) <= longest:
         return

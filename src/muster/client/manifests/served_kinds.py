@@ -1,6 +1,6 @@
 """From apiVersion and kind to the resource's path, by discovery.
 
-What the cluster serves is remembered for the length of one command.
+The answers of the cluster are cached for one command.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ DISCOVERY_TIMEOUT = 10.0
 class ServedKinds:
     """The kinds that one cluster serves.
 
-    A CRD that was sent a moment ago is not served at once: after `expect`, a missing kind is looked
-    for again until it is there or the time is up.
+    A server needs a moment until it serves a new CRD: after `expect`, a missing kind is looked for
+    again until it is served or the time is up.
     """
 
     def __init__(self, client: BlockingClient, sleep: Callable[[float], None] = time.sleep) -> None:

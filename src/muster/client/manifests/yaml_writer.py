@@ -1,7 +1,7 @@
-"""YAML for people: text of several lines as a block, nothing by reference, keys in their order.
+"""YAML for people: text of several lines as a block, no references, keys in their order.
 
-What it writes reads back as the same value, also where a text holds characters that YAML takes for
-line breaks. Loading `yaml` is slow: quick verbs import this module when they print YAML.
+Its output reads back as the same value, even if a text contains characters that YAML takes for line
+breaks. Loading `yaml` is slow: quick verbs import this module only to print YAML.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 _BREAKS = "\r\x85\u2028\u2029\ufeff"
-"""What YAML would fold or drop unless it is escaped."""
+"""Characters that YAML would fold or drop unless they are escaped."""
 
 
 class Dumper(yaml.SafeDumper):
@@ -37,7 +37,7 @@ def _style(text: str) -> str | None:
 
 
 def dump(value: Any) -> str:
-    """The text, without a line break at its end unless that is part of the value."""
+    """The value as YAML, without a line break at the end unless it belongs to the value."""
     dumpers: list[Dumper] = []
 
     def create(*args: Any, **kwargs: Any) -> Dumper:

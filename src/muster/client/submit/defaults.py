@@ -1,4 +1,4 @@
-"""Values that the flags of a submission leave open.
+"""Values for flags of a submission that the user did not give.
 
 They come from arena's config file, its charts, the files that flags name, and the cluster. Nothing
 is written.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def with_defaults(kind: type[Submission], given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a submission: those given, and for the rest what files say."""
+    """The given fields of a submission, and defaults from files for the others."""
     fields = {name: value for name, value in given.items() if value is not None}
     if "gang" not in fields:
         fields["gang"] = gang_default(kind.job_kind.trainer)
@@ -44,7 +44,7 @@ def with_defaults(kind: type[Submission], given: dict[str, Any]) -> dict[str, An
 
 
 def gang_default(type_: str) -> bool:
-    """Without the flag: the chart's values, then the config file, then no."""
+    """Whether jobs are gangs without the flag: the chart says it, else the config file."""
     chart = _gang_of_chart(type_)
     if chart is not None:
         return chart
@@ -68,17 +68,17 @@ def _gang_of_chart(type_: str) -> bool | None:
 
 
 def _absolute_source(source: str) -> str:
-    """A path of this machine as an absolute one; everything else as it is."""
+    """A path of this machine as an absolute path; any other source unchanged."""
     local = source.startswith(("/", "./", "../", "~")) or source in (".", "..")
     if not local and not (source and ":" not in source and Path(source).is_dir()):
         return source
-    # Not resolved: the code is put below the name that was written, not below what it links to.
+    # Symbolic links are kept: the code is put below the name that the user wrote.
     path = os.path.abspath(os.path.expanduser(source))
     return f"{path}/" if source.endswith("/") else path
 
 
 def _check_source(mode: str, source: str) -> None:
-    """Refuse a path of this machine that holds no code; the pod would fail on it."""
+    """Refuse a path of this machine that has no code: the pod would fail on it."""
     path = Path(local_path(source))
     if not local_path(source):
         return
@@ -126,11 +126,11 @@ def check_priority(client: BlockingClient, args: Submission) -> None:
             "to get a valid priority"
         ) from None
     except ApiError:
-        return  # a user who may not read classes sees it in the pods' reason
+        return  # the user may not read priority classes: the pods' reason will say it
 
 
 def submitting_user(client: BlockingClient) -> str:
-    """Our user name on the cluster; empty if it does not answer that."""
+    """The user's name on the cluster; empty if the cluster does not say it."""
     try:
         return user_name(client)
     except ApiError:

@@ -51,20 +51,21 @@ VerbatimLoader.yaml_implicit_resolvers = {
 
 
 def read_verbatim(text: str) -> Raw:
-    """The one document of a readable text, with its values as written."""
+    """The one document of a text that was read before, with its values as written."""
     document: Raw
     try:
         document = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
     except json.JSONDecodeError:
-        document = next(one for one in yaml.load_all(text, VerbatimLoader) if one is not None)
+        documents = yaml.load_all(text, VerbatimLoader)
+        document = next(document for document in documents if document is not None)
     return {key: _written(value) for key, value in document.items()}
 
 
 def parse_set_value(change: str, text: str, *, typed: bool) -> Any:
     """The value of `--set PATH=VALUE`: a list, a mapping, a quoted text, or plain text.
 
-    `typed` is for manifests: a plain word is then read as JSON, unless that would change it: 1.10
-    stays text.
+    `typed` is for manifests: a plain word is read as JSON if JSON writes it the same way. So 2 is a
+    number, and 1.10, which JSON would write as 1.1, stays text.
     """
     if text.startswith(_NESTED):
         return _nested(change, text, reader.Loader if typed else VerbatimLoader)
@@ -85,12 +86,12 @@ def _nested(change: str, text: str, loader: Any) -> Any:
         problem = getattr(error, "problem", None) or error
         raise UsageError(f"--set {change!r} is not YAML: {problem}", hint=_QUOTE) from None
     if text[node.end_mark.index :].strip():
-        raise UsageError(f"--set {change!r}: what follows the value would be lost", hint=_QUOTE)
+        raise UsageError(f"--set {change!r}: the text after the value would be lost", hint=_QUOTE)
     return value if loader is reader.Loader else _written(value)
 
 
 def _written(value: Any) -> Any:
-    """Values that JSON or a YAML tag has converted: as text again."""
+    """The value with every number and boolean in it as text."""
     if isinstance(value, dict):
         return {key: _written(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -123,24 +124,23 @@ def load(place: str, stdin: TextIO, changes: Iterable[str] = ()) -> Bundle | Sho
 
 
 def _read(place: str, stdin: TextIO) -> tuple[Raw, str]:
-    found = [
+    documents = [
         (document, source, text)
         for source, text in reader.texts(place, stdin)
         for document in reader.documents(text, source)
     ]
-    if len(found) != 1:
+    if len(documents) != 1:
         raise UsageError(
-            f"{place}: {len(found)} documents, where one job is wanted",
-            hint=_MANY,
+            f"{place}: {len(documents)} documents, where one job is wanted", hint=_MANY
         )
-    document, source, text = found[0]
+    document, source, text = documents[0]
     if not isinstance(document, dict):
         raise UsageError(f"{source}: not a job", hint="Begin with `kind: tf`, or with apiVersion.")
     return document if "apiVersion" in document else read_verbatim(text), source
 
 
 def _job_and_companions(document: Raw, source: str) -> tuple[Raw, tuple[Raw, ...]]:
-    """A List as `--dry-run` prints it: the job and its companions, without the old record."""
+    """The job and companions of a List that `--dry-run` printed; its record is made anew."""
     items = list(reader.objects(document, source))
     for item in items:
         reader.check(item, source, generate=False)
@@ -258,14 +258,14 @@ def _key(node: Any, step: str, path: str) -> str | int:
             raise UsageError(f"--set {path}: there are {len(node)} items; write [0] for the first")
         return int(step)
     if not isinstance(node, dict):
-        raise UsageError(f"--set {path}: there is nothing below that")
+        raise UsageError(f"--set {path}: the value above it has no fields")
     if node.get(step) is None:
         _refuse_typo(node, step, path)
     return step
 
 
 def _refuse_typo(node: Raw, step: str, path: str) -> None:
-    """Allow a new key unless it looks like one that is there."""
+    # `env.LEARNING_RATE2` may be new beside `env.LEARNING_RATE1`: digits are not typos.
     lower = {str(key).lower(): str(key) for key in node if key != step}
     near = difflib.get_close_matches(step.lower(), list(lower), n=1, cutoff=0.8)
     if near and not re.search(r"\d", step):

@@ -1,6 +1,6 @@
-"""Registering what a job trains as a version of a model in MLflow, over its REST API.
+"""Registering a job's model as a new version in MLflow, over its REST API.
 
-A job that was submitted is not deleted when MLflow fails: it trains all the same.
+The job is submitted first and not deleted when MLflow fails: it trains all the same.
 """
 
 from __future__ import annotations

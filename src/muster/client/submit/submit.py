@@ -1,7 +1,7 @@
 """Submitting a job: from flags or a manifest to objects that are created whole or not at all.
 
-`prepare` builds and checks everything before a cluster is contacted or started; `create` adds what
-only the cluster knows and sends the objects.
+`prepare` builds and checks the objects before a cluster is contacted or started; `create` adds the
+user's name on the cluster and sends them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Creating a job and its companions: all of them, or nothing.
 
-The server first checks every companion in a dry run, so that nothing trains unless all is accepted.
-Then the job is created first, since it owns the rest: whatever happens in between, deleting the job
-deletes everything. Leaving the block early, by an error or Ctrl-C, deletes what was created, also
-where the response never came: every object carries an annotation with the id of this submission,
-and no object without it is ever deleted.
+The server first checks every companion in a dry run: a job must not start and then lack its
+companions. Then the job is created before its companions, since it owns them: whatever happens in
+between, deleting the job deletes everything.
+
+After an error or Ctrl-C the objects that were created are deleted. An object may exist although its
+creation was never answered. So every object carries an annotation with the id of the submission; an
+object is looked for by name and deleted only if it carries that id.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupts:
     """Ctrl-C and SIGTERM, held back while a request is under way.
 
-    After an interrupted write it is unknown whether it happened. So the first signal waits
-    until `raise_if_received` is called between two requests; a second one, from a user who does not
-    want to wait, interrupts at once. While `ignored`, none does.
+    After an interrupted write it is unknown whether the object exists. So the first signal waits
+    until `raise_if_received` is called between two requests; a second signal, from a user who does
+    not want to wait, interrupts at once. While `ignored`, no signal does.
     """
 
     def __init__(self) -> None:
@@ -53,9 +55,10 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
+        # Python allows signal handlers in the main thread only.
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` and the like
                     self._before[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -79,7 +82,7 @@ COMPANION_KINDS: dict[str, Kind[Any]] = {
     "Service": SERVICES,
     "Deployment": DEPLOYMENTS,
 }
-"""Kinds that can come with a job."""
+"""Kinds of a job's companions."""
 
 SUBMISSION_ANNOTATION = "muster.dev/submission"
 """The annotation by which a submission recognises its own objects."""
@@ -157,7 +160,7 @@ class Transaction:
         return Submitted(job, record, tuple(companions))
 
     def _check(self, item: Raw) -> None:
-        """Let the server reject a companion now, rather than when the job runs already."""
+        """Let the server reject a companion before the job exists."""
         try:
             self._send(COMPANION_KINDS[item["kind"]], item, dry_run=True)
         except AlreadyExists as error:
@@ -211,7 +214,7 @@ class Transaction:
         return {"apiVersion": body["apiVersion"], "kind": body["kind"], **raw}
 
     def _roll_back(self) -> list[str]:
-        """Delete what was created, the last first; returns the names of what could not be."""
+        """Delete the created objects, the last first; returns the names of those that remain."""
         self._client.close()  # an interrupted call leaves half a response on the connection
         left = []
         while self._created:
@@ -225,14 +228,14 @@ class Transaction:
                 continue
             except MusterError as error:
                 name = f"{created.kind.kind.lower()}/{created.key.name}"
-                self._notify(f"could not take back {name}: {error}")
+                self._notify(f"could not delete {name}: {error}")
                 left.append(name)
         return left
 
     def _find_uid(self, created: CreatedObject) -> str:
         """The UID of an object whose creation was not answered, if it is there and ours.
 
-        The server may still be working on it, so one look that finds nothing is not enough.
+        The server may still be creating it, so one look that finds nothing is not enough.
         """
         for _ in range(LOOKS):
             if raw := self._client.find(created.kind.read_as(dict), created.key):
