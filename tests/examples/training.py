@@ -117,7 +117,7 @@ class Processes:
             self.start(f"{role}-{index}", command, TF_CONFIG=json.dumps(config))
 
     def exit_codes(self, *names: str, timeout: float = 180.0, after_failure: float = 15.0) -> Codes:
-        """The exit codes of these processes, or of all; None for one that still waits for a peer."""
+        """The exit codes of these processes, or of all; None for one that waits for a peer."""
 
         def codes() -> Codes:
             return {name: self._running[name].poll() for name in names or self._running}
