@@ -1,7 +1,8 @@
 """Which objects a controller owns, adopts and releases, by owner reference and selector: pure.
 
-It releases objects that it owns but that no longer match its selector, and adopts objects that
-match and have no controller. A controller that is being deleted does neither.
+A controller releases objects that it owns but that no longer match its selector, and adopts objects
+that match and have no controller. A controller that is being deleted does neither: garbage
+collection decides what happens to its objects.
 """
 
 from __future__ import annotations

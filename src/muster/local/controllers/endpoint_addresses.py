@@ -1,7 +1,8 @@
 """The Endpoints and EndpointSlices of a service, computed from its pods: pure.
 
 A pod is an endpoint from when it has an address until it has ended. Named ports are looked up in
-each pod, so pods of one service may differ in their ports.
+each pod, so pods of one service may differ in their ports. Both forms group by that: a slice has
+the pods that share all ports, a subset of Endpoints has the ports that share all pods.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ MANAGER = "endpointslice-controller.k8s.io"
 _ENDPOINTS_BY = "endpoints.kubernetes.io/managed-by"
 _HEADLESS = "service.kubernetes.io/headless"
 _MAX_ENDPOINTS = 100
+"""Per slice, as kube-controller-manager has it by default."""
 
 
 class Port(NamedTuple):
@@ -57,7 +59,7 @@ def pods_by_ports(service: Service, pods: Iterable[Pod]) -> dict[Ports, list[Pod
     """The service's pods grouped by their ports; terminating pods are included."""
     selector = service.spec.selector.items()
     groups: dict[Ports, list[Pod]] = {}
-    for pod in sorted(pods, key=lambda one: one.metadata.name):
+    for pod in sorted(pods, key=_name):
         if pod.finished or not pod.status.pod_ip or not selector <= pod.metadata.labels.items():
             continue
         ports = tuple(
@@ -68,6 +70,10 @@ def pods_by_ports(service: Service, pods: Iterable[Pod]) -> dict[Ports, list[Pod
         if ports or not service.spec.ports:
             groups.setdefault(ports, []).append(pod)
     return groups
+
+
+def _name(pod: Pod) -> str:
+    return pod.metadata.name
 
 
 def _number(port: ServicePort, pod: Pod) -> int | None:
@@ -101,6 +107,7 @@ def endpoints(service: Service, groups: dict[Ports, list[Pod]]) -> Raw:
     for ports, pods in _by_pods(groups):
         subset: dict[str, list[Raw]] = {}
         for pod in pods:
+            # Endpoints cannot mark a pod as terminating, so it is left out; slices list it.
             if pod.terminating and not publish_all:
                 continue
             ready = pod_readiness.ready(pod) or publish_all
@@ -127,8 +134,8 @@ def _by_pods(groups: dict[Ports, list[Pod]]) -> list[tuple[Ports, list[Pod]]]:
             by_port.setdefault(port, []).extend(pods)
     by_names: dict[tuple[str, ...], tuple[Ports, list[Pod]]] = {}
     for port, pods in by_port.items():
-        pods.sort(key=lambda one: one.metadata.name)
-        names = tuple(pod.metadata.name for pod in pods)
+        pods.sort(key=_name)
+        names = tuple(map(_name, pods))
         by_names[names] = ((*by_names.get(names, ((), pods))[0], port), pods)
     without_ports = [((), groups[()])] if () in groups else []
     return [*without_ports, *by_names.values()]

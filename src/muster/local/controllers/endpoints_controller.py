@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ENDPOINTS: Kind[Raw] = Kind("", "v1", "endpoints", "Endpoints", dict)
 SLICES: Kind[Raw] = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", dict)
 BATCH_DELAY = 0.2
+"""Seconds between the first change of a service and its visit."""
 _SERVICE = "service"
 
 
@@ -42,7 +43,7 @@ class EndpointsController:
             client,
             SLICES,
             labels=f"{endpoint_addresses.MANAGED_BY}={endpoint_addresses.MANAGER}",
-            indexes={_SERVICE: lambda one: (str(_service(one)),)},
+            indexes={_SERVICE: lambda endpoint_slice: (str(_service(endpoint_slice)),)},
         )
 
     def connect(self, wake: Callable[[Key], None]) -> None:
@@ -91,12 +92,11 @@ class EndpointsController:
 
     async def _write_slices(self, service: Service, desired: list[Raw]) -> None:
         """Update stored slices where they can become a desired one; create and delete the rest."""
-        unused = sorted(
-            self.slices.by(_SERVICE, str(service.metadata.key)), key=lambda one: key_of(one).name
-        )
+        # Sorted, so that every visit updates the same slice and no endpoint moves between slices.
+        unused = sorted(self.slices.by(_SERVICE, str(service.metadata.key)), key=key_of)
         missing = []
         for new in desired:
-            stored = next((one for one in unused if endpoint_addresses.can_become(one, new)), None)
+            stored = next((s for s in unused if endpoint_addresses.can_become(s, new)), None)
             if stored is None:
                 missing.append(new)
                 continue
@@ -120,7 +120,7 @@ def _updated(stored: Raw, desired: Raw) -> Raw:
     return {**desired, "metadata": {**stored["metadata"], "labels": desired["metadata"]["labels"]}}
 
 
-def _service(one: Raw) -> Key:
-    key = key_of(one)
-    labels = one["metadata"].get("labels") or {}
-    return key._replace(name=labels.get(endpoint_addresses.SERVICE_NAME, ""))
+def _service(endpoint_slice: Raw) -> Key:
+    labels = endpoint_slice["metadata"].get("labels") or {}
+    name = labels.get(endpoint_addresses.SERVICE_NAME, "")
+    return key_of(endpoint_slice)._replace(name=name)

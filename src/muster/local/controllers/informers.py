@@ -1,10 +1,13 @@
 """One informer per kind, shared by all controllers.
 
-Indexes find the objects of an owner, a namespace or a node, and objects without a controller.
+Every watch costs the API server a stream and this process a copy of all objects, so there is one
+per kind. Indexes find the objects of an owner, a namespace or a node, and objects without a
+controller, without a walk over all of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.kinds import SERVICES
@@ -45,18 +48,17 @@ class SharedInformers:
 
 
 def candidates(informer: Informer[T], owner: ObjectMeta) -> list[T]:
-    """The objects of an owner, and those of its namespace without a controller."""
+    """The objects of an owner, and the objects of its namespace that have no controller."""
     return informer.by(OWNER, owner.uid) + informer.by(ORPHANS, owner.namespace)
 
 
-def possible_owners(informer: Informer[Any], one: HasMetadata) -> Iterator[Key]:
+def possible_owners(informer: Informer[Any], orphan: HasMetadata) -> Iterator[Key]:
     """The owners whose selector matches an object, so that they may adopt it."""
-    for owner in informer.by(NAMESPACE, one.metadata.namespace):
-        try:
-            if from_labels(owner.spec.selector).matches(one.metadata.labels):
+    for owner in informer.by(NAMESPACE, orphan.metadata.namespace):
+        # One owner with a bad selector must not keep the others from adopting.
+        with contextlib.suppress(InvalidSelector):
+            if from_labels(owner.spec.selector).matches(orphan.metadata.labels):
                 yield owner.metadata.key
-        except InvalidSelector:
-            continue
 
 
 def on_owned(
@@ -72,12 +74,13 @@ def on_owned(
     """
 
     def listen(change: Change[T]) -> None:
-        for one in (change.old, change.new):
-            controller = one.metadata.controller if one is not None else None
-            if one is not None and controller is not None and controller.kind == owner_kind:
-                meta = change.current.metadata
+        meta = change.current.metadata
+        # Both versions: an object that was released concerns the owner that it had.
+        for version in (change.old, change.new):
+            controller = version.metadata.controller if version is not None else None
+            if controller is not None and controller.kind == owner_kind:
                 expectations.observed(controller.uid, meta, gone=change.new is None)
-                wake(one.metadata.key._replace(name=controller.name))
+                wake(meta.key._replace(name=controller.name))
         if change.new is not None and change.new.metadata.controller is None:
             for key in possible_owners(change.new):
                 wake(key)
@@ -85,17 +88,17 @@ def on_owned(
     return listen
 
 
-def _owner(one: HasMetadata) -> Iterable[str]:
-    controller = one.metadata.controller
+def _owner(obj: HasMetadata) -> Iterable[str]:
+    controller = obj.metadata.controller
     return () if controller is None else (controller.uid,)
 
 
-def _orphan(one: HasMetadata) -> Iterable[str]:
-    return (one.metadata.namespace,) if one.metadata.controller is None else ()
+def _orphan(obj: HasMetadata) -> Iterable[str]:
+    return (obj.metadata.namespace,) if obj.metadata.controller is None else ()
 
 
-def _namespace(one: HasMetadata) -> Iterable[str]:
-    return (one.metadata.namespace,)
+def _namespace(obj: HasMetadata) -> Iterable[str]:
+    return (obj.metadata.namespace,)
 
 
 def _node(pod: kinds.Pod) -> Iterable[str]:

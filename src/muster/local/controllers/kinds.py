@@ -70,7 +70,7 @@ class Strategy(Object, frozen=True):
 
 
 NO_LIMIT = 2**31 - 1
-"""The value of an absent deadline or limit."""
+"""The deadline or limit that means none."""
 
 BURST = 500
 """The most pods that one visit to an owner creates or deletes."""

@@ -1,8 +1,8 @@
 """Deletes everything in a namespace that is being deleted, and then the namespace.
 
-Pods are deleted first, so that the objects they use outlive them. The inventory knows what is left,
-so nothing is polled; only the last check, before the finalizer is removed, lists the API itself.
-Meanwhile the namespace's conditions say what is left.
+Pods are deleted first, so that the objects they use outlive them. The inventory shows the objects
+that are left, so nothing is polled; only the last check, before the finalizer is removed, lists the
+API itself. Meanwhile the namespace's conditions count the objects that are left.
 """
 
 from __future__ import annotations
@@ -35,6 +35,23 @@ log = logging.getLogger(__name__)
 _RAW: Kind[Raw] = NAMESPACES.read_as(dict)
 FINALIZER = "kubernetes"
 _CHECK_AGAIN = 1.0
+"""Seconds until the API is listed again, if it has objects that the inventory does not show."""
+_NO_PROBLEM = {
+    "NamespaceDeletionDiscoveryFailure": (
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": (
+        "ContentHasNoFinalizers",
+        "All content-preserving finalizers finished",
+    ),
+}
+"""Reason and message of each condition while it is False."""
 
 
 class NamespaceDeletion:
@@ -78,6 +95,8 @@ class NamespaceDeletion:
         if any(item.kind.resource == PODS.resource for item in left):
             await self._delete_all(PODS, name, left)
             return
+        # The first time every kind is asked for, because the inventory may be behind; later only
+        # kinds of which it shows an object.
         first = uid not in self._emptied
         kinds = self._kinds() if first else {item.kind for item in left if not item.deleting}
         for kind in kinds:
@@ -123,7 +142,7 @@ class NamespaceDeletion:
         with contextlib.suppress(NotFound):
             live = await self._client.get(_RAW, key)
             spec = live.get("spec") or {}
-            others = [one for one in spec.get("finalizers") or () if one != FINALIZER]
+            others = [name for name in spec.get("finalizers") or () if name != FINALIZER]
             await self._client.replace(
                 _RAW, {**live, "spec": {**spec, "finalizers": others}}, subresource="finalize"
             )
@@ -133,48 +152,25 @@ def deletion_conditions(known: list[Raw], left: list[Item], now: datetime) -> li
     """The conditions of a namespace in which these objects are left."""
     counts = Counter(f"{item.kind.plural}.{item.kind.group}" for item in left)
     held = Counter(name for item in left for name in item.meta.finalizers)
-    content = ", ".join(f"{name} has {count} resource instances" for name, count in counts.items())
-    finalizers = ", ".join(f"{name} in {count} resource instances" for name, count in held.items())
-    new = [
-        _condition("NamespaceDeletionDiscoveryFailure", "", "ResourcesDiscovered", now),
-        _condition("NamespaceDeletionContentFailure", "", "ContentDeleted", now),
-        _condition(
-            "NamespaceContentRemaining",
-            f"Some resources are remaining: {content}" if content else "",
-            "SomeResourcesRemain" if content else "ContentRemoved",
-            now,
-        ),
-        _condition(
-            "NamespaceFinalizersRemaining",
-            f"Some content in the namespace has finalizers remaining: {finalizers}"
-            if finalizers
-            else "",
-            "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
-            now,
-        ),
-    ]
-    result = known
-    for condition in new:
-        result = _with_condition(result, condition)
-    return result
+    problems = {}
+    if counts:
+        rest = ", ".join(f"{name} has {count} resource instances" for name, count in counts.items())
+        message = f"Some resources are remaining: {rest}"
+        problems["NamespaceContentRemaining"] = ("SomeResourcesRemain", message)
+    if held:
+        rest = ", ".join(f"{name} in {count} resource instances" for name, count in held.items())
+        message = f"Some content in the namespace has finalizers remaining: {rest}"
+        problems["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", message)
+    for type_, no_problem in _NO_PROBLEM.items():
+        status = "True" if type_ in problems else "False"
+        new = conditions.new_condition(type_, status, *problems.get(type_, no_problem), now)
+        known = _with_condition(known, new)
+    return known
 
 
 def _with_condition(known: list[Raw], new: Raw) -> list[Raw]:
-    """Unlike for other conditions, a new message alone is written."""
+    """Unlike for other conditions, a new message alone is written: it counts what is left."""
     old = conditions.find(known, new["type"])
     if old is not None and old.get("message") == new["message"]:
         return conditions.with_condition(known, new)
     return conditions.with_condition(conditions.without(known, new["type"]), new)
-
-
-_MESSAGES = {
-    "ResourcesDiscovered": "All resources successfully discovered",
-    "ContentDeleted": "All content successfully deleted, may be waiting on finalization",
-    "ContentRemoved": "All content successfully removed",
-    "ContentHasNoFinalizers": "All content-preserving finalizers finished",
-}
-
-
-def _condition(type_: str, problem: str, reason: str, now: datetime) -> Raw:
-    status, message = ("True", problem) if problem else ("False", _MESSAGES[reason])
-    return conditions.new_condition(type_, status, reason, message, now)

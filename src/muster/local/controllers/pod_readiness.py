@@ -40,8 +40,8 @@ def available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
 def deletion_order(pods: Sequence[Pod], neighbours: Sequence[Pod]) -> list[Pod]:
     """These pods, the least useful first.
 
-    Pods that are not bound, not running or not ready come first; then those with a low deletion
-    cost; then those with many `neighbours` on their node; then those that became ready last,
+    Pods that are not bound, not running or not ready come first; then pods with a low deletion
+    cost; then pods with many `neighbours` on their node; then pods that became ready last,
     restarted most often, were created last.
     """
     per_node = Counter(pod.spec.node_name for pod in neighbours if pod.active)
@@ -49,7 +49,7 @@ def deletion_order(pods: Sequence[Pod], neighbours: Sequence[Pod]) -> list[Pod]:
     def rank(pod: Pod) -> tuple[Any, ...]:
         since = available_at(pod, 0)
         created = pod.metadata.creation_timestamp
-        restarts = max((one.restart_count for one in pod.status.container_statuses), default=0)
+        restarts = max((c.restart_count for c in pod.status.container_statuses), default=0)
         return (
             bool(pod.spec.node_name),
             _PHASES.get(pod.status.phase, 0),
@@ -68,5 +68,5 @@ def deletion_order(pods: Sequence[Pod], neighbours: Sequence[Pod]) -> list[Pod]:
 def _cost(pod: Pod) -> int:
     try:
         return int(pod.metadata.annotations.get(DELETION_COST, "0"))
-    except ValueError:
+    except ValueError:  # people write annotations, and nothing checks them
         return 0

@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import CONFIG_MAPS
-from muster.api.meta import Key
+from muster.api.meta import Key, merge_patch
 from muster.errors import AlreadyExists, Forbidden, NotFound
 from muster.kube.watch.informer import Informer
 
@@ -49,11 +49,11 @@ class RootCaPublisher:
         if namespace is None or namespace.metadata.deletion_timestamp is not None:
             return
         stored = self.maps.get(Key(key.name, NAME))
-        with contextlib.suppress(AlreadyExists, NotFound, Forbidden):  # it is being deleted
+        # The namespace may be deleted meanwhile, or our watch may be behind.
+        with contextlib.suppress(AlreadyExists, NotFound, Forbidden):
             if stored is None:
                 meta = {"name": NAME, "namespace": key.name, "annotations": _ANNOTATIONS}
                 await self._client.create(CONFIG_MAPS, {"metadata": meta, "data": self._data})
             elif stored.data != self._data:
-                gone = dict.fromkeys(stored.data.keys() - self._data.keys())
-                change = {"data": {**gone, **self._data}}
+                change = {"data": merge_patch(stored.data, self._data)}
                 await self._client.patch(CONFIG_MAPS, stored.metadata.key, change)

@@ -1,4 +1,4 @@
-"""All controllers in one manager: shared informers, one queue and loop per controller.
+"""THE LOCAL CONTROLLER MANAGER: shared informers, one queue and one loop per controller.
 
 A real cluster has kube-controller-manager instead. Nothing here polls: an idle cluster costs only
 its watches.
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
 
 _WORKERS = 4
+"""Attempts that a loop runs at once, where each awaits many requests."""
 
 
 def _now() -> datetime:

@@ -1,7 +1,8 @@
 """The controller of batch/v1 Jobs: reads a job and its pods, decides, writes.
 
 The status is written first, and only over the version that was read: it records which pods are
-counted. If it changed, the other writes wait for the event of that write.
+counted. If it changed, the other writes wait for the event of that write. So a finalizer, which
+keeps an ended pod from vanishing, is removed only when the stored status counts the pod.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 MANAGER = "kubernetes.io/job-controller"
-_MAX_HOSTNAME = 63
+_MAX_HOSTNAME = 63  # of a DNS label
 _VARIABLE = "JOB_COMPLETION_INDEX"
 
 
@@ -77,7 +78,7 @@ class JobController:
             await self._remove_finalizers(self._pods_of_deleted_job(key))
             return None
         if job.spec.managed_by not in ("", MANAGER):
-            return None
+            return None  # another controller has taken this job over
         pending = self.pod_control.expectations.pending(job.metadata.uid)
         if pending is not None:
             return RequeueAfter(pending)
@@ -97,7 +98,7 @@ class JobController:
                 self.pod_control.record(job.metadata, event)
             return None
         await self._remove_finalizers(plan.counted)
-        await self._remove_finalizers(plan.drop)
+        await self._remove_finalizers(plan.drop)  # they end uncounted
         await self.pod_control.delete_pods(job.metadata, (*plan.drop, *plan.stop))
         bodies = [build_pod(job, index) for index in plan.create]
         error = await self.pod_control.create_pods(job.metadata, bodies)
@@ -117,7 +118,7 @@ class JobController:
                 await self.pod_control.client.patch(PODS, meta.key, change)
 
     def _pods_of_deleted_job(self, job: Key) -> list[Pod]:
-        """Pods with our finalizer whose job does not exist any more."""
+        """Pods with our finalizer whose job does not exist any more; nobody else removes it."""
         return [
             pod
             for pod in self.informers.pods.by(NAMESPACE, job.namespace)

@@ -1,7 +1,8 @@
 """A job's next step and its status: pure.
 
 A job ends in two steps: the condition FailureTarget or SuccessCriteriaMet says how it will end;
-when its last pod has ended and is counted, Failed or Complete says that it has.
+when its last pod has ended and is counted, Failed or Complete says that it has. The first condition
+is final: a job that is going to fail does not succeed because its last pod happens to.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:
     known = _conditions(job)
     by_rule, ignored = job_end.by_policy(job, pods)
     end = _decided_end(known)
+    # The counts need the decided end, because the pods of a failed job all count as failed; the end
+    # of a job that has none yet needs the counts.
     counts = pod_tracking.count_pods(job, pods, ignored, all_fail=end is not None and end.failed)
     end = end or job_end.job_end(job, counts, pods, by_rule, now)
     status = _status(job, pods, counts, now)
@@ -124,6 +127,7 @@ def _terminating(pods: Sequence[Pod]) -> int:
 
 
 def _condition(type_: str, status: str, reason: str, message: str, now: datetime) -> Raw:
+    """A condition of a job, which has a probe time besides the transition time."""
     condition = conditions.new_condition(type_, status, reason, message, now)
     return condition | {"lastProbeTime": condition["lastTransitionTime"]}
 
@@ -153,6 +157,7 @@ def _finish(
     return Plan(
         status | {"conditions": known},
         counts.recorded,
+        # Pods that a failed job stops are failures; surplus pods of a complete job are not.
         stop=active if end.failed else (),
         drop=() if end.failed else active,
         events=events,
@@ -181,6 +186,7 @@ def _difference(
     rest = [pod for pod in active if pod not in surplus]
     if len(rest) > desired:
         surplus += pod_readiness.deletion_order(rest, rest)[: len(rest) - desired]
+    # With this policy a terminating pod is replaced only when it has ended.
     waiting = _terminating(pods) if job.spec.pod_replacement_policy == "Failed" else 0
     missing = min(max(0, desired - len(rest) - waiting), BURST)
     if not indexed:
@@ -192,6 +198,7 @@ def _difference(
 
 def _desired(job: Job, counts: PodCounts, active: int) -> int:
     """How many pods should be active."""
+    # Without completions pods take from a queue of work: once one succeeds, the queue is empty.
     if job.spec.completions is None:
         return active if counts.all_succeeded else job.spec.parallelism
     indexed = pod_tracking.is_indexed(job)
@@ -203,7 +210,7 @@ def _duplicates(job: Job, counts: PodCounts, active: list[Pod]) -> list[Pod]:
     """Active pods whose index is completed, out of range, or has another pod."""
     used: set[int | None] = {None, *counts.completed}
     duplicates = []
-    for pod in sorted(active, key=lambda one: one.metadata.name):
+    for pod in sorted(active, key=lambda pod: pod.metadata.name):
         index = pod_tracking.completion_index(pod)
         if index in used or (index is not None and index >= (job.spec.completions or 0)):
             duplicates.append(pod)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from muster.local.controllers.batch.pod_tracking import PodCounts
     from muster.local.controllers.kinds import ExitCodes, FailureRule, Job, Pod
 
-FIRST_DELAY, MAX_DELAY = 10.0, 600.0
+FIRST_DELAY, MAX_DELAY = 10.0, 600.0  # seconds, as in Kubernetes
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ def _complete(job: Job, counts: PodCounts, pods: Sequence[Pod]) -> bool:
 
 
 def _restarted_too_often(job: Job, pods: Sequence[Pod]) -> bool:
-    """With restartPolicy OnFailure, restarts of containers count as failures."""
+    """With restartPolicy OnFailure, restarts of containers count as failures.
+
+    Pods that have ended are left out: they are counted as pods.
+    """
     if (job.spec.template.get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
     restarts = sum(
@@ -83,6 +86,7 @@ def not_before(job: Job, pods: Sequence[Pod]) -> datetime | None:
     failures = [at for at, good in ended if not good and (success is None or at > success)]
     if not failures:
         return None
+    # The exponent is bounded only to keep the number small.
     delay = min(FIRST_DELAY * 2 ** min(len(failures) - 1, 10), MAX_DELAY)
     return max(failures) + timedelta(seconds=delay)
 
@@ -114,12 +118,12 @@ def by_policy(job: Job, pods: Sequence[Pod]) -> tuple[JobEnd | None, frozenset[s
                 return JobEnd(True, "PodFailurePolicy", message), frozenset(ignored)
             if rule.action == "Ignore":
                 ignored.add(pod.metadata.uid)
-            break
+            break  # the first rule that matches decides
     return None, frozenset(ignored)
 
 
 def _match(rule: FailureRule, pod: Pod) -> str:
-    """What of the pod matches the rule, in words; empty if nothing does."""
+    """Why the rule matches the pod, in words; empty if it does not."""
     if rule.on_exit_codes is not None:
         return _match_exit_code(rule.on_exit_codes, pod)
     for pattern in rule.on_pod_conditions:

@@ -109,6 +109,7 @@ def count_pods(
     succeeded, failed, recorded, completed = [], [], [], set(old_completed)
     for pod in waiting:
         uid = pod.metadata.uid
+        # A pod that was recorded as failed, because it was being deleted, stays a failure.
         if pod.status.phase == "Succeeded" and uid not in old_failed:
             if is_indexed(job):
                 index = _own_index(job, pod)
@@ -123,6 +124,7 @@ def count_pods(
         else:
             continue
         recorded += [pod] if is_recorded else []
+    # A recorded UID whose pod has lost its finalizer, or is gone, moves into the count.
     counted = int(job.status.get("succeeded") or 0) + len(old_succeeded - uids)
     return PodCounts(
         succeeded=len(completed) if is_indexed(job) else counted,

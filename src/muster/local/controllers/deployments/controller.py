@@ -63,9 +63,9 @@ class Deployments:
         new = revisions.current(deployment, sets)
         return any(
             not pod.finished
-            for one in sets
-            if one is not new
-            for pod in self.informers.pods.by(OWNER, one.metadata.uid)
+            for rs in sets
+            if rs is not new
+            for pod in self.informers.pods.by(OWNER, rs.metadata.uid)
         )
 
     async def _report(
@@ -73,7 +73,7 @@ class Deployments:
     ) -> RequeueAfter | None:
         now = self.pod_control.clock()
         new = revisions.current(deployment, sets)
-        old = [one for one in sets if one is not new]
+        old = [rs for rs in sets if rs is not new]
         status = progress.status(deployment, new, old, now)
         if await self.pod_control.write_status(deployment.metadata, deployment.status, status):
             return None  # the event of this write calls again

@@ -43,7 +43,7 @@ def _counts(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replic
     sets = [*old, *([new] if new is not None else [])]
 
     def total(field: str) -> int:
-        return sum(one.count(field) for one in sets)
+        return sum(rs.count(field) for rs in sets)
 
     counts = {
         "replicas": total("replicas"),
@@ -94,6 +94,7 @@ def _progress(
 ) -> list[Raw]:
     """The conditions after a pause, a completion, progress, or an exceeded deadline."""
     before = conditions.find(known, PROGRESSING)
+    # A pause is written before anything else, so that the time spent paused does not count.
     paused = _pausing(deployment, before, now)
     if paused is not None:
         return conditions.with_condition(known, paused)
@@ -125,6 +126,7 @@ def _with_progress(
         return known
     message = f"{name} is progressing."
     condition = _condition(PROGRESSING, "True", "ReplicaSetUpdated", message, now)
+    # Progress renews lastUpdateTime, from which the deadline counts. The transition is older.
     if before is not None and before["status"] == "True":
         condition["lastTransitionTime"] = before.get("lastTransitionTime")
     return [*conditions.without(known, PROGRESSING), condition]
@@ -148,7 +150,7 @@ def created(deployment: Deployment, name: str, now: datetime) -> list[Raw]:
 
 
 def _has_progress(deployment: Deployment, counts: Raw) -> bool:
-    """Whether the counts are better than those in the status."""
+    """Whether the counts are better than the counts in the status."""
     before = deployment.status
 
     def gain(field: str) -> int:
@@ -184,8 +186,8 @@ def deadline_in(deployment: Deployment, status: Raw, now: datetime) -> float | N
 
 def _with_failure(known: list[Raw], sets: Sequence[ReplicaSet]) -> list[Raw]:
     """The conditions with the ReplicaFailure of the first set that has one."""
-    for one in sets:
-        failure = conditions.find(one.status.get("conditions") or [], "ReplicaFailure")
+    for rs in sets:
+        failure = conditions.find(rs.status.get("conditions") or [], "ReplicaFailure")
         if failure is not None:
             copied = {**failure, "lastUpdateTime": failure.get("lastTransitionTime")}
             return conditions.with_condition(known, copied)

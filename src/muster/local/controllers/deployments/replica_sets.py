@@ -1,6 +1,7 @@
 """The controller of ReplicaSets: creates and deletes pods towards the desired number.
 
-Pods that have ended or are terminating do not count.
+Pods that have ended or are terminating do not count. The status is written after the pods, so that
+it can say why some could not be created.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class ReplicaSets:
         new = status(replica_set, pods, str(error) if error else "", now)
         await self.pod_control.write_status(replica_set.metadata, replica_set.status, new)
         if error is not None:
-            raise error
+            raise error  # the queue tries again, later each time
         again = available_in(replica_set, pods, now)
         return None if again is None else RequeueAfter(again)
 
@@ -128,4 +129,4 @@ class ReplicaSets:
         sets = (
             [replica_set] if controller is None else self.informers.sets.by(OWNER, controller.uid)
         )
-        return [pod for one in sets for pod in self.informers.pods.by(OWNER, one.metadata.uid)]
+        return [pod for rs in sets for pod in self.informers.pods.by(OWNER, rs.metadata.uid)]

@@ -1,7 +1,9 @@
 """The replica set of a deployment's current template, and revision numbers: pure.
 
-A replica set belongs to the current template if the templates are equal except for the hash label.
-After a rollback the old replica set gets a new revision and keeps its earlier ones as history.
+A deployment has one replica set per template. The set is recognised by comparing templates without
+their hash label, not by the hash: two templates may have the same hash. After a
+rollback the old replica set gets a new revision and keeps its earlier revisions as history, which
+`kubectl rollout history` shows.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _NOT_COPIED = {
 
 
 def template_hash(template: Raw, collisions: int) -> str:
-    """Ten letters derived from a template."""
+    """Ten letters derived from a template; `collisions` makes another name after a clash."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (
         f"/{collisions}" if collisions else ""
     )
@@ -49,21 +51,19 @@ def without_hash(template: Raw) -> Raw:
 
 
 def current(deployment: Deployment, sets: Iterable[ReplicaSet]) -> ReplicaSet | None:
-    """The set of the deployment's template; the oldest if there are several."""
+    """The replica set of the deployment's template; the oldest if there are several."""
     template = without_hash(deployment.spec.template)
-    equal = [one for one in by_age(sets) if without_hash(one.spec.template) == template]
-    return equal[0] if equal else None
+    return next((rs for rs in by_age(sets) if without_hash(rs.spec.template) == template), None)
 
 
 def by_age(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
     """The oldest first."""
-    return sorted(
-        sets,
-        key=lambda one: (
-            one.metadata.creation_timestamp.timestamp() if one.metadata.creation_timestamp else 0,
-            one.metadata.name,
-        ),
-    )
+
+    def age(rs: ReplicaSet) -> tuple[float, str]:
+        created = rs.metadata.creation_timestamp
+        return (created.timestamp() if created else 0, rs.metadata.name)
+
+    return sorted(sets, key=age)
 
 
 def number(meta: ObjectMeta) -> int:
@@ -72,21 +72,22 @@ def number(meta: ObjectMeta) -> int:
 
 
 def next_number(old: Sequence[ReplicaSet]) -> int:
-    return max((number(one.metadata) for one in old), default=0) + 1
+    return max((number(rs.metadata) for rs in old), default=0) + 1
 
 
 def set_annotations(
-    deployment: Deployment, found: ReplicaSet | None, revision: int
+    deployment: Deployment, current_set: ReplicaSet | None, revision: int
 ) -> dict[str, str]:
     """The annotations of the current set: the deployment's own, and the revision."""
     copied = {k: v for k, v in deployment.metadata.annotations.items() if k not in _NOT_COPIED}
-    known = found.metadata.annotations if found is not None else {}
+    known = current_set.metadata.annotations if current_set is not None else {}
     before = _integer(known.get(REVISION, ""))
+    # A revision never falls: a set that is current again gets a higher one (`next_number`).
     if before >= revision:
         return {**known, **copied}
     annotations = {**known, **copied, REVISION: str(revision)}
     if before:
-        history = [one for one in known.get(HISTORY, "").split(",") if one]
+        history = [number for number in known.get(HISTORY, "").split(",") if number]
         annotations[HISTORY] = ",".join([*history, str(before)])
     return annotations
 

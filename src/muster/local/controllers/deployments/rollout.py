@@ -1,8 +1,9 @@
 """The next steps of a deployment: pure.
 
-Each call returns only the next steps; their events lead to the next call. A rolling update moves
-replicas from old sets to the current one, within maxSurge and maxUnavailable; Recreate scales the
-old sets to zero first, and waits for the last pod to end.
+Each call returns only the next steps; their events lead to the next call. So a rollout has no
+state besides the replica sets themselves, and a restart in its middle loses nothing. A rolling
+update moves replicas from the old sets to the current set, within maxSurge and maxUnavailable;
+Recreate scales the old sets to zero first, and waits for the last pod to end.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ def decide(
     if deployment.metadata.deletion_timestamp is not None:
         return []
     new = revisions.current(deployment, sets)
-    old = [one for one in sets if one is not new]
+    old = [rs for rs in sets if rs is not new]
     count = max(revisions.next_number(old), revisions.number(new.metadata) if new else 0)
     steps: list[Step] = []
+    # A deployment that is paused or was just scaled does not roll: its sets only share the new
+    # number among them.
     if deployment.spec.paused or _was_scaled(deployment, sets):
         sizes = scaling.scale_in_proportion(deployment, new, old)
     elif deployment.spec.strategy.type == "Recreate":
@@ -77,6 +80,7 @@ def decide(
     steps += _changes(deployment, new, sets, sizes, count)
     if (new is not None or steps) and not deployment.spec.paused:
         steps += _number(deployment, count)
+    # As in Kubernetes, old sets are deleted only while no rollout is under way.
     if deployment.spec.paused or progress.complete(deployment, deployment.status):
         steps += _outdated(deployment, old)
     return steps
@@ -90,7 +94,7 @@ def _may_start(deployment: Deployment, old: Sequence[ReplicaSet], old_pods_left:
 
 def _was_scaled(deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
     """Whether the desired number changed since the sets were last scaled."""
-    sizes = {one.metadata.annotations.get(DESIRED) for one in sets if one.spec.replicas}
+    sizes = {rs.metadata.annotations.get(DESIRED) for rs in sets if rs.spec.replicas}
     return bool(sizes - {None, str(deployment.spec.replicas)})
 
 
@@ -98,13 +102,14 @@ def _recreate(
     deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet], old_pods_left: bool
 ) -> Sizes:
     if scaling.total_replicas(old) or old_pods_left:
-        return {one.metadata.name: 0 for one in old}
+        return {rs.metadata.name: 0 for rs in old}
     return {} if new is None else {new.metadata.name: deployment.spec.replicas}
 
 
 def _roll(deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> Sizes:
     if new is None:
         return {}
+    # One direction per call: the old sets shrink only when the current set cannot grow.
     size = scaling.new_size(deployment, [*old, new], new.spec.replicas)
     if size != new.spec.replicas:
         return {new.metadata.name: size}
@@ -120,17 +125,17 @@ def _changes(
 ) -> list[Step]:
     """The patches of sets that differ from these sizes, annotations and minReadySeconds."""
     steps: list[Step] = []
-    for one in sets:
-        meta, size = one.metadata, sizes.get(one.metadata.name, one.spec.replicas)
-        annotations, ready = dict(meta.annotations), one.spec.min_ready_seconds
-        if one is new and not deployment.spec.paused:
-            annotations = revisions.set_annotations(deployment, one, count)
+    for rs in sets:
+        meta, size = rs.metadata, sizes.get(rs.metadata.name, rs.spec.replicas)
+        annotations, ready = dict(meta.annotations), rs.spec.min_ready_seconds
+        if rs is new and not deployment.spec.paused:
+            annotations = revisions.set_annotations(deployment, rs, count)
             ready = deployment.spec.min_ready_seconds
-        if size or one.spec.replicas:
+        if size or rs.spec.replicas:
             annotations |= size_annotations(deployment)
-        current = (one.spec.replicas, meta.annotations, one.spec.min_ready_seconds)
+        current = (rs.spec.replicas, meta.annotations, rs.spec.min_ready_seconds)
         if (size, annotations, ready) != current:
-            steps.append(UpdateSet(one, size, annotations, ready))
+            steps.append(UpdateSet(rs, size, annotations, ready))
     return steps
 
 
@@ -145,15 +150,15 @@ def _number(deployment: Deployment, count: int) -> list[Step]:
 
 
 def _outdated(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[Step]:
-    """Empty old sets beyond the history limit, those with the lowest revisions."""
+    """The deletions of empty old sets beyond the history limit, lowest revisions first."""
     limit = deployment.spec.revision_history_limit
-    history = [one for one in old if one.metadata.deletion_timestamp is None]
+    history = [rs for rs in old if rs.metadata.deletion_timestamp is None]
     if limit == NO_LIMIT or len(history) <= limit:
         return []
-    history.sort(key=lambda one: revisions.number(one.metadata))
-    return [DeleteSet(one) for one in history[: len(history) - limit] if _empty(one)]
+    history.sort(key=lambda rs: revisions.number(rs.metadata))
+    return [DeleteSet(rs) for rs in history[: len(history) - limit] if _empty(rs)]
 
 
-def _empty(one: ReplicaSet) -> bool:
-    observed = one.count("observedGeneration") >= one.metadata.generation
-    return observed and not one.spec.replicas and not one.count("replicas")
+def _empty(rs: ReplicaSet) -> bool:
+    observed = rs.count("observedGeneration") >= rs.metadata.generation
+    return observed and not rs.spec.replicas and not rs.count("replicas")

@@ -29,6 +29,7 @@ def bounds(deployment: Deployment) -> tuple[int, int]:
         return 0, 0
     surge = _share(rolling.max_surge, spec.replicas, up=True)
     unavailable = _share(rolling.max_unavailable, spec.replicas, up=False)
+    # The API forbids 0 and 0, but 0 and 10 % of 3 replicas, rounded down, is the same.
     return surge, min(unavailable if surge or unavailable else 1, spec.replicas)
 
 
@@ -41,11 +42,11 @@ def _share(value: int | str, whole: int, *, up: bool) -> int:
 
 def total_replicas(sets: Iterable[ReplicaSet]) -> int:
     """How many pods these sets request."""
-    return sum(one.spec.replicas for one in sets)
+    return sum(rs.spec.replicas for rs in sets)
 
 
 def available(sets: Iterable[ReplicaSet]) -> int:
-    return sum(one.count("availableReplicas") for one in sets)
+    return sum(rs.count("availableReplicas") for rs in sets)
 
 
 def new_size(deployment: Deployment, sets: Sequence[ReplicaSet], now: int) -> int:
@@ -61,15 +62,16 @@ def shrink_old(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet
     """The sizes of old sets in a rolling update: unavailable pods go first, then oldest sets."""
     _, unavailable = bounds(deployment)
     minimum = deployment.spec.replicas - unavailable
+    # Pods of the new set that are not available yet do not allow old pods to go.
     starting = new.spec.replicas - new.count("availableReplicas")
     surplus = total_replicas([*old, new]) - minimum - starting
     if surplus <= 0:
         return {}
-    sizes = {one.metadata.name: one.spec.replicas for one in by_age(old)}
-    for one in by_age(old):
-        unhealthy = one.spec.replicas - one.count("availableReplicas")
+    sizes = {rs.metadata.name: rs.spec.replicas for rs in by_age(old)}
+    for rs in by_age(old):
+        unhealthy = rs.spec.replicas - rs.count("availableReplicas")
         removed = max(0, min(unhealthy, surplus))
-        sizes[one.metadata.name] -= removed
+        sizes[rs.metadata.name] -= removed
         surplus -= removed
     # A set that was just scaled down may still report the pods it loses as available; `surplus`
     # comes from the requested sizes, which are never behind.
@@ -85,12 +87,12 @@ def scale_in_proportion(
     deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]
 ) -> Sizes:
     """The sizes when only the desired number changed; during an update, in proportion."""
-    active = [one for one in (*old, *([new] if new is not None else [])) if one.spec.replicas]
+    active = [rs for rs in (*old, *([new] if new is not None else [])) if rs.spec.replicas]
     if len(active) <= 1:
         only = active[0] if active else new or (by_age(old)[-1] if old else None)
         return {} if only is None else {only.metadata.name: deployment.spec.replicas}
     if new is not None and _saturated(deployment, new):
-        return {one.metadata.name: 0 for one in old}
+        return {rs.metadata.name: 0 for rs in old}
     if deployment.spec.strategy.type != "RollingUpdate":
         return {}
     return _in_proportion(deployment, active)
@@ -105,29 +107,30 @@ def _saturated(deployment: Deployment, new: ReplicaSet) -> bool:
 def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> Sizes:
     """Share the difference among the sets by their sizes; the first set gets the rounding rest.
 
-    When growing, larger and newer sets come first; when shrinking, larger and older ones.
+    When growing, larger and newer sets come first; when shrinking, larger and older sets.
     """
     desired = deployment.spec.replicas
     allowed = desired + bounds(deployment)[0] if desired else 0
     missing = allowed - total_replicas(active)
-    ages = {one.metadata.name: age for age, one in enumerate(by_age(active))}
+    ages = {rs.metadata.name: age for age, rs in enumerate(by_age(active))}
     sign = -1 if missing > 0 else 1
-    ordered = sorted(active, key=lambda one: (-one.spec.replicas, sign * ages[one.metadata.name]))
+    ordered = sorted(active, key=lambda rs: (-rs.spec.replicas, sign * ages[rs.metadata.name]))
     sizes, left = {}, missing
-    for one in ordered:
-        part = _part(one, deployment, allowed, left) if missing else 0
-        sizes[one.metadata.name] = one.spec.replicas + part
+    for rs in ordered:
+        part = _part(rs, deployment, allowed, left) if missing else 0
+        sizes[rs.metadata.name] = rs.spec.replicas + part
         left -= part
     first = ordered[0].metadata.name
     sizes[first] = max(0, sizes[first] + left)
     return sizes
 
 
-def _part(one: ReplicaSet, deployment: Deployment, allowed: int, left: int) -> int:
-    if not one.spec.replicas or not left:
+def _part(rs: ReplicaSet, deployment: Deployment, allowed: int, left: int) -> int:
+    if not rs.spec.replicas or not left:
         return 0
-    before = one.metadata.annotations.get(MAXIMUM, "")
+    before = rs.metadata.annotations.get(MAXIMUM, "")
+    # The size that the set's share was computed from: at the last scaling, surge included.
     basis = int(before) if before.isdigit() and int(before) else deployment.status.get("replicas")
-    exact = one.spec.replicas * allowed / (basis or 1)
-    fair = math.floor(exact + 0.5) - one.spec.replicas
+    exact = rs.spec.replicas * allowed / (basis or 1)
+    fair = math.floor(exact + 0.5) - rs.spec.replicas
     return min(fair, left) if left > 0 else max(fair, left)

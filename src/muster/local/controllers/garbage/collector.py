@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 _WORKERS = 4
 _CHECK_AGAIN = 1.0
+"""Seconds until an owner that our watches do not show is read again."""
 
 
 class GarbageCollector:
@@ -63,6 +64,8 @@ class GarbageCollector:
         self._undecided.clear()
 
     def _changed(self, meta: ObjectMeta, gone: bool) -> None:
+        # A removed object may make its dependents garbage, and may be the last dependent that an
+        # owner deleted in the foreground waits for.
         if gone:
             for dependent in self._graph.dependents(meta.uid):
                 self._queue.add(dependent.meta.uid)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _VERBS = ("list", "watch", "delete")
+# Events are many and have no owners; kube-controller-manager ignores them too.
 _IGNORED = {"events", "events.events.k8s.io"}
 _RETRY_DISCOVERY = 1.0
 

@@ -1,6 +1,7 @@
 """Owners and dependents in memory, and whether an object is garbage: pure.
 
-Owners are identified by UID: another object of the same name is another object.
+Owners are identified by UID: another object of the same name is another object. Only the edges are
+stored, so an owner may be known by its dependents before its own watch shows it.
 """
 
 from __future__ import annotations
@@ -111,11 +112,12 @@ Verdict = Keep | Wait | Drop | Delete
 
 
 def judge(item: Item, owners: Mapping[str, OwnerState]) -> Verdict:
-    """What to do about an object, given the states of its owners by UID."""
+    """Whether to keep, change or delete an object, given the states of its owners by UID."""
     references = item.meta.owner_references
     if not references or item.deleting:
         return Keep()
     states = [owners[reference.uid] for reference in references]
+    # Nothing is deleted on a guess: the kind may be installed later.
     if OwnerState.UNKNOWN in states:
         return Wait()
     if OwnerState.EXISTS in states:

@@ -66,6 +66,7 @@ class NodeHeartbeats:
             elif _heartbeat(change.new) not in (None, _heartbeat(change.old)):
                 self._last_seen[name] = self._time()
             wake(Key("", name))
+            # Whether a node's taints evict depends on whether any other node is ready.
             if _readiness(change.old) != _readiness(change.new):
                 for other in self._informers.nodes.all():
                     wake(other.metadata.key)
@@ -78,6 +79,7 @@ class NodeHeartbeats:
         if node is None:
             return None
         left = self._last_seen.setdefault(key.name, self._time()) + self._grace - self._time()
+        # Late by so much, we slept and not the node: it gets a whole grace period again.
         if left < -_SUSPENDED and node_taints.readiness(node) != "Unknown":
             self._last_seen[key.name], left = self._time(), self._grace
         with contextlib.suppress(NotFound, Conflict):
@@ -96,7 +98,7 @@ class NodeHeartbeats:
 
     async def _taint(self, node: Node) -> None:
         nodes = self._informers.nodes.all()
-        some_ready = any(node_taints.readiness(one) == "True" for one in nodes)
+        some_ready = any(node_taints.readiness(other) == "True" for other in nodes)
         taints = node_taints.taints(node, self._clock(), evicts=some_ready)
         if taints is None:
             return
@@ -124,5 +126,5 @@ def _readiness(node: Node | None) -> str:
 
 def _heartbeat(node: Node | None) -> object:
     """The Ready condition that the node itself wrote; `Unknown` was written by us."""
-    ready_ = find_condition(node.status.conditions, "Ready") if node is not None else None
-    return None if ready_ is None or ready_.status == "Unknown" else ready_
+    condition = find_condition(node.status.conditions, "Ready") if node is not None else None
+    return None if condition is None or condition.status == "Unknown" else condition

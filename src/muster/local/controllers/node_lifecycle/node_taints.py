@@ -1,12 +1,14 @@
 """The conditions of a node without heartbeats, and the taints that follow from conditions: pure.
 
-A node without heartbeats is Unknown and gets `unreachable`; one that reports not ready gets
-`not-ready`. Both keep new pods away and, with the effect NoExecute, evict running ones.
+A node without heartbeats is Unknown and gets the taint `unreachable`; a node that reports not ready
+gets `not-ready`. Both keep new pods away and, with the effect NoExecute, evict running pods.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from muster.api.conditions import new_condition
 from muster.api.meta import condition_is_true, find_condition, timestamp
@@ -54,7 +56,7 @@ def unknown_conditions(node: Node, now: datetime) -> list[Raw]:
 
 
 def taints(node: Node, now: datetime, *, evicts: bool = True) -> list[Raw] | None:
-    """All the taints that the node should have; None if it has them.
+    """The taints that the node should have; None if it has just these.
 
     Without `evicts` no pod is evicted: when no node is ready, the cause is probably on our side,
     and there is no other node to go to.
@@ -91,9 +93,5 @@ def _desired(node: Node, evicts: bool) -> Sequence[tuple[str, str]]:
 
 
 def _manifest(taint: TimedTaint) -> Raw:
-    manifest: Raw = {"key": taint.key, "effect": taint.effect}
-    if taint.value:
-        manifest["value"] = taint.value
-    if taint.time_added:
-        manifest["timeAdded"] = taint.time_added
-    return manifest
+    fields: Raw = msgspec.to_builtins(taint)
+    return {name: value for name, value in fields.items() if value}

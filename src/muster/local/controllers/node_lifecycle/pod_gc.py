@@ -1,6 +1,6 @@
 """Removes pods of nodes that no longer exist: no node agent will ever report their end.
 
-A missing node has some time to come back first.
+A missing node has some time to come back first, as when it is deleted and registers again.
 """
 
 from __future__ import annotations
@@ -88,4 +88,5 @@ class PodGc:
             if not pod.finished:
                 status = {"phase": "Failed", "conditions": [condition]}
                 await self._client.patch_status(PODS, meta, status)
+            # Without a grace period, which only a node agent could end.
             await self._client.delete(PODS, meta.key, uid=meta.uid, grace=0)

@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 def evict_at(pod: Pod, taints: Sequence[TimedTaint], now: datetime) -> datetime | None:
     """When the pod must be evicted; None if it may stay.
 
-    A taint that is not tolerated evicts at once. Of tolerations with a limited time the shortest
-    counts, from the time the taint was added.
+    A taint that is not tolerated evicts at once. Of several tolerations of a taint the shortest
+    time counts, from when the taint was added.
     """
     times = []
     for taint in taints:
         if taint.effect != "NoExecute":
             continue
         since = datetime.fromisoformat(taint.time_added) if taint.time_added else now
-        matching = [one for one in pod.spec.tolerations if tolerates(one, taint)]
+        matching = [t.toleration_seconds for t in pod.spec.tolerations if tolerates(t, taint)]
         if not matching:
             return now
-        limited = [one.toleration_seconds for one in matching if one.toleration_seconds is not None]
-        if limited:
-            times.append(since + timedelta(seconds=max(0, min(limited))))
+        limits = [seconds for seconds in matching if seconds is not None]
+        if limits:
+            times.append(since + timedelta(seconds=max(0, min(limits))))
     return min(times, default=None)
 
 
@@ -97,6 +97,7 @@ class TaintEviction:
         now = self.pod_control.clock()
         condition = disruption_condition("DeletionByTaintManager", message, now)
         with contextlib.suppress(NotFound, Conflict):
+            # The condition first: the owner must see why the pod ended, not only that it did.
             if not pod.finished:
                 await client.patch_status(PODS, meta, {"conditions": [condition]})
             await client.delete(PODS, meta.key, uid=meta.uid)
