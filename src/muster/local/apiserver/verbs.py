@@ -165,9 +165,8 @@ class Verbs:
                 raise preconditions.object_not_found(call)
             return await self._create(call, body)
         if resource.custom and not body["metadata"].get("resourceVersion"):
-            cause = api_errors.invalid_value(
-                "metadata.resourceVersion", 0, "must be specified for an update"
-            )
+            why = "must be specified for an update"
+            cause = api_errors.invalid_value("metadata.resourceVersion", 0, why)
             raise api_errors.invalid(resource.group, resource.plural, call.route.name, [cause])
         return await self.change(call, lambda _: codec.copy(body))
 

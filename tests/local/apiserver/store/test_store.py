@@ -330,6 +330,6 @@ async def test_a_hundred_thousand_objects_load_again(tmp_path: Path) -> None:
     await store.close()
 
     store = await Store.open(path)
-    assert store.count("pods") == 100_000
+    assert sum(1 for _ in store.scan("pods/")) == 100_000
     assert sum(1 for _ in store.scan("pods/a/0000")) == 100
     await store.close()

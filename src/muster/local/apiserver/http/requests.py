@@ -111,17 +111,10 @@ class Call:
     @classmethod
     def internal(cls, resource: Resource, verb: str, obj: Raw, subresource: str = "") -> Call:
         """A write by the server itself."""
-        meta = obj["metadata"]
-        name = "" if verb == "create" else meta["name"]
-        route = Route(
-            verb,
-            resource.group,
-            resource.version,
-            resource.plural,
-            meta.get("namespace", ""),
-            name,
-            subresource,
-        )
+        group, version, plural = resource.group, resource.version, resource.plural
+        namespace = obj["metadata"].get("namespace", "")
+        name = "" if verb == "create" else obj["metadata"]["name"]
+        route = Route(verb, group, version, plural, namespace, name, subresource)
         return cls(route, resource, body=codec.dump(obj), content_type="application/json")
 
     def warn(self, *warnings: str) -> None:

@@ -34,13 +34,13 @@ ABSENT = object()
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def unchanged(value: Any, old: Any) -> bool:
+def _is_unchanged(value: Any, old: Any) -> bool:
     """Whether a value is equal to the old one."""
     # The bytes too, because True == 1 in Python; `==` first, because it is much faster.
-    return old is not ABSENT and value == old and _encoder.encode(value) == _encoder.encode(old)
+    return value == old and _encoder.encode(value) == _encoder.encode(old)
 
 
-def old_value(key: str | int, part: Any, old: Any, raw: Raw) -> Any:
+def _old_value(key: str | int, part: Any, old: Any, raw: Raw) -> Any:
     """The old value of `part`, which is under `key` of a value with this schema."""
     if isinstance(key, str):
         return old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
@@ -118,14 +118,16 @@ def check(
     Values that are the same in `old` are not checked: after a schema became stricter, users must
     still be able to change and delete their objects.
     """
-    if unchanged(value, old):
+    if old is not ABSENT and _is_unchanged(value, old):
         return []
     wrong_type = _check_type(value, schema, path, points)
     if wrong_type is not None:
         return [wrong_type]
-    causes = check_value(value, schema.raw, path) + _check_alternatives(value, schema, path)
+    causes = check_value(value, schema.raw, path)
+    if not _COMBINATORS.isdisjoint(schema.raw):
+        causes += _check_alternatives(value, schema, path)
     for part, known, where, key in children(value, schema, path):
-        before = ABSENT if old is ABSENT else old_value(key, part, old, schema.raw)
+        before = ABSENT if old is ABSENT else _old_value(key, part, old, schema.raw)
         causes += check(part, known, where, points=points, old=before)
     return causes
 
@@ -133,9 +135,6 @@ def check(
 def _check_alternatives(value: Any, schema: Schema, path: str) -> list[Cause]:
     """The causes of allOf, anyOf, oneOf and not."""
     causes: list[Cause] = []
-    # Hardly any schema has them, and this runs for every value of every write.
-    if not _COMBINATORS & schema.raw.keys():
-        return causes
     for other in _alternatives(schema, "allOf"):
         causes += check(value, other, path)
     if any_of := _alternatives(schema, "anyOf"):

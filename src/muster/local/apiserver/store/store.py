@@ -100,10 +100,6 @@ class Store:
         """The names of all collections that were ever written or read."""
         return list(self._collections)
 
-    def count(self, collection: str) -> int:
-        """The number of objects in a collection."""
-        return len(self._collections[collection].keys)
-
     async def scan_at(self, prefix: str, revision: int) -> list[Entry]:
         """The objects under `prefix` at an earlier revision; Gone if that was compacted."""
         if revision < self.compacted:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Call
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
     from muster.local.apiserver.store.store import Store
 
@@ -127,15 +128,15 @@ def _token(text: str) -> _Token | None:
         raise bad_request("continue key is not valid") from error
 
 
+def head(resource: Resource, metadata: Raw) -> Raw:
+    """A list without its items."""
+    kind = f"{resource.kind}List"
+    return {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata}
+
+
 def answer(call: Call, page: Page) -> Answer:
     """The list as JSON."""
     resource = call.resource
-    head = codec.dump(
-        {
-            "kind": f"{resource.kind}List",
-            "apiVersion": resource.api_version,
-            "metadata": page.metadata,
-        }
-    )
+    opening = codec.dump(head(resource, page.metadata))[:-1]
     items = b",".join(codec.in_version(entry.value, resource) for entry in page.entries)
-    return Answer(200, head[:-1] + b',"items":[' + items + b"]}")
+    return Answer(200, opening + b',"items":[' + items + b"]}")

@@ -12,6 +12,7 @@ from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.http.options import selection
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
 from muster.local.apiserver.streams.node_interface import Consumption, UsageSource
+from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -42,13 +43,7 @@ async def answer(
             if (key := _key(obj)) in by_key
         ]
     if call.route.verb == "list":
-        listed: Raw = {
-            "kind": f"{call.resource.kind}List",
-            "apiVersion": call.resource.api_version,
-            "metadata": {},
-            "items": items,
-        }
-        return json_answer(listed)
+        return json_answer(lists.head(call.resource, {}) | {"items": items})
     if not items:
         raise api_errors.not_found(GROUP, call.resource.plural, call.route.name)
     return json_answer(items[0], 200, call.resource)

@@ -49,7 +49,7 @@ async def watch_events(
     selected = selection(call.resource, call.query, call.route.name)
     prefix = codec.prefix(call.resource, call.route.namespace)
     since, initial = _start(call)
-    seconds = call.number("timeoutSeconds")
+    call.number("timeoutSeconds")  # an invalid number fails before the answer begins
     # No await until `since` is known: a write in between would be missed or sent twice.
     entries = [e for e in store.scan(prefix) if selected.matches(e)] if initial else []
     if since is None:
@@ -65,9 +65,8 @@ async def watch_events(
             yield b"".join(_event(b"ADDED", e, call, show) for e in entries[start : start + 500])
         if initial and query_bool(call.query.get("allowWatchBookmarks")):
             yield _bookmark(call, since, initial_end=True)
-        async for lines in _follow(
-            store, call, changes, seconds, partial(_shown, call, selected, show)
-        ):
+        shown = partial(_shown, call, selected, show)
+        async for lines in _follow(store, call, changes, shown):
             yield lines
     finally:
         changes.close()
@@ -89,13 +88,10 @@ def _start(call: Call) -> tuple[int | None, bool]:
 
 
 async def _follow(
-    store: Store,
-    call: Call,
-    changes: Watch,
-    seconds: int | None,
-    shown: Callable[[Change], bytes],
+    store: Store, call: Call, changes: Watch, shown: Callable[[Change], bytes]
 ) -> AsyncIterator[bytes]:
-    loop = asyncio.get_running_loop()
+    """Lines of events until the timeout, with a bookmark whenever nothing has changed for long."""
+    loop, seconds = asyncio.get_running_loop(), call.number("timeoutSeconds")
     end = loop.time() + seconds if seconds else float("inf")
     bookmarks = query_bool(call.query.get("allowWatchBookmarks"))
     due = loop.time() + BOOKMARK_EVERY
