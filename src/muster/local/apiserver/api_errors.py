@@ -254,7 +254,7 @@ def too_many(message: str, cause: Cause) -> StatusError:
 
 def body(error: StatusError) -> Raw:
     """The Status object for the client."""
-    found: Raw = {
+    status: Raw = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": error.metadata,
@@ -264,11 +264,11 @@ def body(error: StatusError) -> Raw:
         "details": error.details,
         "code": error.status,
     }
-    return {key: value for key, value in found.items() if value not in (None, "")}
+    return {key: value for key, value in status.items() if value not in (None, "")}
 
 
 def success(group: str, plural: str, name: str, uid: str = "") -> Raw:
     """The Status object for a deletion or a binding that went well."""
     details = _details(group, plural, name) | ({"uid": uid} if uid else {})
-    found: Raw = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    return found | ({"details": details} if details else {})
+    status: Raw = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return status | ({"details": details} if details else {})

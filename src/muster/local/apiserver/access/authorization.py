@@ -181,9 +181,9 @@ def rule_allows(rule: Raw, access: AccessQuery) -> bool:
     )
 
 
-def _has(rule: Raw, field: str, *wanted: str) -> bool:
+def _has(rule: Raw, field: str, *alternatives: str) -> bool:
     values = rule.get(field) or ()
-    return "*" in values or any(value in values for value in wanted)
+    return "*" in values or any(value in values for value in alternatives)
 
 
 def _covers(pattern: str, path: str) -> bool:

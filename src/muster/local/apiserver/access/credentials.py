@@ -137,8 +137,8 @@ def _server(
     folder: Path, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey, addresses: Sequence[str]
 ) -> None:
     crt = folder / "server.crt"
-    wanted = _alternatives(addresses)
-    if crt.exists() and _fits(x509.load_pem_x509_certificate(crt.read_bytes()), ca, wanted):
+    names = _alternatives(addresses)
+    if crt.exists() and _fits(x509.load_pem_x509_certificate(crt.read_bytes()), ca, names):
         return
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
@@ -146,7 +146,7 @@ def _server(
     certificate = (
         _blank(name, ca.subject, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(wanted), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
@@ -197,12 +197,12 @@ def _expiring(certificate: x509.Certificate) -> bool:
 
 
 def _fits(
-    certificate: x509.Certificate, ca: x509.Certificate, wanted: Sequence[x509.GeneralName]
+    certificate: x509.Certificate, ca: x509.Certificate, names: Sequence[x509.GeneralName]
 ) -> bool:
     """Whether a certificate still covers every name and was issued by this CA."""
     try:
         certificate.verify_directly_issued_by(ca)
     except (InvalidSignature, ValueError, TypeError):
         return False
-    held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return not _expiring(certificate) and set(wanted) <= set(held)
+    covered = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return not _expiring(certificate) and set(names) <= set(covered)

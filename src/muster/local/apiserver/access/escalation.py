@@ -76,11 +76,11 @@ def _without_bookkeeping(obj: Raw) -> Raw:
     return obj | {"metadata": {k: v for k, v in obj["metadata"].items() if k not in left_out}}
 
 
-def _not_covered(granted: Iterable[Raw], held: Sequence[Raw]) -> list[str]:
+def _not_covered(granted: Iterable[Raw], own: Sequence[Raw]) -> list[str]:
     """The granted permissions that the user lacks, as Kubernetes lists them: verbs per resource."""
     verbs: defaultdict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
     for target, access in (single for rule in granted for single in _singles(rule)):
-        covered = any(rule_allows(rule, access) for rule in held)
+        covered = any(rule_allows(rule, access) for rule in own)
         if not covered and access.verb not in verbs[target]:
             verbs[target].append(access.verb)
     return sorted(_rule_text(target, missing) for target, missing in verbs.items() if missing)

@@ -104,9 +104,9 @@ def _only(rule: Raw, fields: tuple[str, ...]) -> Raw:
 def _access_of(spec: Raw) -> AccessQuery:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
-        shown = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+        attributes = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
         why = "cannot be specified in combination with resourceAttributes"
-        value = codec.dump(shown).decode()
+        value = codec.dump(attributes).decode()
         cause = api_errors.invalid_value("spec.nonResourceAttributes", value, why)
         message = f"Invalid value: {value}: {why}"
         raise api_errors.invalid("authorization.k8s.io", "", "", [cause._replace(message=message)])

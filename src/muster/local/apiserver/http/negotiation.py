@@ -65,18 +65,18 @@ def negotiate(accept: str, verb: str = "") -> Form:
     """The preferred form that is possible for a verb; 406 if there is none."""
     if not accept:
         return AS_IT_IS
-    known = False
+    any_offered = False
     for media, parameters in _choices(accept):
         if media not in (*_OFFERED, "*/*"):
             continue
-        known = True
+        any_offered = True
         shape = parameters.get("as", "")
         if not shape or (shape in _ONE | _MANY and parameters.get("v") == "v1"):
             if not _fits(verb, media, shape):
                 break  # as with a real server, the next choice is not tried
             return Form(YAML if media == YAML else JSON, shape)
     offered = _STREAMED if verb == "watch" else ", ".join(_OFFERED)
-    if known:
+    if any_offered:
         message = f"only the following media types are accepted: {offered}"
         raise StatusError(message, status=406, reason="NotAcceptable")
     message = f"406: Not Acceptable\n\nAvailable representations: {offered}"

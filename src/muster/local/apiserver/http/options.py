@@ -121,8 +121,8 @@ class Selection(NamedTuple):
         """Whether a stored object is selected."""
         if self.everything:  # most lists and watches: no object is decoded
             return True
-        known = codec.selector_fields(entry, self.selectable)
-        return self.labels.matches(known.labels) and self.fields.matches(known.fields.__getitem__)
+        values = codec.selector_fields(entry, self.selectable)
+        return self.labels.matches(values.labels) and self.fields.matches(values.fields.__getitem__)
 
 
 def selection(resource: Resource, query: Mapping[str, str], name: str = "") -> Selection:

@@ -107,9 +107,9 @@ def shorten_quantities(value: Any, schema: Schema) -> None:
         for name, quantity in value.items():
             value[name] = str(parse_quantity(quantity).rounded_up_to_milli())
         return
-    for part, known, _, _ in children(value, schema):
+    for part, part_schema, _, _ in children(value, schema):
         if isinstance(part, dict | list):
-            shorten_quantities(part, known)
+            shorten_quantities(part, part_schema)
 
 
 def schema_of(resource: Resource) -> Schema | None:

@@ -47,8 +47,8 @@ def _old_value(key: str | int, part: Any, old: Any, raw: Raw) -> Any:
     keys = raw.get("x-kubernetes-list-map-keys")
     if not keys or not isinstance(old, list) or not isinstance(part, dict):
         return ABSENT
-    known = [part.get(name) for name in keys]
-    same = (o for o in old if isinstance(o, dict) and [o.get(name) for name in keys] == known)
+    identity = [part.get(name) for name in keys]
+    same = (o for o in old if isinstance(o, dict) and [o.get(name) for name in keys] == identity)
     return next(same, ABSENT)
 
 
@@ -66,9 +66,9 @@ def children(value: Any, schema: Schema, path: str = "") -> Iterator[Child]:
     """The parts of a value that the schema declares, with their schemas, paths and keys."""
     if isinstance(value, dict):
         for name, part in value.items():
-            known = schema.field(name)
-            if known is not None:
-                yield part, known, join_path(path, name), name
+            field = schema.field(name)
+            if field is not None:
+                yield part, field, join_path(path, name), name
     elif isinstance(value, list):
         items = schema.items()
         if items is not None:
@@ -82,20 +82,20 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
     embedded = bool(schema.raw.get("x-kubernetes-embedded-resource"))
     if isinstance(value, dict):
         for name in list(value):
-            known = schema.field(name)
+            field = schema.field(name)
             # CRDs need not declare these fields, which every object has.
             implied = (top or embedded) and name in ("apiVersion", "kind", "metadata")
-            if known is None and schema.type and not schema.preserves and not implied:
+            if field is None and schema.type and not schema.preserves and not implied:
                 if schema.properties or schema.raw.get("additionalProperties") is None:
                     unknown.append(join_path(path, name))
                     del value[name]
-            elif value[name] is None and known is not None and not known.raw.get("nullable"):
+            elif value[name] is None and field is not None and not field.raw.get("nullable"):
                 # A null that is not allowed counts as no value, so that a default can be filled in.
                 del value[name]
     if embedded and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
         unknown += prune(value["metadata"], schemas.by_name(METADATA), join_path(path, "metadata"))
-    for part, known, where, _ in children(value, schema, path):
-        unknown += prune(part, known, where)
+    for part, part_schema, part_path, _ in children(value, schema, path):
+        unknown += prune(part, part_schema, part_path)
     return unknown
 
 
@@ -106,8 +106,8 @@ def fill_defaults(value: Any, schema: Schema) -> None:
             missing = name not in value or (value[name] is None and not declared.get("nullable"))
             if "default" in declared and missing:
                 value[name] = deepcopy(declared["default"])
-    for part, known, _, _ in children(value, schema):
-        fill_defaults(part, known)
+    for part, part_schema, _, _ in children(value, schema):
+        fill_defaults(part, part_schema)
 
 
 def check(
@@ -126,31 +126,31 @@ def check(
     causes = check_value(value, schema.raw, path)
     if not _COMBINATORS.isdisjoint(schema.raw):
         causes += _check_alternatives(value, schema, path)
-    for part, known, where, key in children(value, schema, path):
+    for part, part_schema, part_path, key in children(value, schema, path):
         before = ABSENT if old is ABSENT else _old_value(key, part, old, schema.raw)
-        causes += check(part, known, where, points=points, old=before)
+        causes += check(part, part_schema, part_path, points=points, old=before)
     return causes
 
 
 def _check_alternatives(value: Any, schema: Schema, path: str) -> list[Cause]:
     """The causes of allOf, anyOf, oneOf and not."""
     causes: list[Cause] = []
-    for other in _alternatives(schema, "allOf"):
-        causes += check(value, other, path)
+    for alternative in _alternatives(schema, "allOf"):
+        causes += check(value, alternative, path)
     if any_of := _alternatives(schema, "anyOf"):
-        failures = [check(value, other, path) for other in any_of]
+        failures = [check(value, alternative, path) for alternative in any_of]
         if all(failures):
             causes += [_against(path, "must validate at least one schema (anyOf)"), *failures[0]]
     if schema.type and (one_of := _alternatives(schema, "oneOf")):
-        failures = [check(value, other, path) for other in one_of]
-        fitting = sum(not causes_of_one for causes_of_one in failures)
+        failures = [check(value, alternative, path) for alternative in one_of]
+        fitting = failures.count([])
         rule = "must validate one and only one schema (oneOf). Found"
         if fitting > 1:
             causes.append(_against(path, f"{rule} {fitting} valid alternatives"))
         elif not fitting:
             causes += [_against(path, f"{rule} none valid"), *failures[0]]
-    for other in _alternatives(schema, "not"):
-        if not check(value, other, path):
+    for alternative in _alternatives(schema, "not"):
+        if not check(value, alternative, path):
             causes.append(_against(path, "must not validate the schema (not)"))
     return causes
 

@@ -113,8 +113,8 @@ def _check_unique(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
     keys = raw.get("x-kubernetes-list-map-keys") or ()
     seen: list[Any] = []  # items may be maps, which cannot be hashed
     for i, item in enumerate(value):
-        known = {k: item.get(k) for k in keys if k in item} if isinstance(item, dict) else item
-        identity = known if kind == "map" else item
+        by_key = {k: item.get(k) for k in keys if k in item} if isinstance(item, dict) else item
+        identity = by_key if kind == "map" else item
         if identity in seen:
             yield duplicate(f"{path}[{i}]", identity)
         seen.append(identity)
@@ -161,8 +161,8 @@ _decode_base64 = partial(base64.b64decode, validate=True)
 
 def matches_format(text: str, name: str) -> bool:
     """Whether a text of a custom object has the format."""
-    known = _FORMATS.get(name)
-    return known is None or known(text)
+    matches = _FORMATS.get(name)
+    return matches is None or matches(text)
 
 
 def decodes_as(text: str, name: str) -> bool:

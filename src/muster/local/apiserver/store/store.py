@@ -332,8 +332,10 @@ def _change(row: Row, before: bytes | None) -> Change:
     return Change(Entry(row.key, row.revision, row.value), old, row.deleted)
 
 
-def _gone(wanted: int, compacted: int) -> Gone:
-    return Gone(f"too old resource version: {wanted} ({compacted})", status=410, reason="Expired")
+def _gone(requested: int, compacted: int) -> Gone:
+    return Gone(
+        f"too old resource version: {requested} ({compacted})", status=410, reason="Expired"
+    )
 
 
 def _resolve(future: asyncio.Future[T], result: T) -> None:

@@ -122,11 +122,11 @@ def _shown(call: Call, selected: Selection, show: Show | None, change: Change) -
         return _event(b"DELETED", change.entry, call, show)
     # The object no longer matches: the watcher gets the last state that did, with the revision of
     # the change, from which it can resume.
-    known = codec.decode(change.before.value)
-    encode = codec.encoder(known, known["apiVersion"])
+    last = codec.decode(change.before.value)
+    encode = codec.encoder(last, last["apiVersion"])
     revision = change.entry.revision
-    left = Entry(change.entry.key, revision, encode(revision))
-    return _event(b"DELETED", left, call, show)
+    deleted = Entry(change.entry.key, revision, encode(revision))
+    return _event(b"DELETED", deleted, call, show)
 
 
 def _event(type_: bytes, entry: Entry, call: Call, show: Show | None) -> bytes:
