@@ -42,7 +42,7 @@ class Container(Object, frozen=True):
     image: str = ""
     ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
-    restart_policy: str | None = None
+    restart_policy: str | None = None  # only of an init container: Always makes it a sidecar
 
 
 def port_number(port: int | str, containers: Iterable[Container], protocol: str = "") -> int | None:

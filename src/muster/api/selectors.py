@@ -119,6 +119,7 @@ class Selector:
     __slots__ = ("_tests", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement]) -> None:
+        # Sorted as in Kubernetes, so that equal selectors have equal texts.
         self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
         self._tests = tuple(requirement.compiled() for requirement in self.requirements)
 

@@ -73,7 +73,7 @@ MPI = JobKind(
     roles=("Launcher", "Worker"),
     chief_roles=("Launcher",),
     container="mpi",
-    port=0,
+    port=0,  # mpirun chooses the ports of its ranks
     single_roles=("Launcher",),
     required=("Launcher",),
 )

@@ -84,6 +84,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     observed_generation: int | None = None
     restarts: int = 0
     launcher_attempt: int = 0
+    # Statuses in clusters have the names given by `name=`, so these names never change.
     has_started: bool = field(name="formed", default=False)
     """Whether all replicas ran at the same time once."""
     failures: dict[str, ReplicaFailures] = {}

@@ -43,7 +43,7 @@ def options(spec: Section, replicas: tuple[ReplicaSpec, ...], *, single_template
 
 def _folder(spec: Section, field: str) -> str:
     folder = spec.text(field)
-    if folder and (not folder.startswith("/") or ":" in folder):
+    if folder and (not folder.startswith("/") or ":" in folder):  # Kubernetes' rule for mountPath
         raise spec.error(field, f"{folder!r} is not absolute", "write a path like /root/.ssh")
     return folder
 
@@ -63,7 +63,8 @@ def main_named(spec: Section, replicas: tuple[ReplicaSpec, ...]) -> tuple[Replic
 def with_defaults(
     spec: Section, replicas: tuple[ReplicaSpec, ...], options: Mpi
 ) -> tuple[ReplicaSpec, ...]:
-    """The roles; by ssh, a launcher without a restart policy restarts in place."""
+    """The roles; with ssh, a launcher without a restart policy restarts in place."""
+    # As in v2beta1, the version that introduced ssh.
     roles = Section(spec.lookup("mpiReplicaSpecs"), "spec.mpiReplicaSpecs")
     launcher = Section(roles.lookup("Launcher"), f"{roles.path}.Launcher")
     if not options.ssh or launcher.lookup("restartPolicy"):
@@ -109,7 +110,7 @@ def _size(spec: Section) -> tuple[int, int | None]:
         return total, None
     per_name = "gpusPerNode" if name == "gpus" else "processingUnitsPerNode"
     per = spec.integer(per_name) or total or 1
-    if total < per:
+    if total < per:  # one worker is enough, with fewer units than a node has
         return 1, total
     if total % per:
         raise spec.error(name, f"{total} is not a multiple of {per_name} {per}", "change either")

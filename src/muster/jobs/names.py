@@ -27,6 +27,7 @@ GPU_RESOURCES = (NVIDIA_GPU, ALIYUN_GPU, "amd.com/gpu")
 STARTING_DEADLINE = "muster.dev/starting-deadline-seconds"
 """Annotation of a job: seconds in which it must start to run."""
 
+# A Service must begin with a letter (RFC 1035); the name of a pod could begin with a digit.
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _MAX_LENGTH = 63
 
@@ -37,7 +38,11 @@ def replica(job: str, role: str, index: int) -> str:
 
 
 def launcher(job: str, uid: str, attempt: int) -> str:
-    """The name of an MPI launcher; its suffix is a hash of job and attempt."""
+    """The name of an MPI launcher; its suffix is a hash of job and attempt.
+
+    It looks random, but an operator that restarts computes the same name again, and so never
+    creates a second launcher for one attempt.
+    """
     import hashlib  # slow to import, and only launchers need it
 
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()

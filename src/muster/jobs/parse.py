@@ -47,7 +47,7 @@ def parse_job(raw: Raw) -> Job:
     single = kind == "MPIJob" and has_single_template(spec)
     if array is not None and kind == "TFJob":
         roles: Iterator[_WrittenRole] = _from_array(array)
-    elif single:
+    elif single:  # the first version of MPIJob, and arena's
         roles = mpi_spec.from_template(spec)
     else:
         roles = _from_map(spec, job_kind)
@@ -147,6 +147,7 @@ def _replica(
     restart = body.choice("restartPolicy", RESTART_POLICIES)
     inner = template.section("spec").text("restartPolicy")
     if honour_template:
+        # The first version had no other restart policy. An empty one is Always in a pod.
         restart = restart or inner or "Always"
     restart = restart or job_kind.restart
     if not honour_template and inner and inner != restart:
@@ -213,6 +214,7 @@ def _termination(spec: Section, job: Job) -> tuple[str, int] | None:
     written = chief.text("replicaName") or "Master"
     index = chief.integer("replicaIndex")
     role = job.job_kind.role(written)
+    # This policy is of the first version, in which the chief was called Master.
     if role == "Master" and not job.replica_spec("Master") and job.replica_spec("Chief"):
         role = "Chief"
     if role is None or index >= job.count(role):
@@ -255,6 +257,7 @@ def _check(job: Job) -> None:
             f"is {largest.count}; the job would have {job.total} replicas",
             hint=f"a job has at most {MAX_REPLICAS} replicas in all",
         )
+    # The last replica of a role has its longest name.
     derived = [
         names.replica(job.name, spec.role, max(spec.count - 1, 0)) for spec in job.replica_specs
     ]

@@ -66,7 +66,7 @@ def main_container(
     names = [container.text("name") for container in containers]
     if job_kind.container in names:
         return containers[names.index(job_kind.container)]
-    if not job_kind.port:
+    if not job_kind.port:  # an MPIJob, whose container may have any name
         return containers[0]
     if len(names) > 1:
         raise spec.error(

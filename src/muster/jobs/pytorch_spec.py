@@ -14,7 +14,7 @@ from muster.jobs.fields import MAX_INT32, Section
 if TYPE_CHECKING:
     from muster.jobs.job import Job
 
-_DIGITS = 10
+_DIGITS = 10  # of the largest int32
 PROCESSES = ("auto", "cpu", "gpu")
 """Words for which torchrun counts the processes itself."""
 _MAX_PORT = 65535

@@ -44,6 +44,7 @@ def _clean_pod_policy(policy: Section, spec: Section, *, first: bool) -> str:
     if policy.has("cleanPodPolicy"):
         return policy.choice("cleanPodPolicy", CLEAN_POD_POLICIES) or "None"
     default = "All" if first else "None"
+    # The first version spelled the field differently.
     return spec.choice("cleanupPodPolicy", CLEAN_POD_POLICIES) or default
 
 
@@ -60,8 +61,9 @@ def _scheduling(policy: Section) -> SchedulingPolicy:
 def _amounts(resources: Section) -> Raw:
     for name, amount in resources.raw.items():
         try:
-            plain = isinstance(amount, int | float) and not isinstance(amount, bool)
-            parse_amount(name, amount if plain else str(amount))
+            # In Python, True is an int; as text it is no quantity.
+            is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+            parse_amount(name, amount if is_number else str(amount))
         except InvalidQuantity as error:
             raise resources.error(name, str(error), 'write a number like "4"') from None
     return resources.raw

@@ -177,7 +177,10 @@ def _index(pod: Pod) -> int:
 
 
 def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
-    """The newest chief that is not Pending; if all are, the newest."""
+    """The newest chief that is not Pending; if all are, the newest.
+
+    There are several while failed launchers are kept beside their replacement.
+    """
     if job is None:
         return None
     leaders = []
@@ -191,7 +194,7 @@ def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
 
 
 def _lead(job: Job | None) -> str:
-    """`launcher`, `chief`, `worker 0`; empty if the job has none that leads."""
+    """`launcher`, `chief`, `worker 0`; empty if no replica leads."""
     if job is None:
         return ""
     if job.chief_role is not None:
@@ -205,7 +208,7 @@ def _stamp(pod: Pod) -> float:
 
 
 def _status(status: JobStatus, pods: Sequence[Pod]) -> tuple[str, str]:
-    """The word and the sentence. RUNNING needs every pod to be past Pending."""
+    """The status and its reason, in a sentence."""
     true = {row.type: row.message for row in status.conditions if row.status == "True"}
     if "Succeeded" in true:
         return SUCCEEDED, ""
@@ -213,6 +216,8 @@ def _status(status: JobStatus, pods: Sequence[Pod]) -> tuple[str, str]:
         return FAILED, true["Failed"]
     if "Suspended" in true:
         return PENDING, true["Suspended"]
+    # The Running condition alone is not enough: the operator sets it as soon as one pod that
+    # decides the outcome runs, and other pods may still wait for a node.
     waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
     if "Running" in true and not waiting:
         return RUNNING, ""

@@ -154,7 +154,7 @@ class LeaderElection:
     def _observe(self, record: Raw) -> ObservedLease:
         """The lease and when its state was first seen: it expires if that stays the same."""
         if self._seen is not None and self._seen.record.get("spec") == record.get("spec"):
-            return ObservedLease(record, self._seen.at)
+            return ObservedLease(record, self._seen.at)  # not renewed since
         return ObservedLease(record, self._clock())
 
     def _expired(self, seen: ObservedLease) -> bool:
@@ -190,6 +190,8 @@ class LeaderElection:
             return
         self._renewed_at = None  # first stop acting, then let others start
         record = self._record(self._seen.record)
+        # As client-go releases a lease: without a holder it is free at once, and the duration must
+        # be positive.
         record["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT):

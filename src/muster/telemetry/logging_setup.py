@@ -65,6 +65,7 @@ def setup(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(number)
+    # At the debug level asyncio logs its own internals.
     logging.getLogger("asyncio").setLevel(max(number, logging.WARNING))
 
 

@@ -87,7 +87,7 @@ def _packed(name: str) -> Raw:
     return cast("Raw", msgspec.json.decode(gzip.decompress(packed)))
 
 
-@cache
+@cache  # decoded with the first use: quick verbs need no schema
 def definitions() -> Raw:
     """Every published type by name."""
     return _packed("builtin.json.gz")

@@ -50,6 +50,9 @@ for key in ssh-privatekey ssh; do
 done
 """
 
+# Not every server lets a client fetch any commit by its hash: then all branches are fetched, and
+# the commit is looked up among them. By default git refuses submodules from a local path, which
+# --sync-source may be.
 GIT_SCRIPT = (
     _PROLOGUE
     + """\
@@ -107,10 +110,10 @@ esac
 def check(args: Submission) -> None:
     """Raise UsageError if the flags of code sync are incomplete or contradict each other."""
     extras = ("source", "image", "branch", "revision", "depth", "submodules", "secret")
-    given = [f"--sync-{name}" for name in extras if getattr(args, f"sync_{name}")]
+    flags = [f"--sync-{name}" for name in extras if getattr(args, f"sync_{name}")]
     if not args.sync_mode:
-        if given:
-            raise UsageError(f"{given[0]} is given without --sync-mode", hint="Add --sync-mode=git")
+        if flags:
+            raise UsageError(f"{flags[0]} is given without --sync-mode", hint="Add --sync-mode=git")
         return
     mode = flag_values.choice("--sync-mode", args.sync_mode, ("git", "rsync"))
     if not args.sync_source:
@@ -118,7 +121,7 @@ def check(args: Submission) -> None:
             "--sync-source should be set when --sync-mode is set",
             hint="For example --sync-source=https://host/team/project.git",
         )
-    only_git = [name for name in given if name[7:] in ("branch", "revision", "depth", "submodules")]
+    only_git = [flag for flag in flags if flag[7:] in ("branch", "revision", "depth", "submodules")]
     if mode == "rsync" and only_git:
         raise UsageError(f"{only_git[0]} is for --sync-mode=git")
     for name in ("source", "branch", "revision"):
@@ -175,15 +178,15 @@ def container(args: Submission, site: Site, env: Raw, resources: Raw) -> list[Ra
     rows = {"SYNC_SOURCE": source, "SYNC_ROOT": ROOT}
     if git:
         rows = _git_variables(args)
-    own = [{"name": name, "value": value} for name, value in rows.items()]
-    given = [row for row in env.get("env", []) if row["name"] not in rows]
+    sync_env = [{"name": name, "value": value} for name, value in rows.items()]
+    job_env = [row for row in env.get("env", []) if row["name"] not in rows]
     init: Raw = {
         "name": "init-code",
         "image": args.sync_image or (GIT_IMAGE if git else RSYNC_IMAGE),
         "imagePullPolicy": args.image_pull_policy,
         "command": ["sh", "-c", GIT_SCRIPT if git else RSYNC_SCRIPT],
         **env,
-        "env": given + own,
+        "env": job_env + sync_env,
         "volumeMounts": [
             {"name": VOLUME, "mountPath": ROOT},
             *(row.mount for row in _inputs(args, site)),

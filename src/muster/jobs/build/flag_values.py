@@ -37,7 +37,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 
 
 def wrong(flag: str, text: str, hint: str) -> UsageError:
-    """`--flag 'text' is invalid`, and what to write."""
+    """`--flag 'text' is invalid`, and a hint."""
     return UsageError(f"{flag} {text!r} is invalid", hint=hint)
 
 
@@ -55,8 +55,8 @@ def job_name(name: str) -> str:
 def suggest_name(name: str) -> str:
     """The nearest valid job name."""
     plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
-    begun = plain if plain[:1].isalpha() else f"job-{plain}"
-    return begun[:MAX_NAME_LENGTH].rstrip("-")
+    valid = plain if plain[:1].isalpha() else f"job-{plain}"
+    return valid[:MAX_NAME_LENGTH].rstrip("-")
 
 
 def pairs(flag: str, entries: Iterable[str]) -> dict[str, str]:
@@ -131,9 +131,9 @@ def quantity(flag: str, text: str) -> str:
     return text
 
 
-def less(one: str, other: str) -> bool:
-    """Whether an amount is below another."""
-    return parse_milli(one) < parse_milli(other)
+def less(amount: str, limit: str) -> bool:
+    """Whether an amount is below a limit."""
+    return parse_milli(amount) < parse_milli(limit)
 
 
 def one_word(flag: str, text: str) -> str:
@@ -151,7 +151,7 @@ def seconds(flag: str, text: str) -> int:
     total = sum(float(piece[1]) * _UNITS[piece[2]] for piece in pieces)
     if total > MAX_INT32:
         raise wrong(flag, text, f"It is at most {MAX_INT32} seconds.")
-    return math.ceil(round(total, 6))
+    return math.ceil(round(total, 6))  # 4.15 * 60 is a little more than 249
 
 
 def toleration(text: str) -> Raw:

@@ -44,6 +44,7 @@ class Bundle:
         """The same with labels of the user who submits it: on job, pods and TensorBoard."""
         if not user:
             return self
+        # A label takes no arbitrary name, so it has arena's digest; an annotation has the name.
         digest = hashlib.md5(user.encode(), usedforsecurity=False).hexdigest()
         copied = copy.deepcopy(self)
         copied.job["metadata"]["annotations"][USER] = user
@@ -64,7 +65,7 @@ class Bundle:
 
 
 def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - frozen
-    """Everything that `arena submit` creates, but for the record of the submission."""
+    """Everything that `arena submit` creates, except the record of the submission."""
     validation.validate(args)
     present = roles.roles_of(args)
     labels = _labels(args)
@@ -129,12 +130,12 @@ def _labels(args: Submission) -> dict[str, str]:
 
 
 def _annotations(args: Submission) -> dict[str, str]:
-    """What the user annotates the job and its pods with."""
+    """The user's annotations, for the job and its pods."""
     return flag_values.keyed("--annotation", args.annotation)
 
 
 def _about(args: Submission, present: list[Role]) -> dict[str, str]:
-    """What only the job is annotated with."""
+    """The annotations of the job alone."""
     gpus = sum(role.count * role.gpus for role in present if role.name != "PS")
     rows = {GANG: "true" if args.gang else "false", REQUESTED: str(gpus)}
     if args.queue:

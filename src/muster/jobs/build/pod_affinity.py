@@ -1,4 +1,4 @@
-"""Where replicas of a job go in relation to each other: spread over nodes or packed together.
+"""The placement of replicas in relation to each other: spread over nodes or packed together.
 
 Affinity terms select the labels that every operator of these jobs sets on their pods.
 """
@@ -29,11 +29,11 @@ ANYWHERE = Policy()
 
 def policy(role: str, kind: str, constraint: str) -> Policy:
     """The policy that a role's two flags give."""
-    chosen = flag_values.choice(f"--{role}-affinity-policy", kind, ("none", "spread", "binpack"))
+    kind = flag_values.choice(f"--{role}-affinity-policy", kind, ("none", "spread", "binpack"))
     strength = flag_values.choice(
         f"--{role}-affinity-constraint", constraint, ("preferred", "required")
     )
-    return Policy(chosen, strength == "required")
+    return Policy(kind, strength == "required")
 
 
 def affinity(job: str, role: str, policy: Policy) -> Raw:

@@ -49,6 +49,7 @@ def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
 
 def _common(args: Submission) -> Raw:
     """The fields that all pods of the job share."""
+    # A pod with a network interface of its own does not share the host's network.
     own_network = flag_values.pairs("--annotation", args.annotation).get(ENI) == "true"
     topology = isinstance(args, Mpi) and args.gputopology
     host_network = (args.host_network or topology) and not own_network
@@ -101,15 +102,16 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
         "resources": _resources(args, role),
         "volumeMounts": mounts,
     }
-    if args.rdma:
+    if args.rdma:  # which locks the memory that it registers
         container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
     return {key: value for key, value in container.items() if value}
 
 
 def _environment(args: Submission, role: Role) -> Raw:
     """The env and envFrom of a container."""
-    given = flag_values.pairs("--env", args.env)
-    rows = {WORKERS: str(args.workers), "gpus": str(args.gpus)} | given
+    rows = {WORKERS: str(args.workers), "gpus": str(args.gpus)}
+    rows |= flag_values.pairs("--env", args.env)
+    # Images for GPUs ask for all of them by default, and NVIDIA's runtime would give them.
     if not role.gpus and not args.device:
         rows.setdefault("NVIDIA_VISIBLE_DEVICES", "void")
     if isinstance(args, PyTorch):

@@ -1,6 +1,6 @@
-"""The roles of each kind of job, the number of replicas of each, and what one replica requests.
+"""The roles of each kind of job, the number of replicas of each, and the requests of one replica.
 
-What differs between kinds is here; what a pod looks like is the same for all.
+The differences between kinds are here; `pods.py` is the same for all kinds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BOARD = ("logdir", "tensorboard_image")
 
 @dataclass(frozen=True)
 class Role:
-    """What one role of a job requests, after defaults."""
+    """One role of a job, after defaults."""
 
     name: str
     count: int
@@ -63,8 +63,8 @@ def roles_of(args: Submission) -> list[Role]:
     present = [role for role in roles if role.count]
     for role in present:
         if not role.image:
-            other = f" or --{role.flag}-image" if role.flag else ""
-            raise UsageError(f"--image{other} must be set", hint="For example --image=python:3.12")
+            flags = f"--image or --{role.flag}-image" if role.flag else "--image"
+            raise UsageError(f"{flags} must be set", hint="For example --image=python:3.12")
     return present
 
 
@@ -95,10 +95,10 @@ def _without_retry(args: Submission) -> list[str]:
 
 def _without_board(args: Submission) -> list[str]:
     default = {field.name: field.default for field in fields(args)}
-    given = [name for name in _BOARD if getattr(args, name) != default[name]]
+    changed = [name for name in _BOARD if getattr(args, name) != default[name]]
     return [
         f"--{name.replace('_', '-')} has no effect without --tensorboard"
-        for name in given
+        for name in changed
         if not args.tensorboard
     ]
 
@@ -126,11 +126,11 @@ def _is_single_process(args: TensorFlow) -> bool:
 
 def _tensorflow(args: TensorFlow) -> list[Role]:
     if _is_single_process(args):
-        same = {
-            f"chief_{what}": getattr(args, f"chief_{what}") or getattr(args, f"worker_{what}")
-            for what in ("cpu", "memory", "cpu_limit", "memory_limit", "selector")
+        inherited = {
+            f"chief_{field}": getattr(args, f"chief_{field}") or getattr(args, f"worker_{field}")
+            for field in ("cpu", "memory", "cpu_limit", "memory_limit", "selector")
         }
-        args = replace(args, chief=True, **same)
+        args = replace(args, chief=True, **inherited)
         workers = 0
     else:
         workers = args.workers
@@ -146,22 +146,23 @@ def _tensorflow(args: TensorFlow) -> list[Role]:
 def _tensorflow_role(
     args: TensorFlow, name: str, count: int, port: int, *, with_chief: bool = False
 ) -> Role:
-    low = name.lower()
+    role = name.lower()
     server = name == "PS"
     return Role(
         name,
         count,
         image=(args.ps_image if server else args.worker_image) or args.image,
+        # As in arena: the chief decides how the job ends, so workers may come back.
         restart="OnFailure" if with_chief else _restart_policy(args),
         flag="ps" if server else "worker",
         gpus=args.ps_gpus if server else args.gpus,
-        cpu=getattr(args, f"{low}_cpu"),
-        memory=getattr(args, f"{low}_memory"),
-        cpu_limit=getattr(args, f"{low}_cpu_limit"),
-        memory_limit=getattr(args, f"{low}_memory_limit"),
+        cpu=getattr(args, f"{role}_cpu"),
+        memory=getattr(args, f"{role}_memory"),
+        cpu_limit=getattr(args, f"{role}_cpu_limit"),
+        memory_limit=getattr(args, f"{role}_memory_limit"),
         port=port,
-        selector=getattr(args, f"{low}_selector") or args.selector,
-        affinity=_affinity(args, low),
+        selector=getattr(args, f"{role}_selector") or args.selector,
+        affinity=_affinity(args, role),
         writes_logs=not server,
     )
 
@@ -192,8 +193,9 @@ def _mpi(args: Mpi) -> list[Role]:
 
 
 def _pytorch(args: PyTorch) -> list[Role]:
-    others = _sized(args, "Worker", args.workers - 1, restart="OnFailure")
-    return [_sized(args, "Master", 1), others]
+    # The master counts as a worker. As in arena, the other workers restart without --retry.
+    workers = _sized(args, "Worker", args.workers - 1, restart="OnFailure")
+    return [_sized(args, "Master", 1), workers]
 
 
 def _sized(args: UniformSubmission, name: str, count: int, *, restart: str = "") -> Role:

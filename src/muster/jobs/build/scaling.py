@@ -1,7 +1,7 @@
 """Changing the number of replicas of a job, with all fields that `submit` derived from the old one.
 
-A gang that needed all its members needs all of the new ones. What a person chose otherwise (a
-smaller minimum, a variable of their own) stays: a field changes only if it has the value that the
+A gang that needed all its members needs all members of the new size. The choices of a person (a
+smaller minimum, a variable of their own) stay: a field changes only if it has the value that the
 old number gives.
 """
 
@@ -120,26 +120,24 @@ def _requested(raw: Raw, before: list[WrittenRole], after: list[WrittenRole]) ->
 
 def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[Raw]:
     """The changes to templates, which tell every pod the number of replicas."""
-    members, wanted = str(_members(before)), str(_members(after))
-    workers, wanted_workers = str(_workers(before)), str(_workers(after))
+    members, new_members = str(_members(before)), str(_members(after))
+    workers, new_workers = str(_workers(before)), str(_workers(after))
     for part in before:
         path = f"{part.path}/template"
         labels = _mapping(_mapping(part.template.get("metadata")).get("labels"))
-        yield from _follow(labels, f"{path}/metadata/labels", MIN_LABEL, members, wanted)
-        yield from _follow(
-            labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, wanted_workers
-        )
+        yield from _follow(labels, f"{path}/metadata/labels", MIN_LABEL, members, new_members)
+        yield from _follow(labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, new_workers)
         for field in ("initContainers", "containers"):
             for number, container in _containers(part.template, field):
                 for row, variable in enumerate(_objects(container.get("env"))):
                     if variable.get("name") == WORKERS:
                         at = f"{path}/spec/{field}/{number}/env/{row}"
-                        yield from _follow(variable, at, "value", workers, wanted_workers)
+                        yield from _follow(variable, at, "value", workers, new_workers)
 
 
 def _follow(holder: Raw, path: str, key: str, old: object, new: object) -> Iterator[Raw]:
     if old != new and holder.get(key) == old:
-        pointer = key.replace("~", "~0").replace("/", "~1")
+        pointer = key.replace("~", "~0").replace("/", "~1")  # RFC 6901
         yield {"op": "replace", "path": f"{path}/{pointer}", "value": new}
 
 

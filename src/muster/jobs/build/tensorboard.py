@@ -26,8 +26,8 @@ def objects(args: Submission, site: Site, labels: dict[str, str], writer: str) -
     if not args.tensorboard:
         return []
     name = names.tensorboard(args.name)
-    chosen = {"app": args.type, "release": args.name, **names.TENSORBOARD_LABEL}
-    metadata = {"name": name, "labels": {**labels, **chosen}}
+    selector = {"app": args.type, "release": args.name, **names.TENSORBOARD_LABEL}
+    metadata = {"name": name, "labels": {**labels, **selector}}
     port = {
         "name": "tensorboard",
         "port": names.TENSORBOARD_PORT,
@@ -37,14 +37,14 @@ def objects(args: Submission, site: Site, labels: dict[str, str], writer: str) -
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata,
-        "spec": {"type": "NodePort", "selector": chosen, "ports": [port]},
+        "spec": {"type": "NodePort", "selector": selector, "ports": [port]},
     }
     template = {"metadata": {"labels": metadata["labels"]}, "spec": _pod(args, site, writer)}
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata,
-        "spec": {"replicas": 1, "selector": {"matchLabels": chosen}, "template": template},
+        "spec": {"replicas": 1, "selector": {"matchLabels": selector}, "template": template},
     }
     return [service, deployment]
 

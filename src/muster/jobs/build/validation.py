@@ -77,8 +77,8 @@ def _amounts(args: Submission) -> None:
     for field, flag in _flags(args, *_AMOUNTS, *_LIMITS):
         flag_values.quantity(flag, getattr(args, field))
     for field, flag in _flags(args, *_LIMITS):
-        low = field.removesuffix("_limit")
-        request, limit = getattr(args, low), getattr(args, field)
+        request = getattr(args, field.removesuffix("_limit"))
+        limit = getattr(args, field)
         if request and limit and flag_values.less(limit, request):
             raise flag_values.wrong(
                 flag, limit, f"It is less than {flag.removesuffix('-limit')}={request}"

@@ -46,7 +46,7 @@ def claims(args: Submission) -> list[Mounted]:
         if not colon or not flag_values.is_path(path):
             raise flag_values.wrong("--data", text, "Write --data=CLAIM:/absolute/path")
         flag_values.object_name("--data", claim)
-        name = claim.replace(".", "-")
+        name = claim.replace(".", "-")  # the name of a volume has no dots
         if any(row.volume["name"] == name for row in rows):
             raise UsageError(f"--data names the claim {claim} twice")
         rows.append(mounted(name, path, persistentVolumeClaim={"claimName": claim}))
@@ -65,7 +65,7 @@ def host_directories(args: Submission) -> list[Mounted]:
 
 
 def shared_memory(args: Submission) -> list[Mounted]:
-    """/dev/shm of the requested size."""
+    """/dev/shm of the requested size: the usual 64 MB are too few for data loaders."""
     size = {"sizeLimit": args.share_memory} if args.share_memory else {}
     source = {"medium": "Memory"} | size
     return [mounted("dshm", "/dev/shm", emptyDir=source)]
@@ -131,7 +131,7 @@ def _check_size(files: Mapping[str, bytes]) -> None:
 
 
 def config_files(args: Submission, site: Site) -> list[Mounted]:
-    """`--config-file`: the mounts of those ConfigMaps."""
+    """`--config-file`: the mounts of its ConfigMaps."""
     folders = sorted(_folders(site))
     return [
         mounted(f"config-{number}", folder, configMap={"name": _config_name(args, folder)})
@@ -152,6 +152,7 @@ def _folders(site: Site) -> dict[str, dict[str, bytes]]:
 
 
 def _config_name(args: Submission, folder: str) -> str:
+    # The name that arena gives it.
     digest = hashlib.md5(folder.encode(), usedforsecurity=False).hexdigest()
     return f"{args.name}-{digest[:15]}"
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+# The kubelet renews a token long before the old one expires, so a few seconds late is early enough.
 REREAD_SECONDS = 10.0
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request, Response
 
-TIMEOUT = 30.0
+TIMEOUT = 30.0  # of silence, not of the whole response
 STALE_CONNECTION_ERRORS = (BrokenPipeError, ConnectionResetError)
 
 
@@ -83,7 +83,7 @@ class BlockingTransport:
 
     def _message(self, request: Request) -> bytes:
         credential = self._endpoint.credentials.get()
-        if self._tls_of != credential[1:]:
+        if self._tls_of != credential[1:]:  # another certificate: the open connection shows the old
             self.close()
             self._tls, self._tls_of = tls.client_context(self._endpoint, credential), credential[1:]
         return request.message(self._endpoint.url, self._user_agent, credential.authorization)

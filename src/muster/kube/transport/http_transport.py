@@ -141,7 +141,7 @@ class HttpTransport:
                 body = b"".join([chunk async for chunk in connection.body()])
         except OSError as error:
             return self._explain(error)
-        if connection.status == 401:
+        if connection.status == 401:  # the caller opens the next stream with a new one
             self._endpoint.credentials.reject()
         response = Response(connection.status, connection.headers, body)
         return tls.response_error(self._endpoint, response, request)

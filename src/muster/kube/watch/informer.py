@@ -216,7 +216,7 @@ class Informer(Generic[T]):
                 log.info("%s; waiting until it has", error)
             self.installed = False
             self._recovered()
-            self._notify(self._cache.replace(()))
+            self._notify(self._cache.replace(()))  # with its CRD, all objects of a kind are deleted
             self._synced.set()
         elif isinstance(error, Forbidden) and self._is_dispensable():
             if not self.missing_right:

@@ -35,7 +35,7 @@ class LineSplitter:
         self._parts.append(head)
         if not newline:
             return []
-        first = b"".join(self._parts)
+        first = b"".join(self._parts)  # one copy, however many chunks the line came in
         *lines, tail = rest.split(b"\n")
         self._parts = [tail] if tail else []
         return [first, *lines] if first else lines
