@@ -172,16 +172,19 @@ class Executor:
         self._remember(job, action.kind, created)
         return True
 
-    def _record_refusal(self, job: Job, action: Create, error: ApiError) -> None:
-        """Remember why an object cannot be created, so that the next decision knows."""
-        if action.kind == PODS and isinstance(error, Invalid | BadRequest):
-            rejection = _template_rejection(job, action, error)
-            self.own_writes.record_template_rejection(job.uid, job.generation, rejection)
-            raise StopActions(0.0) from error
-        if action.kind == PODS and "exceeded quota" in str(error):
-            self.own_writes.record_quota_refusal(job.uid, str(error))
-            raise StopActions(0.0) from error
-        self.own_writes.record_blocked(job.uid, _blocked(action, "created", error))
+    def _record_refusal(self, job: Job, action: Create | Patch, error: ApiError) -> None:
+        """Remember why an object cannot be written, so that the next decision knows."""
+        if isinstance(action, Create) and action.kind == PODS:
+            if isinstance(error, Invalid | BadRequest):
+                rejection = _template_rejection(job, action, error)
+                self.own_writes.record_template_rejection(job.uid, job.generation, rejection)
+                raise StopActions(0.0) from error
+            if "exceeded quota" in str(error):
+                self.own_writes.record_quota_refusal(job.uid, str(error))
+                raise StopActions(0.0) from error
+        verb = "created" if isinstance(action, Create) else "changed"
+        message = f"{action.kind.kind} {action.name} cannot be {verb}: {error}"
+        self.own_writes.record_blocked(job.uid, Waiting(f"Failed{type(action).__name__}", message))
 
     async def _patch(self, job: Job, action: Patch) -> None:
         key = Key(job.namespace, action.name)
@@ -189,7 +192,7 @@ class Executor:
         try:
             patched = await self.client.patch(kind, key, action.change)
         except (Forbidden, Invalid, BadRequest) as error:
-            self.own_writes.record_blocked(job.uid, _blocked(action, "changed", error))
+            self._record_refusal(job, action, error)
             raise
         if kind == PODS:
             # The patch may have released the pod, which must not be remembered as the job's then.
@@ -260,11 +263,6 @@ def _sort(action: Action) -> tuple[str, str]:
     """Neighbouring actions of the same sort are carried out at the same time."""
     kind = action.kind.resource if isinstance(action, Create | Delete | Patch) else ""
     return type(action).__name__, kind
-
-
-def _blocked(action: Create | Patch, verb: str, error: ApiError) -> Waiting:
-    message = f"{action.kind.kind} {action.name} cannot be {verb}: {error}"
-    return Waiting(f"Failed{type(action).__name__}", message)
 
 
 def _template_rejection(job: Job, action: Create, error: ApiError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -127,19 +128,15 @@ def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent
 
 def _resources(roles: list[ReplicaSpec], size: int, priorities: Mapping[str, int]) -> Raw:
     """The sum of the requests of the first `size` pods, those of high priority first."""
-
-    def priority(replica_spec: ReplicaSpec) -> int:
-        return priorities.get(replica_spec.spec.get("priorityClassName", ""), 0)
-
-    order = sorted(roles, key=priority, reverse=True)
-    sums: dict[str, int] = {}
+    order = sorted(roles, key=lambda r: -priorities.get(r.spec.get("priorityClassName", ""), 0))
+    sums: Counter[str] = Counter()
     left = size
     try:
         for replica_spec in order:
             counted = min(replica_spec.count, left)
             left -= counted
             for name, amount in quantity.sum_resources(_requests(replica_spec)).items():
-                sums[name] = sums.get(name, 0) + amount * counted
+                sums[name] += amount * counted
     except InvalidQuantity:
         return {}  # The API server rejects the pods with a better message.
     return {name: f"{n}m" if name == "cpu" else str(n) for name, n in sorted(sums.items()) if n}

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.kinds import SERVICES
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE, Job
 from muster.jobs.job_status import status_change
 from muster.operator.actions import (
@@ -194,7 +193,7 @@ def _suspend(
         *_write(job, after, events),
         *delete_group_objects(job, observed),
         *missing_objects.delete_pods(conditions.not_terminating(observed.pods)),
-        *(Delete(SERVICES, name) for name in sorted(missing_objects.service_names(observed))),
+        *missing_objects.delete_services(missing_objects.service_names(observed)),
     ]
 
 
@@ -230,7 +229,7 @@ def _end(job: Job, status: JobStatus, observed: Observed, now: datetime) -> list
         *([PatchStatus(change)] if change else ()),
         *delete_group_objects(job, observed),
         *missing_objects.delete_pods(leaving),
-        *(Delete(SERVICES, name) for name in sorted(unused)),
+        *missing_objects.delete_services(unused),
         *_expiry(job, status, now),
     ]
 

@@ -39,8 +39,14 @@ def record_running_gang(
     job: Job, status: JobStatus, wanted: Sequence[Replica], pods: Sequence[Pod]
 ) -> JobStatus:
     """The status with the sizes of the gang when it last ran complete, capped by its spec."""
-    sizes = _sizes(status, wanted, pods) if restarts_as_gang(job) else {}
-    return replace(status, gang_sizes=sizes)
+    if not restarts_as_gang(job):
+        return replace(status, gang_sizes={})
+    roles = Counter(replica.role for replica in wanted)
+    phases = {pod.metadata.name: pod.status.phase for pod in pods}
+    if all(phases.get(replica.name) in ("Running", "Succeeded") for replica in wanted):
+        return replace(status, gang_sizes=dict(roles))
+    sizes = {role: min(size, roles[role]) for role, size in status.gang_sizes.items()}
+    return replace(status, gang_sizes={role: size for role, size in sizes.items() if size})
 
 
 def find_break(
@@ -66,15 +72,6 @@ def find_break(
         if _training_restarted(job, pod):
             return GangBreak(f"{role_of(job, pod)} {index_of(pod)} restarted", failed=True)
     return None
-
-
-def _sizes(status: JobStatus, wanted: Sequence[Replica], pods: Sequence[Pod]) -> dict[str, int]:
-    roles = Counter(replica.role for replica in wanted)
-    phases = {pod.metadata.name: pod.status.phase for pod in pods}
-    if all(phases.get(replica.name) in ("Running", "Succeeded") for replica in wanted):
-        return dict(roles)
-    before = status.gang_sizes.items()
-    return {role: min(size, roles[role]) for role, size in before if roles[role]}
 
 
 def _training_restarted(job: Job, pod: Pod) -> bool:

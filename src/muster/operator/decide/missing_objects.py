@@ -97,7 +97,11 @@ def delete_unused_services(job: Job, observed: Observed) -> list[Action]:
     """Delete services of replicas that are no longer wanted."""
     wanted = {replica.name for replica in job.replicas()}
     unused = service_names(observed) - wanted if registry.framework_of(job).services else set()
-    return [Delete(SERVICES, name) for name in sorted(unused)]
+    return delete_services(unused)
+
+
+def delete_services(names: set[str]) -> list[Action]:
+    return [Delete(SERVICES, name) for name in sorted(names)]
 
 
 def unscheduled_pods(observed: Observed) -> list[Pod]:

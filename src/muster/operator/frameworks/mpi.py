@@ -8,8 +8,7 @@ wrote the status computes the same name again, and does not create a second laun
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES, Kind
 from muster.api.meta import Raw, find_condition
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
     from muster.operator.build.addresses import Addresses
     from muster.operator.observed import Observed
 
-_DICT = cast("type[Raw]", dict)
 _RBAC = "rbac.authorization.k8s.io"
-ROLES = Kind(_RBAC, "v1", "roles", "Role", _DICT)
-BINDINGS = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", _DICT)
+ROLES: Kind[Raw] = Kind(_RBAC, "v1", "roles", "Role", dict)
+BINDINGS: Kind[Raw] = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", dict)
 OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, ROLES, BINDINGS)
 
 CONFIG, KEYS, KUBECTL = "mpi-job-config", "mpi-job-ssh", "mpi-job-kubectl"
@@ -48,10 +46,11 @@ class MPI(Framework):
     services = False
 
     def replicas(self, job: Job, observed: Observed) -> list[Replica]:
-        workers = list(job.replicas())
+        workers, mpi = list(job.replicas()), _mpi(job)
         launcher = Replica("Launcher", 0, _launcher_name(job))
         exists = any(pod.metadata.name == launcher.name for pod in observed.pods)
-        if exists or not _waits(job) or len(_ready_workers(job, observed)) >= job.count("Worker"):
+        waits = mpi.wait_for_workers or not mpi.ssh
+        if exists or not waits or len(_ready_workers(job, observed)) >= len(workers):
             return [*workers, launcher]
         return workers
 
@@ -64,11 +63,10 @@ class MPI(Framework):
         config = _create(job, CONFIG_MAPS, "-config", data=_config_files(job, observed, hosts))
         if not _mpi(job).ssh:
             return [*_rights(job, watches_pods=bool(hosts.settings.delivery_image)), config]
+        service = _create(job, SERVICES, spec=headless(job_selector(job)))
         # The keys themselves are generated when the secret is created.
-        secret = replace(
-            _create(job, SECRETS, "-ssh", type="kubernetes.io/ssh-auth"), generate="ssh-keys"
-        )
-        return [config, _create(job, SERVICES, spec=headless(job_selector(job))), secret]
+        secret = _create(job, SECRETS, "-ssh", type="kubernetes.io/ssh-auth").manifest
+        return [config, service, Create(SECRETS, secret, generate="ssh-keys")]
 
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         job, mpi = hosts.job, _mpi(hosts.job)
@@ -93,11 +91,6 @@ def _mpi(job: Job) -> Mpi:
 
 def _launcher_name(job: Job) -> str:
     return names.launcher(job.name, job.uid, job.status.launcher_attempt)
-
-
-def _waits(job: Job) -> bool:
-    mpi = _mpi(job)
-    return mpi.wait_for_workers or not mpi.ssh
 
 
 def _ready_workers(job: Job, observed: Observed) -> list[Pod]:

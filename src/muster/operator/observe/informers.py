@@ -10,6 +10,7 @@ the kind counts as not installed. A missing right then affects only the jobs tha
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -94,9 +95,9 @@ class Informers:
         so they wake no job.
         """
         for kind, informer in self.jobs.items():
-            informer.subscribe(_job_listener(kind, own_writes, wake))
+            informer.subscribe(partial(_job_changed, kind, own_writes, wake))
         for owned in self._owned.values():
-            owned.subscribe(_owned_listener(owned.kind, own_writes, wake))
+            owned.subscribe(partial(_owned_object_changed, owned.kind, own_writes, wake))
 
     def job(self, ref: JobRef) -> Raw | None:
         return self.jobs[ref.kind].get(ref.key)
@@ -183,38 +184,30 @@ def undecoded(kind: Kind[Any]) -> Kind[Raw]:
     return kind.read_as(cast("type[Raw]", dict))
 
 
-def _job_listener(
-    kind: str, own_writes: OwnWrites, wake: Callable[[JobRef], None]
-) -> Callable[[Change[Raw]], None]:
-    def listen(change: Change[Raw]) -> None:
-        meta = change.current["metadata"]
-        if change.new is None:
-            own_writes.forget(meta["uid"])
-            metrics.JOBS.labels(meta.get("namespace", ""), kind, "Deleted").inc()
-        elif change.old is not None and own_writes.is_own_write(change.old, change.new):
-            return
-        wake(JobRef(kind, key_of(change.current)))
-
-    return listen
+def _job_changed(
+    kind: str, own_writes: OwnWrites, wake: Callable[[JobRef], None], change: Change[Raw]
+) -> None:
+    key = key_of(change.current)
+    if change.new is None:
+        own_writes.forget(change.current["metadata"]["uid"])
+        metrics.JOBS.labels(key.namespace, kind, "Deleted").inc()
+    elif change.old is not None and own_writes.is_own_write(change.old, change.new):
+        return
+    wake(JobRef(kind, key))
 
 
-def _owned_listener(
-    kind: Kind[Any], own_writes: OwnWrites, wake: Callable[[JobRef], None]
-) -> Callable[[Change[Any]], None]:
-    def listen(change: Change[Any]) -> None:
-        current, owners = change.current, _owner(change.current)
-        leaving = change.new is None or _metadata(current).deletion_timestamp is not None
-        is_new = [
-            own_writes.seen_by_informer(kind, owner, current, leaving=leaving) for owner in owners
-        ]
-        if change.old is None and owners and not any(is_new):
-            return  # The informer only shows what we created.
-        # Both states: a label or owner that is gone may have tied the object to another job.
-        for state in (change.old, change.new):
-            for ref in _refs(state) if state is not None else ():
-                wake(ref)
-
-    return listen
+def _owned_object_changed(
+    kind: Kind[Any], own_writes: OwnWrites, wake: Callable[[JobRef], None], change: Change[Any]
+) -> None:
+    current, owners = change.current, _owner(change.current)
+    leaving = change.new is None or _metadata(current).deletion_timestamp is not None
+    is_new = [own_writes.seen_by_informer(kind, uid, current, leaving=leaving) for uid in owners]
+    if change.old is None and owners and not any(is_new):
+        return  # The informer only shows what we created.
+    # Both states: a label or owner that is gone may have tied the object to another job.
+    for state in (change.old, change.new):
+        for ref in _refs(state) if state is not None else ():
+            wake(ref)
 
 
 def _metadata(obj: Any) -> ObjectMeta:

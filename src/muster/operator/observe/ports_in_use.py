@@ -45,8 +45,12 @@ class PortsInUse:
         if now >= self._fresh_until:
             self._pods = await self._list_pods()
             self._fresh_until = now + FRESH
-        pods = (pod for pod in self._pods if not _is_owned_by(job, pod))
-        return frozenset(port for pod in pods for port in _host_ports(pod))
+        return frozenset(
+            port
+            for pod in self._pods
+            if all(owner.uid != job for owner in pod.metadata.owner_references)
+            for port in _host_ports(pod)
+        )
 
     async def _list_pods(self) -> tuple[Pod, ...]:
         try:
@@ -70,10 +74,6 @@ class PortsInUse:
         _, earlier = self._reserved.get(job, (0.0, frozenset[int]()))
         until = asyncio.get_running_loop().time() + KEEP
         self._reserved[job] = (until, earlier | frozenset(ports))
-
-
-def _is_owned_by(job: str, pod: Pod) -> bool:
-    return any(owner.uid == job for owner in pod.metadata.owner_references)
 
 
 def _host_ports(pod: Pod) -> Iterator[int]:
