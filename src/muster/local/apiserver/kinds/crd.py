@@ -1,8 +1,8 @@
 """CustomResourceDefinition: checks and accepted names.
 
-A definition takes effect with its own write (see `custom_resource`). One whose names belong to
-another definition of its group is stored and not served; it gets them when the other one is
-deleted.
+A definition takes effect with its own write (see `custom_resource`). A definition whose names
+belong to another definition of its group is stored and not served; it gets its names when the other
+definition is deleted.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from muster.api.conditions import new_condition
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.kinds import crd_schema
-from muster.local.apiserver.kinds.fields import fill, one_of
+from muster.local.apiserver.kinds.fields import check_required, each, fill, one_of
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views.cells import CREATED_AT, NAME, condition_is_true
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -44,16 +44,17 @@ def _admit_create(crd: Raw, store: ObjectReader, now: datetime) -> None:
     _check(crd)
     _complete(crd)
     crd["status"] = {"storedVersions": [_storage_version(crd)]}
-    crd["status"] |= _accept_names(crd, _names_in_use(crd, store), timestamp(now))
+    crd["status"] |= _accept_names(crd, _names_in_use(crd, store), now)
 
 
 def _admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
     _check(new, old)
     _complete(new)
-    accepted = _accept_names(new, _names_in_use(new, store), timestamp(now))
+    accepted = _accept_names(new, _names_in_use(new, store), now)
     status = {**new.get("status", {}), **accepted}
     stored = old.get("status", {}).get("storedVersions", [])
     current = _storage_version(new)
+    # Objects of older storage versions stay as they are until they are written again.
     if current not in stored:
         status["storedVersions"] = [*stored, current]
     new["status"] = status
@@ -84,11 +85,12 @@ def _names_in_use(crd: Raw, store: ObjectReader) -> list[Raw]:
     ]
 
 
-def _accept_names(crd: Raw, others: Iterable[Raw], now: str) -> Raw:
-    """The accepted names and the conditions of a definition next to `others`."""
-    own, rest = crd["spec"]["names"], list(others)
-    words = {n for other in rest for n in (*_of(other, _WORDS), *other.get("shortNames", ()))}
-    kinds = {n for other in rest for n in _of(other, _KINDS)}
+def _accept_names(crd: Raw, others: list[Raw], now: datetime) -> Raw:
+    """The accepted names and the conditions of a definition next to the names of others."""
+    own = crd["spec"]["names"]
+    # Plural, singular and short names are one space of names, in which kubectl looks a word up.
+    words = {n for other in others for n in (*_of(other, _WORDS), *other.get("shortNames", ()))}
+    kinds = {n for other in others for n in _of(other, _KINDS)}
     old = (crd.get("status") or {}).get("conditions") or []
     established = condition_is_true(crd, "Established")
     taken = [
@@ -97,7 +99,7 @@ def _accept_names(crd: Raw, others: Iterable[Raw], now: str) -> Raw:
         *((f"{_title(field)}Conflict", own[field]) for field in _KINDS if own[field] in kinds),
     ]
     if taken:
-        reason, name = taken[-1]
+        reason, name = taken[-1]  # the real server reports the last conflict
         rows = [("NamesAccepted", "False", reason, f'"{name}" is already in use')]
         rows += [("Established", "False", "NotAccepted", "not all names are accepted")]
         accepted = _without(own, {name for _, name in taken})
@@ -126,19 +128,15 @@ def _without(own: Raw, taken: set[str]) -> Raw:
     return {"plural": "", "kind": "", **left, **({"shortNames": short} if short else {})}
 
 
-def _merge_conditions(old: list[Raw], rows: list[tuple[str, str, str, str]], now: str) -> list[Raw]:
-    """Conditions by type; one that did not change keeps its time."""
+def _merge_conditions(
+    old: list[Raw], rows: list[tuple[str, str, str, str]], now: datetime
+) -> list[Raw]:
+    """The conditions in their old order; a condition that did not change keeps its time."""
     conditions = {condition["type"]: condition for condition in old}
     for type_, status, reason, message in rows:
         before = conditions.get(type_) or {}
         if (before.get("status"), before.get("reason")) != (status, reason):
-            conditions[type_] = {
-                "type": type_,
-                "status": status,
-                "lastTransitionTime": now,
-                "reason": reason,
-                "message": message,
-            }
+            conditions[type_] = new_condition(type_, status, reason, message, now)
     return list(conditions.values())
 
 
@@ -166,12 +164,8 @@ def _check(crd: Raw, old: Raw | None = None) -> None:
 
 
 def _check_required(spec: Raw) -> Causes:
-    for field in ("group", "names", "versions", "scope"):
-        if not spec.get(field):
-            yield required(f"spec.{field}")
-    for field in ("plural", "kind"):
-        if not (spec.get("names") or {}).get(field):
-            yield required(f"spec.names.{field}")
+    yield from check_required(spec, "spec", "group", "names", "versions", "scope")
+    yield from check_required(spec.get("names") or {}, "spec.names", "plural", "kind")
 
 
 def _check_names(spec: Raw, name: str) -> Causes:
@@ -211,18 +205,14 @@ def _check_versions(versions: list[Raw]) -> Causes:
 
 
 def _is_shared(versions: list[Raw], field: str) -> bool:
-    """Whether all versions have the same value: then causes name it as one value for all."""
+    """Whether all versions have the same value: the real server then checks it once, for all."""
     return all(version.get(field) == versions[0].get(field) for version in versions)
 
 
 def _check_columns(version: Raw, path: str) -> Causes:
-    for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        where = f"{path}.additionalPrinterColumns[{i}]"
-        if not column.get("name"):
-            yield required(f"{where}.name")
-        if not column.get("type"):
-            yield required(f"{where}.type")
-        elif column["type"] not in _COLUMN_TYPES:
+    for where, column in each(version, path, "additionalPrinterColumns"):
+        yield from check_required(column, where, "name", "type")
+        if column.get("type") and column["type"] not in _COLUMN_TYPES:
             detail = f"must be one of {','.join(_COLUMN_TYPES)}"
             yield invalid_value(f"{where}.type", column["type"], detail)
         json_path = column.get("jsonPath")
@@ -259,7 +249,7 @@ def _check_approval(group: str, annotations: Raw) -> Causes:
 
 
 def _check_stored_versions(versions: list[Raw], old: Raw | None) -> Causes:
-    """A version that objects may be stored in stays."""
+    """The causes for versions that are gone although objects may be stored in them."""
     left = {version.get("name") for version in versions}
     for i, name in enumerate((old or {}).get("status", {}).get("storedVersions", [])):
         if name not in left:
@@ -275,7 +265,7 @@ def _check_stored_versions(versions: list[Raw], old: Raw | None) -> Causes:
 
 
 def _deletion_view(crd: Raw, now: datetime) -> Raw:
-    """A removed definition as a server shows it that has yet to remove its objects."""
+    """A removed definition as the real server shows it, which removes the objects afterwards."""
     meta = crd["metadata"] | {"deletionTimestamp": timestamp(now), "finalizers": [_CLEANUP]}
     return crd | {"metadata": meta}
 

@@ -1,7 +1,7 @@
 """The schema in a definition: every field has a type, every pattern compiles, defaults fit.
 
-The published schema of definitions gives `items` and `additionalProperties` no type, because they
-are schemas or something else. `check_nested_types` checks the types below them.
+The published schema of definitions gives `items` and `additionalProperties` no type, because each
+is a schema or a list or a boolean. `check_nested_types` checks the types below them.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Objects of a custom kind are held to the schema of its definition.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 
 
 def resources_of(crd: Raw) -> Iterator[Resource]:
-    """One resource per served version, newest and most stable first; none before its names."""
+    """One resource per served version, most stable first; none until its names are accepted."""
     if not condition_is_true(crd, "Established"):
         return
     spec = crd["spec"]
     own = spec["names"]
     storage: Raw = next((v for v in spec["versions"] if v.get("storage")), {})
     stored = _schema(storage)
+    # Objects stored before a change of the definition may have fields that it no longer has.
     changed = crd["metadata"].get("generation", 1) > 1
     for version in sorted(spec["versions"], key=lambda v: version_rank(v["name"])):
         if not version.get("served"):
@@ -96,8 +98,7 @@ def version_rank(version: str) -> tuple[int, ...]:
     stage = (
         0 if version[1:].isdigit() else 1 if "beta" in version else 2 if "alpha" in version else 3
     )
-    numbers = "".join(c if c.isdigit() else " " for c in version).split()
-    return (stage, *(-int(n) for n in numbers))
+    return (stage, *(-int(number) for number in re.findall(r"\d+", version)))
 
 
 # -- rules ---------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Event, in two forms: core/v1, in which it is stored, and events.k8s.io/v1 of newer recorders.
 
-It is the same object in both; only some of its fields have other names.
+It is the same object in both forms; some of its fields have other names.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def fill(obj: Raw, **values: Any) -> Raw:
 
 
 def fill_zeros(obj: Raw, **values: Any) -> Raw:
-    """The same where zero counts as missing."""
+    """The same where zero counts as missing, as in Go structs whose fields are no pointers."""
     for name, value in values.items():
         obj[name] = obj.get(name) or value
     return obj
@@ -146,7 +146,7 @@ def check_port_number(port: int, path: str) -> Causes:
 
 
 def check_port(port: int | str, path: str) -> Causes:
-    """A port by its number, or by the name a container gives it."""
+    """The causes for a port that is neither a number nor the name of a container's port."""
     if isinstance(port, str):
         yield from names.invalid_values(path, port, port_name_problems(port or "-"))
     else:
@@ -154,7 +154,7 @@ def check_port(port: int | str, path: str) -> Causes:
 
 
 def check_relative_path(file: str, path: str) -> Causes:
-    """A path that must not lead out of the folder it starts in."""
+    """The causes for a path that leads out of the folder it starts in."""
     if file.startswith("/"):
         yield invalid_value(path, file, "must be a relative path")
     if ".." in file.split("/"):
@@ -167,7 +167,7 @@ def is_address(text: str) -> bool:
         ipaddress.ip_address(text)
     except ValueError:
         return False
-    return "%" not in text
+    return "%" not in text  # Python accepts the zone of a link-local address, Go does not
 
 
 def check_address(text: str, path: str) -> Causes:

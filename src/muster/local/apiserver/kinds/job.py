@@ -68,14 +68,17 @@ def _defaults(job: Raw) -> None:
 
 
 def _copy_labels(job: Raw) -> None:
-    """A job without labels has those of its pods."""
+    """Give a job without labels the labels of its pods."""
     labels = job["spec"]["template"]["metadata"].get("labels")
     if labels and not job["metadata"].get("labels"):
         job["metadata"]["labels"] = dict(labels)
 
 
 def _finish_create(job: Raw, now: str) -> None:
-    """A new job finds its pods by labels that name its uid."""
+    """Give the job a selector and its template labels with its UID.
+
+    A name could not serve: a job of the same name may be created while pods of the old job run.
+    """
     if job["spec"].get("manualSelector"):
         return
     uid, name = job["metadata"].get("uid"), job["metadata"].get("name")
@@ -152,7 +155,7 @@ def _check_success(policy: Raw, completions: int) -> Causes:
 
 
 def _indexes_problem(indexes: str, completions: int) -> str:
-    """Why `0,2-4` is invalid: numbers must grow and be below `completions`."""
+    """The problem of a text such as `0,2-4`: its numbers must grow and be below `completions`."""
     last = -1
     for span in indexes.split(","):
         for index in span.split("-"):
@@ -167,7 +170,7 @@ def _indexes_problem(indexes: str, completions: int) -> str:
 
 
 def _check_update(new: Raw, old: Raw) -> Causes:
-    """Completions stay, unless pods are indexed and all run at once."""
+    """The cause for other completions, unless pods are indexed and all run at once."""
     spec = new["spec"]
     completions, before = spec.get("completions"), old["spec"].get("completions")
     if completions == before:

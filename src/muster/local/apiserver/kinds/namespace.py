@@ -56,6 +56,7 @@ def _check(namespace: Raw) -> Causes:
 
 
 def _on_marked(namespace: Raw) -> None:
+    # Namespaces have no grace period, and the real server shows none.
     del namespace["metadata"]["deletionGracePeriodSeconds"]
     namespace["status"] = namespace.get("status", {}) | {"phase": "Terminating"}
 

@@ -64,19 +64,11 @@ def _check_update(new: Raw, old: Raw) -> Causes:
     if _fixed_part(new, old, bound=bound) != _fixed_part(old, old, bound=bound):
         yield forbidden_field("spec", _MUTABLE_FIELDS)
         return
-    capacity, requested = (
-        codec.at(old, "status.capacity.storage"),
-        codec.at(new, _STORAGE),
-    )
-    if (
-        bound
-        and capacity
-        and requested
-        and _is_less(requested, capacity)
-        and _is_less(requested, codec.at(old, _STORAGE))
-    ):
-        detail = "field can not be less than status.capacity"
-        yield forbidden_field("spec.resources.requests.storage", detail)
+    capacity, requested = codec.at(old, "status.capacity.storage"), codec.at(new, _STORAGE)
+    # A request that could not be met may be taken back, but not below the storage that exists.
+    shrinks = bound and requested and _is_less(requested, codec.at(old, _STORAGE))
+    if shrinks and capacity and _is_less(requested, capacity):
+        yield forbidden_field(_STORAGE, "field can not be less than status.capacity")
 
 
 def _fixed_part(claim: Raw, old: Raw, *, bound: bool) -> Raw:

@@ -56,6 +56,7 @@ def _defaults(pod: Raw) -> None:
     pod_spec.complete_spec(spec)
     pod_resources.complete_requests(spec)
     fill(spec, enableServiceLinks=True)
+    # The real server's encoder leaves a false `hostNetwork` out.
     if spec.get("hostNetwork") is False:
         del spec["hostNetwork"]
 
@@ -155,7 +156,7 @@ def _check_status_update(new: Raw, old: Raw) -> Causes:
 
 
 def _check_deadline(new_spec: Raw, old_spec: Raw) -> Causes:
-    """A deadline may be set, and may come nearer."""
+    """The cause for a deadline that is removed or made later; a new or an earlier one is valid."""
     new, old = new_spec.get("activeDeadlineSeconds"), old_spec.get("activeDeadlineSeconds")
     problem = ""
     if new is None:
@@ -190,13 +191,12 @@ def _fixed_part(spec: Raw, *, gated: bool) -> Raw:
 def _is_narrower(new: Raw, old: Raw) -> bool:
     """Whether a gated pod selects a part of the nodes it selected, and no others."""
     new_terms, old_terms = _node_terms(new), _node_terms(old)
-    selector_kept = (old.get("nodeSelector") or {}).items() <= (
-        new.get("nodeSelector") or {}
-    ).items()
-    if not old_terms:
-        return selector_kept
+    new_labels, old_labels = new.get("nodeSelector") or {}, old.get("nodeSelector") or {}
+    if not old_labels.items() <= new_labels.items():
+        return False
+    # Terms are alternatives, so an additional term would select more nodes.
     same_count = len(old_terms) == len(new_terms)
-    return selector_kept and same_count and all(map(_includes, new_terms, old_terms))
+    return not old_terms or (same_count and all(map(_includes, new_terms, old_terms)))
 
 
 def _node_terms(spec: Raw) -> list[Raw]:
@@ -257,7 +257,7 @@ def can_be_evicted_freely(pod: Raw) -> bool:
 
 
 def _grace(pod: Raw, options: Raw) -> int:
-    """A pod that runs on a node gets time to stop."""
+    """The seconds that a pod gets to stop: none if it runs on no node or has ended."""
     spec, phase = pod.get("spec", {}), pod.get("status", {}).get("phase")
     if not spec.get("nodeName") or phase in _FINISHED:
         return 0

@@ -54,6 +54,7 @@ def check_eviction(store: ObjectReader, pod: Raw) -> None:
         covered = [p for p in pods if _selects(budget, p["metadata"].get("labels") or {})]
         healthy = sum(map(_is_healthy, covered))
         required = _required(budget["spec"], len(covered))
+        # An unhealthy pod does not count as available, so its eviction takes nothing away.
         if _is_healthy(pod) and healthy - 1 < required:
             name = budget["metadata"]["name"]
             raise too_many(

@@ -1,7 +1,8 @@
-"""Requests and limits of pods: defaults, checks, sums, QoS class, and what a pod uses of a quota.
+"""Requests and limits of pods: defaults, checks, sums, QoS class, and use of a quota.
 
-A pod needs what its containers request together or, if that is more, what one init container
-requests next to the sidecars started before it. Requests of the pod as a whole replace that sum.
+A pod needs the sum of its containers or, if that is more, the request of a single init container
+next to the sidecars started before it. Init containers run one after the other and before the main
+containers, so their requests are never added up. Requests of the pod as a whole replace that sum.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _containers(spec: Raw) -> list[Raw]:
 
 
 def container_sum(spec: Raw, which: str) -> Charge:
-    """Requests or limits of all containers: those that run together, or the largest start."""
+    """Requests or limits of all containers: of those that run together, or of the largest start."""
     running = _sum(amounts_of(c, which) for c in spec.get("containers") or ())
     sidecars: Charge = {}
     largest: Charge = {}
@@ -150,7 +151,7 @@ def qos_class(spec: Raw) -> str:
 
 
 def charge(pod: Raw) -> Charge:
-    """What a pod uses of a quota: nothing once it has ended."""
+    """The amounts that a pod uses of a quota: none once it has ended."""
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return {}
     used = {"pods": ONE}
@@ -165,9 +166,9 @@ def charge(pod: Raw) -> Charge:
 
 
 def unspecified(hard: Iterable[str], pod: Raw) -> str:
-    """What each container must specify because a quota limits it, and does not; empty if all do.
+    """Which containers lack a request or limit that a quota makes obligatory; empty if none does.
 
-    A quota on cpu or memory makes them obligatory, for the sum would mean nothing otherwise.
+    A quota on cpu or memory needs a number from every container, or its sum would mean nothing.
     """
     spec = pod["spec"]
     whole = spec.get("resources") or {}
@@ -264,6 +265,6 @@ def check_amount(name: str, value: object, path: str) -> Causes:
 
 
 def _overcommits(name: str) -> bool:
-    """Whether more of it may be promised than there is: not of devices, nor of huge pages."""
+    """Whether a resource may be promised more than once: cpu and memory, not devices."""
     native = "/" not in name or "kubernetes.io/" in name
     return native and not name.startswith("hugepages-")

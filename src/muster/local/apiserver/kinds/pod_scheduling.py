@@ -128,7 +128,11 @@ def check_toleration(toleration: Raw, path: str) -> Causes:
 
 
 def tolerate_short_outages(spec: Raw) -> None:
-    """Every pod stays five minutes on a node that is not ready or cannot be reached."""
+    """Let a pod stay five minutes on a node that is not ready or cannot be reached.
+
+    Most outages are shorter, and a restart elsewhere would cost more. A pod that tolerates such a
+    taint in its own way is left alone.
+    """
     tolerations = spec["tolerations"] = spec.get("tolerations") or []
     for taint in _OUTAGES:
         if not any(

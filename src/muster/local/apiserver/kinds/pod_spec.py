@@ -60,6 +60,7 @@ def complete_spec(spec: Raw) -> None:
         securityContext={},
         schedulerName="default-scheduler",
     )
+    # `serviceAccount` is the old name of the field; objects have both.
     if spec.get("serviceAccountName") is None and spec.get("serviceAccount") is not None:
         spec["serviceAccountName"] = spec["serviceAccount"]
     if spec.get("serviceAccountName"):
@@ -79,7 +80,7 @@ def _complete_volume(volume: Raw) -> None:
         fields.fill_optional(source, "serviceAccountToken", expirationSeconds=_TOKEN_SECONDS)
     fields.fill_optional(volume, "hostPath", type="")
     if not any(key for key in volume if key != "name"):
-        volume["emptyDir"] = {}
+        volume["emptyDir"] = {}  # a volume without a source is an empty folder
 
 
 # -- checks --------------------------------------------------------------------------------------

@@ -79,12 +79,13 @@ def _class_of(pod: Raw, store: ObjectReader) -> Raw:
 def _default_classes(store: ObjectReader) -> Iterator[Raw]:
     entries = store.scan(f"{PRIORITY_CLASSES.collection}/")
     classes = (codec.decode(entry.value) for entry in entries)
-    return (one for one in classes if one.get("globalDefault"))
+    return (priority_class for priority_class in classes if priority_class.get("globalDefault"))
 
 
-def _provided(pod: Raw, what: str, computed: object) -> StatusError:
+def _provided(pod: Raw, field: str, computed: object) -> StatusError:
+    """The error for a field that only admission may set to another value."""
     why = (
-        f"{what} must not be provided in pod spec; priority admission controller computed"
+        f"{field} must not be provided in pod spec; priority admission controller computed"
         f" {computed} from the given PriorityClass name"
     )
     return _forbidden(pod, why)

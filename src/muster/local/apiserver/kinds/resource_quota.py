@@ -1,6 +1,6 @@
 """ResourceQuota: checks of amounts and scopes, which pods a scope selects, columns.
 
-What is used, and what a quota rejects, is in `admission.quota`.
+`admission.quota` counts the use of quotas and rejects objects that exceed them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Role and ClusterRole: checks of their rules.
 
-Whether the writer may grant those rules is a question for `access.escalation`.
+`access.escalation` checks that the writer has the permissions that the rules grant.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _REDACTED = "<secret contents redacted>"
 
 
 def _defaults(secret: Raw) -> None:
-    """`stringData` is write-only: it becomes data."""
+    """Encode `stringData` into `data`: the field is write-only, so that people need no base64."""
     fill(secret, type="Opaque")
     for key, text in (secret.pop("stringData", None) or {}).items():
         ensure_map(secret, "data")[key] = base64.b64encode(text.encode()).decode()

@@ -1,8 +1,8 @@
 """Service: defaults, checks of addresses and ports, what an update keeps, columns.
 
 There are no virtual addresses: every service is headless. A client that changes only the type need
-not know which other fields belong to the old one, so an update drops those. Node ports are in
-`node_ports`.
+not know which other fields belong to the old type, so an update drops them. Node ports are in
+`service_node_ports`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _prepare_update(new: Raw, old: Raw) -> None:
 
 
 def _check_update(new: Raw, old: Raw) -> Causes:
-    """A service that has an address, or is headless, stays so."""
+    """The cause for an address that changes: clients of the service may have it."""
     spec, before = new["spec"], old["spec"]
     has_address = "ExternalName" not in (spec["type"], before["type"]) and before.get("clusterIP")
     if has_address and spec.get("clusterIP") != before["clusterIP"]:

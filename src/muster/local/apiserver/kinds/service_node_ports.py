@@ -46,6 +46,7 @@ def admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None
                 row.pop("nodePort", None)
         elif not row.get("nodePort") and before.get(_identity(row)):
             row["nodePort"] = before[_identity(row)]
+    # A scan of all services for every update would be slow; most updates change no port.
     if {*_ports_of(new)} != {*_ports_of(old)} or not all(r.get("nodePort") for r in _rows(new)):
         admit_create(new, store, now)
 
