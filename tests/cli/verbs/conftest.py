@@ -1,12 +1,74 @@
-"""A cluster with jobs that run and wait, and nodes that are partly used."""
+"""A cluster with jobs that run and wait, and command lines that submit and apply."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from muster.api.kinds import NAMESPACES
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.cli.applier import Applier
 from tests.cli.fake_cluster import Scene, condition, job, pod
+from tests.cli.submitter import Submitter
+from tests.controlplane.control_plane import ControlPlane
+from tests.local_server import LocalServer
+
+
+def create_namespace(kubeconfig: Path) -> str:
+    with BlockingClient(kube_config.load(kubeconfig)) as client:
+        namespace = client.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "test-"}})
+    return str(namespace["metadata"]["name"])
+
+
+@pytest.fixture
+def submitter(
+    job_server: LocalServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Submitter:
+    """A machine that submits to an API server where nothing acts on jobs."""
+    submitter = Submitter(tmp_path, capsys, monkeypatch)
+    submitter.namespace = create_namespace(job_server.kubeconfig)
+    submitter.kubeconfig = job_server.kubeconfig
+    return submitter
+
+
+@pytest.fixture(scope="module")
+def plain_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """A local API server without the job kinds."""
+    with LocalServer(tmp_path_factory.mktemp("plain")) as server:
+        yield server
+
+
+@pytest.fixture
+def real_applier(
+    control_plane: ControlPlane,
+    fresh_namespace: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Applier:
+    """On a real API server, which records the manager of every field."""
+    return Applier(control_plane.kubeconfig, fresh_namespace, capsys, monkeypatch)
+
+
+@pytest.fixture(params=["local", pytest.param("kubernetes", marks=pytest.mark.kube)])
+def applier(
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Applier:
+    """On the local API server and on a real one."""
+    if request.param == "kubernetes":
+        real: Applier = request.getfixturevalue("real_applier")
+        return real
+    server: LocalServer = request.getfixturevalue("plain_server")
+    namespace = create_namespace(server.kubeconfig)
+    return Applier(server.kubeconfig, namespace, capsys, monkeypatch)
 
 
 @pytest.fixture
