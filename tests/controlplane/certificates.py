@@ -1,7 +1,6 @@
 """A throw-away certificate authority, for servers and for clients.
 
-Used by `cluster.py`, and by tests that want a client nobody knows or a certificate that has run
-out.
+Tests use it too, for a client that no server knows or a certificate that has expired.
 """
 
 from __future__ import annotations

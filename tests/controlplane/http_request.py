@@ -1,6 +1,6 @@
 """One HTTP request to a server of the control plane: TLS by its own authority, or a Unix socket.
 
-Used by `cluster.py`. Blocking, one connection per request, and free of the code under test.
+Blocking, one connection per request, and free of the code under test.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The settings of the processes of a control plane: flags, kubeconfigs, the audit policy.
 
-Used by `cluster.py`, which writes the files named here into the cluster's folder.
+`control_plane.py` writes the files named here into the cluster's folder.
 """
 
 from __future__ import annotations

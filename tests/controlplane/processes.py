@@ -1,8 +1,7 @@
 """Child processes of a test: logged, awaited, and always ended.
 
-Used by `cluster.py`. Promises: a child dies with the process that started it, even when that one is
-killed with SIGKILL; a start that fails says why with the end of the child's log; a lost race for a
-port is tried again.
+A child ends with the process that started it, even if SIGKILL ends that process. A start that fails
+reports the end of the child's log. A lost race for a port is tried again.
 """
 
 from __future__ import annotations

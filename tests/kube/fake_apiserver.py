@@ -1,7 +1,7 @@
 """An API server in memory behind the Transport seam: versions, watches, compaction, failures.
 
 It knows collections by their path and nothing about kinds, which is all that the client, the
-informer and the election need. Real servers are tested in `test_on_a_real_server.py`.
+informer and the election need. The tests named `*_real_apiserver.py` use a real server.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A process that contends for a lease and writes down each moment at which it may act.
 
-Run by `test_on_a_real_server.py` with a kubeconfig, a namespace, an identity and a file.
+Its arguments: a kubeconfig, a namespace, an identity and a file.
 """
 
 from __future__ import annotations

@@ -55,7 +55,11 @@ def daemon_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--log-format", type=click.Choice(["human", "json"]), default="human"),
         click.option("--metrics-host", default="127.0.0.1", help="Address of --metrics-port."),
-        click.option("--metrics-port", type=int, help="Serve /metrics, /healthz and /readyz here."),
+        click.option(
+            "--metrics-port",
+            type=click.IntRange(0, 65535),
+            help="Serve /metrics, /healthz and /readyz here.",
+        ),
         click.option("--leader-elect", is_flag=True, help="Work only while holding the lease."),
     ):
         command = option(command)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Kind
+from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICES, TFJOBS, Kind
 from muster.api.meta import Raw
 from muster.client.submit import transaction
 from muster.errors import Forbidden, ServerError, Unreachable
@@ -37,6 +37,23 @@ def test_a_record_without_its_job_is_an_error_and_nothing_is_created(submitter: 
     assert code == 2
     assert "the job configmap j-tfjob is already exist, please delete it first" in err
     assert submitter.objects() == ["ConfigMap/j-tfjob"]
+
+
+def test_objects_that_a_deleted_job_left_to_the_garbage_collector_are_no_obstacle(
+    submitter: Submitter,
+) -> None:
+    """This server has no garbage collector: what the deleted job owned stays for ever."""
+    submitter.arena(*TF, "--tensorboard", "first")
+    submitter.arena("delete", "j")
+    remains = ["ConfigMap/j-tfjob", "Deployment/j-tensorboard", "Service/j-tensorboard"]
+    assert sorted(submitter.objects()) == remains
+
+    code, _, _ = submitter.arena(*TF, "--tensorboard", "second")
+
+    assert code == 0
+    assert sorted(submitter.objects()) == [*remains, "TFJob/j"]
+    job, record = submitter.get(TFJOBS, "j"), submitter.get(CONFIG_MAPS, "j-tfjob")
+    assert record["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
 
 
 @pytest.fixture

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
 
 from tests.cli.fake_cluster import Scene
 from tests.cli.place import Place
@@ -31,6 +36,19 @@ def test_nodes_are_chosen_by_name_or_gpu_mode(busy: Scene) -> None:
     assert names("-m", "e") == ["big"]
     assert busy.arena("top", "node", "nope")[0] == 3
     assert busy.arena("top", "node", "-m", "share")[0] == 2
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_nodes_for_machines_have_named_amounts(
+    busy: Scene, form: str, read: Callable[[str], Any]
+) -> None:
+    (node,) = read(busy.arena("top", "node", "big", "-o", form)[1])
+
+    assert node["total"] == {
+        "cpu": 8000, "memory": 16 << 30, "gpus": 4, "gpu_load": None, "gpu_memory": None,
+    }  # fmt: skip
+    assert node["used"]["cpu"] == 250
+    assert [pod["requested"]["gpus"] for pod in node["instances"]] == [2, 2]
 
 
 def test_a_node_in_detail_lists_its_pods(busy: Scene) -> None:

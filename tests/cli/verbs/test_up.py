@@ -30,6 +30,17 @@ def test_flags_for_a_cluster_that_is_up_already_are_refused(
     assert "--nodes=3 has no effect" in err
 
 
+@pytest.mark.parametrize("memory", ["lots", "8GB", "-5", "0", "1e400"])
+def test_memory_that_no_node_could_have_is_refused(
+    memory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, err = run(capsys, "up", "--detach", f"--memory-per-node={memory}")
+
+    assert code == 2
+    assert f"--memory-per-node '{memory}' is invalid" in err
+    assert "Write 8Gi" in err
+
+
 @pytest.mark.parametrize("home", ["/proc/nope", "/dev/null"])
 def test_a_home_that_cannot_be_written_is_named(
     home: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,6 @@
 """A real kube-apiserver with nodes of GPUs, the scheduler on it, and gangs in every dialect.
 
-What the stories in `test_on_a_real_server.py` are told with.
+The tests in this folder use it.
 """
 
 from __future__ import annotations

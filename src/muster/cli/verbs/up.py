@@ -11,9 +11,22 @@ from typing import Any
 
 import click
 
+from muster.api.quantity import MAX_INT64, parse_whole
 from muster.cli.show.messages import note
 from muster.client import local_cluster
+from muster.errors import InvalidQuantity, UsageError
 from muster.local.home import Home
+
+
+def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Refuse an amount that is no memory: the node would never become ready with it."""
+    try:
+        possible = text is None or 0 < parse_whole(text) < MAX_INT64
+    except InvalidQuantity:
+        possible = False
+    if not possible:
+        raise UsageError(f"--memory-per-node {text!r} is invalid", hint="Write 8Gi or 500Mi.")
+    return text
 
 
 @click.command(name="up")
@@ -21,7 +34,9 @@ from muster.local.home import Home
 @click.option("--nodes", type=click.IntRange(1, 1000), help="Number of nodes  [default: 1]")
 @click.option("--gpus-per-node", type=click.IntRange(0), help="Declare so many GPUs per node.")
 @click.option("--cpus-per-node", type=click.IntRange(1), help="Declare so many CPUs per node.")
-@click.option("--memory-per-node", help="Declare so much memory per node, e.g. 8Gi.")
+@click.option(
+    "--memory-per-node", callback=_memory, help="Declare so much memory per node, e.g. 8Gi."
+)
 @click.option(
     "--data-dir", type=Path, help="Where pods and objects live  [default: in MUSTER_HOME]"
 )

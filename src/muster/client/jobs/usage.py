@@ -6,9 +6,9 @@ always known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -50,7 +50,8 @@ POD_METRICS = Kind(*_GROUP, "pods", "PodMetrics", _Metrics)
 NODE_METRICS = Kind(*_GROUP, "nodes", "NodeMetrics", _Metrics, namespaced=False)
 
 
-class Amount(NamedTuple):
+@dataclass(frozen=True)
+class Amount:
     """CPU in thousandths, memory in bytes, GPUs; the use of GPUs only where it is measured."""
 
     cpu: int = 0
@@ -101,7 +102,7 @@ def allocatable(node: Node) -> Amount:
 
 
 def sum_amounts(amounts: Iterable[Amount]) -> Amount:
-    columns = zip(Amount(), *amounts, strict=True)
+    columns = zip(*(astuple(amount) for amount in (Amount(), *amounts)), strict=True)
     cpu, memory, gpus, *gpu_use = (_sum(value for value in c if value is not None) for c in columns)
     return Amount(cpu or 0, memory or 0, gpus or 0, *gpu_use)
 

@@ -15,6 +15,7 @@ import secrets
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -147,9 +148,16 @@ class Transaction:
         name = bundle.job["metadata"]["name"]
         items = (submission_record(bundle.job), *bundle.companions)
         kind = self._job_kind(bundle.job)
-        self._refuse_taken(kind, name, items[0]["metadata"]["name"])
+        if self._client.find(kind, Key(self._namespace, name)):
+            raise _name_taken(name)
+        if self._is_taken(items[0], bundle.job):
+            raise UsageError(
+                f"the job configmap {items[0]['metadata']['name']} is already exist, "
+                "please delete it first",
+                hint=f"`arena delete {name}` does that, also where the job itself is gone.",
+            )
         for item in items:
-            self._check(item)
+            self._check(item, bundle.job)
         try:
             job = self._create(kind, bundle.job)
         except AlreadyExists:
@@ -159,11 +167,13 @@ class Transaction:
         )
         return Submitted(job, record, tuple(companions))
 
-    def _check(self, item: Raw) -> None:
+    def _check(self, item: Raw, job: Raw) -> None:
         """Let the server reject a companion before the job exists."""
         try:
             self._send(COMPANION_KINDS[item["kind"]], item, dry_run=True)
         except AlreadyExists as error:
+            if not self._is_taken(item, job):
+                return
             error.hint = (
                 "Nothing was created. Choose another --name, or, if it is not needed: "
                 f"kubectl delete -n {self._namespace} {object_name(item)}"
@@ -179,14 +189,25 @@ class Transaction:
             return resource
         return ServedKinds(self._client).find(job["apiVersion"], job["kind"])
 
-    def _refuse_taken(self, kind: Kind[Raw], name: str, record: str) -> None:
-        if self._client.find(kind, Key(self._namespace, name)):
-            raise _name_taken(name)
-        if self._client.find(CONFIG_MAPS, Key(self._namespace, record)):
-            raise UsageError(
-                f"the job configmap {record} is already exist, please delete it first",
-                hint=f"`arena delete {name}` does that, also where the job itself is gone.",
-            )
+    def _is_taken(self, item: Raw, job: Raw) -> bool:
+        """Whether another object has the item's name; one that a former job left is deleted.
+
+        `arena delete` returns while the garbage collector still works. Objects owned by a job of
+        our job's name are garbage, since that job is gone: the submission does not wait for the
+        collector.
+        """
+        kind = COMPANION_KINDS[item["kind"]]
+        key = Key(self._namespace, item["metadata"]["name"])
+        former = self._client.find(kind.read_as(dict), key)
+        if former is None:
+            return False
+        metadata = former["metadata"]
+        owners = {(o["kind"], o["name"]) for o in metadata.get("ownerReferences") or ()}
+        if self._dry_run or (job["kind"], job["metadata"]["name"]) not in owners:
+            return True
+        with suppress(NotFound):
+            self._client.delete(kind, key, uid=metadata["uid"], propagation="Background")
+        return False
 
     def _create(self, kind: Kind[Any], body: Raw) -> Raw:
         if self._dry_run:

@@ -60,7 +60,9 @@ def pods_by_ports(service: Service, pods: Iterable[Pod]) -> dict[Ports, list[Pod
     selector = service.spec.selector.items()
     groups: dict[Ports, list[Pod]] = {}
     for pod in sorted(pods, key=_name):
-        if pod.finished or not pod.status.pod_ip or not selector <= pod.metadata.labels.items():
+        # The plain runtime's pods have the loopback address; no Endpoints object may contain it.
+        reachable = pod.status.pod_ip and not pod.status.pod_ip.startswith("127.")
+        if pod.finished or not reachable or not selector <= pod.metadata.labels.items():
             continue
         ports = tuple(
             Port(port.name, number, port.protocol, port.app_protocol)
