@@ -267,8 +267,7 @@ def body(error: StatusError) -> Raw:
     return {key: value for key, value in status.items() if value not in (None, "")}
 
 
-def success(group: str, plural: str, name: str, uid: str = "") -> Raw:
-    """The Status object for a deletion or a binding that went well."""
-    details = _details(group, plural, name) | ({"uid": uid} if uid else {})
+def success(group: str, plural: str, name: str, uid: str) -> Raw:
+    """The Status object for a deletion."""
     status: Raw = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    return status | ({"details": details} if details else {})
+    return status | {"details": _details(group, plural, name, uid=uid)}
