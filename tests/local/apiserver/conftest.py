@@ -1,4 +1,4 @@
-"""A running server for tests that need nothing special."""
+"""The fixture `api`: a running server without a node agent."""
 
 from __future__ import annotations
 

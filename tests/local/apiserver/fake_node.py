@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class FakeNode:
-    """Commands: `cat` repeats its input, `slow` does so once `awake` is set, `exit N` exits so,
-    `size` tells the terminal's size."""
+    """Commands: `cat` repeats its input, `slow` does so once `awake` is set, `exit N` exits with N,
+    `size` prints the size of the terminal."""
 
-    def __init__(self, web_address: tuple[str, int] = ("127.0.0.1", 1)) -> None:
+    def __init__(self) -> None:
         self.awake = asyncio.Event()
         self.calls: list[LogOptions | ExecOptions] = []
-        self.web_address = web_address
+        self.web_address = ("127.0.0.1", 1)
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
         self.calls.append(options)

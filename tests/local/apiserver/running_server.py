@@ -1,4 +1,4 @@
-"""A server of ours on a real socket, and a client that talks to it, for this folder's tests."""
+"""An API server on a real socket, and a client for it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ class ApiClient:
     async def send(
         self, method: str, path: str, body: Any = None, content_type: str = JSON, **headers: str
     ) -> Reply:
+        """Send a body as it is if it is bytes, else as JSON; the body of the reply is decoded."""
         raw = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         data = None if raw is None else io.BytesIO(raw)
-        sent = {"Content-Type": content_type, **headers}
+        headers = {"Content-Type": content_type, **headers}
         async with self.session.request(
-            method, self.server.url + path, data=data, headers=sent
+            method, self.server.url + path, data=data, headers=headers
         ) as response:
             text = await response.read()
         try:
@@ -51,7 +52,7 @@ class ApiClient:
             return Reply(response.status, text.decode(errors="replace"), response.headers)
 
     async def create_pod(self, name: str, **spec: Any) -> Any:
-        """A pod of one container in the default namespace."""
+        """Create a pod of one container in the default namespace."""
         containers = [{"name": "main", "image": "busybox"}]
         reply = await self.send(
             "POST",

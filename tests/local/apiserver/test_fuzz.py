@@ -63,7 +63,7 @@ WORDS = (
 
 
 def junk(dice: random.Random, depth: int = 0) -> Any:
-    """Any JSON, made of words that mean something to the server."""
+    """Random JSON, made of words that the server knows."""
     kind = dice.randrange(9 if depth < 5 else 6)
     if kind < 6:
         return (None, True, -1, 2**70, 1.5, dice.choice((*NAMES, *WORDS)))[kind]
@@ -73,7 +73,7 @@ def junk(dice: random.Random, depth: int = 0) -> Any:
 
 
 def manifest(dice: random.Random, path: str, name: str, dirt: float = 0.4) -> Any:
-    """Something the server may well accept, often with a little junk in it."""
+    """A manifest that the server mostly accepts, often with some random JSON in it."""
     container = {"name": "c", "image": "i"}
     body: Any = {
         "metadata": {"name": name or dice.choice("abcdef")},
@@ -95,8 +95,8 @@ def manifest(dice: random.Random, path: str, name: str, dirt: float = 0.4) -> An
     return body
 
 
-def sensible(dice: random.Random) -> tuple[str, str, bytes | None, str]:
-    """A request that means something, and is refused only for what is or is not there."""
+def well_formed_request(dice: random.Random) -> tuple[str, str, bytes | None, str]:
+    """A well-formed request, which fails only if its object exists or does not exist."""
     path, name = dice.choice(COLLECTIONS[:-1]), dice.choice("abcdef")
     match dice.randrange(5):
         case 0:
@@ -113,9 +113,9 @@ def sensible(dice: random.Random) -> tuple[str, str, bytes | None, str]:
 
 
 def request(dice: random.Random) -> tuple[str, str, bytes | None, str]:
-    """One random request: now and then a sensible one."""
+    """A random request: method, path, body and content type."""
     if dice.random() < 0.4:
-        return sensible(dice)
+        return well_formed_request(dice)
     path, name = dice.choice(COLLECTIONS), ""
     method = dice.choice(("GET", "POST", "POST", "PUT", "PATCH", "PATCH", "PATCH", "DELETE"))
     if method != "POST" or dice.random() < 0.2:
@@ -138,7 +138,7 @@ def request(dice: random.Random) -> tuple[str, str, bytes | None, str]:
 
 
 def operation(dice: random.Random) -> Any:
-    """One step of a JSON patch, to a place that is often there."""
+    """One operation of a JSON patch, often at a path that exists."""
     parts = [dice.choice((*WORDS, "0", "-")) for _ in range(dice.randrange(4))]
     ops = ("add", "remove", "replace", "test", "copy", "move")
     path = "/".join(["", *parts])
@@ -146,9 +146,9 @@ def operation(dice: random.Random) -> Any:
 
 
 class Ledger:
-    """What the server has acknowledged: the last answer about every object, by its path.
+    """The acknowledged writes: the last answer about every object, by its path.
 
-    Nobody else writes, so that is what must be there, before and after a restart.
+    Nobody else writes, so the server must show exactly these objects, before and after a restart.
     """
 
     def __init__(self) -> None:
@@ -156,8 +156,8 @@ class Ledger:
         self.writes = 0
         self.answers: Counter[int] = Counter()
 
-    async def note(self, api: ApiClient, method: str, path: str, reply: Reply) -> None:
-        """Take in an answer to a request that may have written."""
+    async def record(self, api: ApiClient, method: str, path: str, reply: Reply) -> None:
+        """Record the answer to a request that may have written."""
         self.answers[reply.status] += 1
         place, _, query = path.partition("?")
         if method == "GET" or reply.status >= 300 or "dryRun" in query:
@@ -170,20 +170,20 @@ class Ledger:
         whole = whole and "deletionTimestamp" not in reply.body["metadata"]
         if whole and parts[1:] in ([], ["status"]):
             self.known[f"{collection}/{name}"] = reply.body
-        else:  # the answer does not show the object, so ask what the server made of it
-            await self.look(api, f"{collection}/{name}")
-        for other in self.twins(f"{collection}/{name}"):
-            await self.look(api, other)
+        else:  # the answer does not show the object as it is now
+            await self.refresh(api, f"{collection}/{name}")
+        for other in self.other_versions(f"{collection}/{name}"):
+            await self.refresh(api, other)
 
-    async def look(self, api: ApiClient, path: str) -> None:
-        found = await api.send("GET", path)
-        if found.status == 404:
+    async def refresh(self, api: ApiClient, path: str) -> None:
+        reply = await api.send("GET", path)
+        if reply.status == 404:
             self.known.pop(path, None)
         else:
-            self.known[path] = found.body
+            self.known[path] = reply.body
 
-    def twins(self, path: str) -> list[str]:
-        """The same object in another version."""
+    def other_versions(self, path: str) -> list[str]:
+        """The paths of the same object in other versions."""
         if "kubeflow.org" not in path:
             return []
         other = ("/v1alpha1/", "/v1/") if "/v1alpha1/" in path else ("/v1/", "/v1alpha1/")
@@ -191,29 +191,29 @@ class Ledger:
         return [twin] if path in self.known or twin in self.known else []
 
     async def audit(self, api: ApiClient) -> None:
-        """Every object is as it was acknowledged, and there are no others."""
+        """Every object is as it was acknowledged, and no other object exists."""
         for path, body in self.known.items():
-            found = await api.send("GET", path)
-            assert (found.status, found.body) == (200, body), path
+            reply = await api.send("GET", path)
+            assert (reply.status, reply.body) == (200, body), path
         for collection in COLLECTIONS:
             items = (await api.send("GET", collection)).body["items"]
-            there = {f"{collection}/{item['metadata']['name']}" for item in items}
+            stored = {f"{collection}/{item['metadata']['name']}" for item in items}
             known = {path for path in self.known if path.rpartition("/")[0] == collection}
-            assert there - known <= self.born, collection
+            assert stored - known <= self.initial, collection
 
-    born: frozenset[str] = frozenset()
-    """What was there before the first request."""
+    initial: frozenset[str] = frozenset()
+    """The objects before the first request."""
 
     async def begin(self, api: ApiClient) -> None:
-        found = set()
+        paths = set()
         for collection in COLLECTIONS:
             items = (await api.send("GET", collection)).body["items"]
-            found |= {f"{collection}/{item['metadata']['name']}" for item in items}
-        self.born = frozenset(found)
+            paths |= {f"{collection}/{item['metadata']['name']}" for item in items}
+        self.initial = frozenset(paths)
 
 
-async def batter(folder: Path, dice: random.Random, count: int) -> Ledger:
-    """Send random requests, and look into the books after each of many restarts."""
+async def send_random_requests(folder: Path, dice: random.Random, count: int) -> Ledger:
+    """Send random requests, and audit the server after each of many restarts."""
     ledger = Ledger()
     async with running_server(folder) as api:
         for crd in crds.load_all():
@@ -227,7 +227,7 @@ async def batter(folder: Path, dice: random.Random, count: int) -> Ledger:
                 reply = await api.send(method, path, body, kind)
                 exchange = (method, path, body, kind, reply.body)
                 assert reply.status < 500 or reply.status == 504, exchange
-                await ledger.note(api, method, path, reply)
+                await ledger.record(api, method, path, reply)
     async with running_server(folder) as api:
         await ledger.audit(api)
     return ledger
@@ -238,14 +238,14 @@ async def batter(folder: Path, dice: random.Random, count: int) -> Ledger:
 async def test_random_requests_never_fail_the_server_nor_lose_a_write(
     tmp_path: Path, seed: int
 ) -> None:
-    ledger = await batter(tmp_path, random.Random(seed), 2500)
+    ledger = await send_random_requests(tmp_path, random.Random(seed), 2500)
 
     assert ledger.writes > 250
 
 
 @pytest.mark.long
 async def test_a_hundred_thousand_random_requests(tmp_path: Path) -> None:
-    ledger = await batter(tmp_path, random.Random(99), 100_000)
+    ledger = await send_random_requests(tmp_path, random.Random(99), 100_000)
 
     print(f"{ledger.writes} writes acknowledged, {len(ledger.known)} objects left, none lost")
     print("answers by status:", dict(sorted(ledger.answers.items())))

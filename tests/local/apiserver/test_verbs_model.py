@@ -29,23 +29,28 @@ COLORS = st.sampled_from(["red", "blue"])
 
 
 @dataclass
-class Known:
-    """A config map as the model has it."""
+class Expected:
+    """A config map in the model."""
 
     version: str
     uid: str
     color: str = ""
     data: dict[str, str] = field(default_factory=dict)
-    held: bool = False
-    """It has a finalizer."""
-    doomed: bool = False
-    """It was deleted and waits for its finalizer."""
+    has_finalizer: bool = False
+    being_deleted: bool = False
 
-    def shown(self) -> tuple[Any, ...]:
-        return (self.version, self.uid, self.color, self.data, self.held, self.doomed)
+    def state(self) -> tuple[Any, ...]:
+        return (
+            self.version,
+            self.uid,
+            self.color,
+            self.data,
+            self.has_finalizer,
+            self.being_deleted,
+        )
 
 
-def seen(obj: Any) -> tuple[Any, ...]:
+def state_of(obj: Any) -> tuple[Any, ...]:
     meta = obj["metadata"]
     return (
         meta["resourceVersion"],
@@ -58,7 +63,7 @@ def seen(obj: Any) -> tuple[Any, ...]:
 
 
 class VerbsMachine(RuleBasedStateMachine):
-    """Random writers of config maps, with true and false preconditions."""
+    """Random writers of config maps, with current and stale preconditions."""
 
     @initialize()
     def start(self) -> None:
@@ -66,7 +71,7 @@ class VerbsMachine(RuleBasedStateMachine):
         self.home = tempfile.TemporaryDirectory()
         self.registry = Registry(BUILTIN)
         self.resource = next(r for r in BUILTIN if r.plural == "configmaps")
-        self.model: dict[str, Known] = {}
+        self.model: dict[str, Expected] = {}
         self.watched: dict[str, tuple[Any, ...]] = {}
         self.since = 0
         self.open()
@@ -86,7 +91,7 @@ class VerbsMachine(RuleBasedStateMachine):
             self.loop.close()
             self.home.cleanup()
 
-    def ask(
+    def send(
         self, verb: str, name: str = "", body: Any = None, kind: str = "", **query: str
     ) -> tuple[int, Any]:
         route = Route(verb, "", "v1", "configmaps", "n", name)
@@ -94,105 +99,108 @@ class VerbsMachine(RuleBasedStateMachine):
         call = Call(route, self.resource, query, data, kind)
         try:
             answer = self.loop.run_until_complete(getattr(self.verbs, verb)(call))
-        except StatusError as refusal:
-            return refusal.status, refusal
+        except StatusError as error:
+            return error.status, error
         return answer.code, msgspec.json.decode(answer.body)
 
     def learn(self, name: str, obj: Any) -> None:
-        version, uid, color, data, held, doomed = seen(obj)
-        self.model[name] = Known(version, uid, color, data, held, doomed)
+        version, uid, color, data, has_finalizer, being_deleted = state_of(obj)
+        self.model[name] = Expected(version, uid, color, data, has_finalizer, being_deleted)
 
     # -- writers ---------------------------------------------------------------------------------
 
-    @rule(name=NAMES, color=COLORS, held=st.booleans())
-    def create(self, name: str, color: str, held: bool) -> None:
-        meta = {"name": name, "labels": {"color": color}, "finalizers": [FINALIZER] * held}
-        code, answer = self.ask("create", body={"metadata": meta, "data": {"by": "create"}})
+    @rule(name=NAMES, color=COLORS, has_finalizer=st.booleans())
+    def create(self, name: str, color: str, has_finalizer: bool) -> None:
+        meta = {"name": name, "labels": {"color": color}, "finalizers": [FINALIZER] * has_finalizer}
+        code, answer = self.send("create", body={"metadata": meta, "data": {"by": "create"}})
         if name in self.model:
             assert code == 409
             return
         assert code == 201
-        expected = Known(answer["metadata"]["resourceVersion"], answer["metadata"]["uid"], color)
-        expected.data, expected.held = {"by": "create"}, held
-        assert seen(answer) == expected.shown()
+        expected = Expected(answer["metadata"]["resourceVersion"], answer["metadata"]["uid"], color)
+        expected.data, expected.has_finalizer = {"by": "create"}, has_finalizer
+        assert state_of(answer) == expected.state()
         self.model[name] = expected
 
-    @rule(name=NAMES, color=COLORS, claim=st.sampled_from(["none", "right", "stale"]))
-    def replace(self, name: str, color: str, claim: str) -> None:
-        known = self.model.get(name)
+    @rule(name=NAMES, color=COLORS, precondition=st.sampled_from(["none", "current", "stale"]))
+    def replace(self, name: str, color: str, precondition: str) -> None:
+        expected = self.model.get(name)
         meta: dict[str, Any] = {"name": name, "labels": {"color": color}}
-        if known is not None:
-            meta["finalizers"] = [FINALIZER] * known.held
-            version = {"none": "", "right": known.version, "stale": "1"}[claim]
+        if expected is not None:
+            meta["finalizers"] = [FINALIZER] * expected.has_finalizer
+            version = {"none": "", "current": expected.version, "stale": "1"}[precondition]
             meta["resourceVersion"] = version
-        code, answer = self.ask("update", name, {"metadata": meta, "data": {"by": "replace"}})
-        if known is None or claim == "stale":
-            assert code == (404 if known is None else 409)
+        code, answer = self.send("update", name, {"metadata": meta, "data": {"by": "replace"}})
+        if expected is None or precondition == "stale":
+            assert code == (404 if expected is None else 409)
             return
         assert code == 200
-        known.color, known.data = color, {"by": "replace"}
-        self._written(known, answer)
+        expected.color, expected.data = color, {"by": "replace"}
+        self._written(expected, answer)
 
     @rule(name=NAMES, key=st.sampled_from("xy"), value=st.sampled_from(["1", "2", None]))
     def patch(self, name: str, key: str, value: str | None) -> None:
-        known = self.model.get(name)
-        code, answer = self.ask("patch", name, {"data": {key: value}}, MERGE)
-        if known is None:
+        expected = self.model.get(name)
+        code, answer = self.send("patch", name, {"data": {key: value}}, MERGE)
+        if expected is None:
             assert code == 404
             return
         assert code == 200
-        known.data = {k: v for k, v in (known.data | {key: value}).items() if v is not None}
-        self._written(known, answer)
+        expected.data = {k: v for k, v in (expected.data | {key: value}).items() if v is not None}
+        self._written(expected, answer)
 
-    def _written(self, known: Known, answer: Any) -> None:
+    def _written(self, expected: Expected, answer: Any) -> None:
         version = answer["metadata"]["resourceVersion"]
-        assert int(version) >= int(known.version)
-        known.version = version
-        assert seen(answer) == known.shown()
+        assert int(version) >= int(expected.version)
+        expected.version = version
+        assert state_of(answer) == expected.state()
 
-    @rule(name=NAMES, claim=st.sampled_from(["none", "right", "stale"]))
-    def delete(self, name: str, claim: str) -> None:
-        known = self.model.get(name)
+    @rule(name=NAMES, precondition=st.sampled_from(["none", "current", "stale"]))
+    def delete(self, name: str, precondition: str) -> None:
+        expected = self.model.get(name)
         body = None
-        if known is not None and claim != "none":
-            version = known.version if claim == "right" else "1"
-            body = {"preconditions": {"resourceVersion": version, "uid": known.uid}}
-        code, answer = self.ask("delete", name, body)
-        if known is None or claim == "stale":
-            assert code == (404 if known is None else 409)
+        if expected is not None and precondition != "none":
+            version = expected.version if precondition == "current" else "1"
+            body = {"preconditions": {"resourceVersion": version, "uid": expected.uid}}
+        code, answer = self.send("delete", name, body)
+        if expected is None or precondition == "stale":
+            assert code == (404 if expected is None else 409)
             return
         assert code == 200
-        if known.held:
-            known.doomed = True
-            self._written(known, answer)
+        if expected.has_finalizer:
+            expected.being_deleted = True
+            self._written(expected, answer)
         else:
             assert answer["status"] == "Success"
             del self.model[name]
 
     @rule(name=NAMES)
     def release(self, name: str) -> None:
-        known = self.model.get(name)
-        code, answer = self.ask("patch", name, {"metadata": {"finalizers": None}}, MERGE)
-        if known is None:
+        expected = self.model.get(name)
+        code, answer = self.send("patch", name, {"metadata": {"finalizers": None}}, MERGE)
+        if expected is None:
             assert code == 404
             return
         assert code == 200
-        known.held = False
-        if known.doomed:
+        expected.has_finalizer = False
+        if expected.being_deleted:
             del self.model[name]
         else:
-            self._written(known, answer)
+            self._written(expected, answer)
 
     @rule(color=st.sampled_from(["red", "blue"]))
     def sweep(self, color: str) -> None:
-        code, _ = self.ask("deletecollection", labelSelector=f"color={color}")
+        code, _ = self.send("deletecollection", labelSelector=f"color={color}")
         assert code == 200
-        for name, known in list(self.model.items()):
-            if known.color == color and not known.held:
+        for name, expected in list(self.model.items()):
+            if expected.color == color and not expected.has_finalizer:
                 del self.model[name]
-            elif known.color == color:
-                _, obj = self.ask("get", name)
-                known.doomed, known.version = True, obj["metadata"]["resourceVersion"]
+            elif expected.color == color:
+                _, obj = self.send("get", name)
+                expected.being_deleted, expected.version = (
+                    True,
+                    obj["metadata"]["resourceVersion"],
+                )
 
     @rule()
     def restart(self) -> None:
@@ -205,16 +213,16 @@ class VerbsMachine(RuleBasedStateMachine):
     def present(self) -> None:
         if not hasattr(self, "model"):
             return
-        expected = [(n, k.shown()) for n, k in sorted(self.model.items())]
-        _, answer = self.ask("list")
-        assert [(o["metadata"]["name"], seen(o)) for o in answer["items"]] == expected
+        expected = [(n, k.state()) for n, k in sorted(self.model.items())]
+        _, answer = self.send("list")
+        assert [(o["metadata"]["name"], state_of(o)) for o in answer["items"]] == expected
 
     @rule(color=st.sampled_from(["red", "blue"]), limit=st.integers(1, 3))
     def pages(self, color: str, limit: int) -> None:
         names, token = [], ""
         while True:
             query = {"labelSelector": f"color={color}", "limit": str(limit), "continue": token}
-            _, page = self.ask("list", **query)
+            _, page = self.send("list", **query)
             names += [o["metadata"]["name"] for o in page["items"]]
             token = page["metadata"].get("continue", "")
             if not token:
@@ -223,12 +231,12 @@ class VerbsMachine(RuleBasedStateMachine):
 
     @rule()
     def follow(self) -> None:
-        """A watcher of one color that resumes where it was knows exactly what there is of it."""
+        """A watcher of one color that resumes from its last revision knows all those objects."""
         route = Route("watch", "", "v1", "configmaps", "n")
         query = {"resourceVersion": str(self.since or ""), "labelSelector": "color=red"}
         call = Call(route, self.resource, query)
-        # The last thing it sees is one that comes and goes, so that it knows when to stop.
-        self.ask("create", body={"metadata": {"name": "last", "labels": {"color": "red"}}})
+        # An object that is created last and deleted afterwards tells the watcher when to stop.
+        self.send("create", body={"metadata": {"name": "last", "labels": {"color": "red"}}})
 
         async def events() -> list[Any]:
             lines, events = watch_events(self.store, call, lambda value: value), []
@@ -245,11 +253,11 @@ class VerbsMachine(RuleBasedStateMachine):
                 del self.watched[name]
             else:
                 assert (event["type"] == "MODIFIED") == (name in self.watched)
-                self.watched[name] = seen(event["object"])
+                self.watched[name] = state_of(event["object"])
         assert self.watched.pop("last")
-        self.ask("delete", "last")
+        self.send("delete", "last")
         self.since = self.store.revision
-        assert self.watched == {n: k.shown() for n, k in self.model.items() if k.color == "red"}
+        assert self.watched == {n: k.state() for n, k in self.model.items() if k.color == "red"}
 
 
 TestVerbsMachine = VerbsMachine.TestCase

@@ -29,12 +29,10 @@ async def test_the_certificate_is_valid_for_the_names_that_pods_use(api: ApiClie
 async def test_only_the_owner_can_read_secrets_on_disk(api: ApiClient, tmp_path: Path) -> None:
     api.server.credentials.write_kubeconfig(tmp_path / "kubeconfig", api.server.url)
     folder = api.server.data_dir / "access"
-    for path in (
-        folder / "token",
-        folder / "ca.key",
-        folder / "server.key",
-        tmp_path / "kubeconfig",
-    ):
+    secrets = [folder / name for name in ("token", "ca.key", "server.key", "accounts.key")]
+
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for path in (*secrets, tmp_path / "kubeconfig"):
         assert path.stat().st_mode & 0o777 == 0o600, path
 
 

@@ -11,7 +11,7 @@ from tests.local.apiserver.access.accounts import (
     RBAC,
     ROLES,
     grant,
-    say_as,
+    send_as,
     token_for,
 )
 from tests.local.apiserver.running_server import MERGE, running_server
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 async def test_an_account_without_roles_may_only_discover_the_api(api: ApiClient) -> None:
     token = await token_for(api)
 
-    assert (await say_as(api, token, "GET", "/apis")).status == 200
-    assert (await say_as(api, token, "GET", "/openapi/v3")).status == 200
-    refused = await say_as(api, token, "GET", PODS)
+    assert (await send_as(api, token, "GET", "/apis")).status == 200
+    assert (await send_as(api, token, "GET", "/openapi/v3")).status == 200
+    refused = await send_as(api, token, "GET", PODS)
     assert refused.status == 403
     assert refused.body["message"] == (
         'pods is forbidden: User "system:serviceaccount:default:default" cannot list resource'
@@ -44,13 +44,13 @@ async def test_view_reads_and_edit_writes_but_neither_grants_roles(api: ApiClien
     config = {"metadata": {"name": "a"}}
     bindings = f"{RBAC}/namespaces/default/rolebindings"
 
-    assert (await say_as(api, viewer, "GET", PODS)).status == 200
-    assert (await say_as(api, viewer, "GET", f"{NS}/secrets")).status == 403
-    assert (await say_as(api, viewer, "POST", f"{NS}/configmaps", config)).status == 403
-    assert (await say_as(api, editor, "POST", f"{NS}/configmaps", config)).status == 201
-    assert (await say_as(api, editor, "GET", PODS)).status == 200
-    assert (await say_as(api, editor, "GET", bindings)).status == 403
-    assert (await say_as(api, editor, "GET", "/api/v1/nodes")).status == 403
+    assert (await send_as(api, viewer, "GET", PODS)).status == 200
+    assert (await send_as(api, viewer, "GET", f"{NS}/secrets")).status == 403
+    assert (await send_as(api, viewer, "POST", f"{NS}/configmaps", config)).status == 403
+    assert (await send_as(api, editor, "POST", f"{NS}/configmaps", config)).status == 201
+    assert (await send_as(api, editor, "GET", PODS)).status == 200
+    assert (await send_as(api, editor, "GET", bindings)).status == 403
+    assert (await send_as(api, editor, "GET", "/api/v1/nodes")).status == 403
 
 
 async def test_view_aggregates_labelled_roles(api: ApiClient) -> None:
@@ -62,9 +62,9 @@ async def test_view_aggregates_labelled_roles(api: ApiClient) -> None:
 
     assert rule in (await api.send("GET", f"{ROLES}/view")).body["rules"]
     assert rule in (await api.send("GET", f"{ROLES}/admin")).body["rules"]
-    assert (await say_as(api, token, "GET", f"{NS}/secrets")).status == 200
+    assert (await send_as(api, token, "GET", f"{NS}/secrets")).status == 200
     await api.send("DELETE", f"{ROLES}/x")
-    assert (await say_as(api, token, "GET", f"{NS}/secrets")).status == 403
+    assert (await send_as(api, token, "GET", f"{NS}/secrets")).status == 403
 
 
 async def test_roles_that_an_admin_changed_stay_changed_after_a_restart(tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ async def test_roles_that_an_admin_changed_stay_changed_after_a_restart(tmp_path
         token = await token_for(api)
     async with running_server(tmp_path) as api:
         assert not (await api.send("GET", f"{ROLES}/system:discovery")).body.get("rules")
-        assert (await say_as(api, token, "GET", "/apis")).status == 403
+        assert (await send_as(api, token, "GET", "/apis")).status == 403

@@ -15,7 +15,7 @@ from tests.local.apiserver.access.accounts import (
     ACCOUNTS,
     PODS,
     WHO,
-    say_as,
+    send_as,
     token_for,
 )
 from tests.local.apiserver.running_server import running_server
@@ -41,11 +41,11 @@ async def test_a_deleted_default_account_is_recreated_with_a_new_uid(api: ApiCli
     after = (await api.send("GET", f"{ACCOUNTS}/default")).body["metadata"]["uid"]
 
     assert after != before
-    assert (await say_as(api, token, "GET", PODS)).status == 401
+    assert (await send_as(api, token, "GET", PODS)).status == 401
 
 
 async def test_a_token_carries_its_accounts_name_and_groups(api: ApiClient) -> None:
-    reply = await say_as(api, await token_for(api), "POST", WHO, {})
+    reply = await send_as(api, await token_for(api), "POST", WHO, {})
 
     info = reply.body["status"]["userInfo"]
     assert info["username"] == "system:serviceaccount:default:default"
@@ -56,7 +56,7 @@ async def test_a_token_is_valid_after_a_restart(tmp_path: Path) -> None:
     async with running_server(tmp_path) as api:
         token = await token_for(api)
     async with running_server(tmp_path) as api:
-        assert (await say_as(api, token, "POST", WHO, {})).status == 201
+        assert (await send_as(api, token, "POST", WHO, {})).status == 201
 
 
 async def token_issued_before(server: ApiServer, hours: float) -> str:
@@ -75,7 +75,7 @@ async def test_a_token_is_rejected_before_and_after_its_validity(
 ) -> None:
     token = await token_issued_before(api.server, hours)
 
-    assert (await say_as(api, token, "POST", WHO, {})).status == expected
+    assert (await send_as(api, token, "POST", WHO, {})).status == expected
 
 
 def forgeries(token: str) -> list[str]:
@@ -94,24 +94,24 @@ async def test_a_forged_token_is_rejected(api: ApiClient) -> None:
     token = await token_for(api)
 
     for forged in forgeries(token):
-        assert (await say_as(api, forged, "POST", WHO, {})).status == 401, forged
-    assert (await say_as(api, token, "POST", WHO, {})).status == 201
+        assert (await send_as(api, forged, "POST", WHO, {})).status == 401, forged
+    assert (await send_as(api, token, "POST", WHO, {})).status == 201
 
 
 async def test_another_clusters_token_is_rejected(api: ApiClient, tmp_path: Path) -> None:
     async with running_server(tmp_path / "other") as other:
         token = await token_for(other)
 
-    assert (await say_as(api, token, "POST", WHO, {})).status == 401
+    assert (await send_as(api, token, "POST", WHO, {})).status == 401
 
 
 async def test_a_token_is_invalid_once_its_pod_is_deleted(api: ApiClient) -> None:
     await api.create_pod("p")
     bound = {"apiVersion": "v1", "kind": "Pod", "name": "p"}
     token = await token_for(api, boundObjectRef=bound)
-    before = await say_as(api, token, "POST", WHO, {})
+    before = await send_as(api, token, "POST", WHO, {})
     await api.send("DELETE", f"{PODS}/p")
-    after = await say_as(api, token, "POST", WHO, {})
+    after = await send_as(api, token, "POST", WHO, {})
 
     assert (before.status, after.status) == (201, 401)
     extra = before.body["status"]["userInfo"]["extra"]

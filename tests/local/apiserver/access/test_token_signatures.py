@@ -87,7 +87,7 @@ def public_key() -> bytes:
 
 
 def by_hmac(secret: bytes) -> str:
-    """The attack of reading the public key as the secret of a symmetric algorithm."""
+    """A token signed with the public key as the secret of a symmetric algorithm, a known attack."""
     text = unsigned({"alg": "HS256", "kid": KEY_ID}, CLAIMS)
     return f"{text}.{base64url(hmac.digest(secret, text.encode(), hashlib.sha256))}"
 
@@ -157,7 +157,7 @@ def test_a_signature_of_the_wrong_length_is_rejected(tokens: Tokens) -> None:
     assert tokens.user(token) is not None
 
 
-def test_text_beside_the_base64_alphabet_is_rejected(tokens: Tokens) -> None:
+def test_characters_outside_the_base64_alphabet_are_rejected(tokens: Tokens) -> None:
     header, body, signature = signed(CLAIMS).split(".")
 
     for wrong in (
@@ -207,7 +207,7 @@ def test_a_token_that_lacks_a_claim_is_rejected(tokens: Tokens, claim: str) -> N
 
 
 @pytest.mark.parametrize("body", [b"[]", b"5", b"{", b"\xff"])
-def test_signed_text_that_is_no_set_of_claims_is_rejected(tokens: Tokens, body: bytes) -> None:
+def test_signed_text_that_is_not_a_set_of_claims_is_rejected(tokens: Tokens, body: bytes) -> None:
     token = jwt.api_jws.encode(body, KEY, "ES256", {"kid": KEY_ID, "typ": None})
 
     assert tokens.user(token) is None

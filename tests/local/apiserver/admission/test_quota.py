@@ -47,7 +47,7 @@ async def test_concurrent_writes_never_exceed_a_quota(api: ApiClient) -> None:
     assert (await used(api), await used(api, "requests.cpu")) == ("6", "900m")
 
 
-async def test_deleted_and_finished_pods_use_nothing(api: ApiClient) -> None:
+async def test_deleted_and_finished_pods_no_longer_count(api: ApiClient) -> None:
     await limit(api, pods="2")
     await pod(api, "a")
     await pod(api, "b")
@@ -61,7 +61,7 @@ async def test_deleted_and_finished_pods_use_nothing(api: ApiClient) -> None:
     assert (await pod(api, "d")).status == 201
 
 
-async def test_a_failed_write_uses_nothing(api: ApiClient) -> None:
+async def test_a_failed_write_does_not_count(api: ApiClient) -> None:
     await limit(api, **{"count/configmaps": "2"})
     await api.send("POST", CM, {"metadata": {"name": "a"}})
     for _ in range(3):
@@ -103,8 +103,8 @@ async def test_usage_survives_a_restart(tmp_path: Path) -> None:
 async def test_a_status_written_by_hand_is_corrected(api: ApiClient) -> None:
     await limit(api, pods="1")
     await pod(api, "a")
-    lie = {"status": {"hard": {"pods": "9"}, "used": {"pods": "0"}}}
-    await api.send("PATCH", f"{QUOTAS}/q/status", lie, MERGE)
+    wrong = {"status": {"hard": {"pods": "9"}, "used": {"pods": "0"}}}
+    await api.send("PATCH", f"{QUOTAS}/q/status", wrong, MERGE)
 
     assert await used(api) == "1"
 

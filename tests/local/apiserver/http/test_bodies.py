@@ -58,7 +58,7 @@ async def test_a_body_that_does_not_match_its_encoding_is_rejected(api: ApiClien
     assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
 
 
-async def test_unknown_fields_are_a_warning(api: ApiClient) -> None:
+async def test_unknown_fields_cause_a_warning(api: ApiClient) -> None:
     reply = await api.send("POST", CM, {"metadata": {"name": "a"}, "nonsense": 1})
 
     assert reply.headers.getall("Warning") == ['299 - "unknown field \\"nonsense\\""']

@@ -32,15 +32,14 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await store.close()
 
 
-async def seen(watch: Watch, count: int) -> list[tuple[str, str, bool]]:
+async def next_changes(watch: Watch, count: int) -> list[tuple[str, str, bool]]:
     """The next `count` changes as (key, value, deleted)."""
-    changes_seen: list[tuple[str, str, bool]] = []
+    rows: list[tuple[str, str, bool]] = []
     async with asyncio.timeout(60):
-        while len(changes_seen) < count:
-            changes_seen += [
-                (c.entry.key, c.entry.value.decode(), c.deleted) for c in await watch.next()
-            ]
-    return changes_seen
+        while len(rows) < count:
+            batch = await watch.next()
+            rows += [(c.entry.key, c.entry.value.decode(), c.deleted) for c in batch]
+    return rows
 
 
 async def test_the_encoder_gets_the_revision_of_the_write(store: Store) -> None:
@@ -58,7 +57,7 @@ async def test_a_name_in_use_cannot_be_created_again(store: Store) -> None:
         await store.create("pods/a/x", value("two"))
 
 
-async def test_of_two_creators_at_once_exactly_one_wins(store: Store) -> None:
+async def test_of_ten_concurrent_creates_exactly_one_succeeds(store: Store) -> None:
     results = await asyncio.gather(
         *(store.create("pods/a/x", value(str(i))) for i in range(10)), return_exceptions=True
     )
@@ -66,19 +65,19 @@ async def test_of_two_creators_at_once_exactly_one_wins(store: Store) -> None:
     assert sum(isinstance(r, AlreadyExists) for r in results) == 9
 
 
-async def test_a_stale_write_conflicts_and_then_sees_the_winner(store: Store) -> None:
+async def test_of_two_concurrent_updates_the_second_gets_a_conflict(store: Store) -> None:
     first = await store.create("pods/a/x", value("one"))
-    won, lost = await asyncio.gather(
+    winner, loser = await asyncio.gather(
         store.update("pods/a/x", value("two"), first.revision),
         store.update("pods/a/x", value("three"), first.revision),
         return_exceptions=True,
     )
 
-    assert isinstance(lost, Conflict)
-    assert store.get("pods/a/x") is won
+    assert isinstance(loser, Conflict)
+    assert store.get("pods/a/x") is winner
 
 
-async def test_the_name_of_a_deleted_object_is_free(store: Store) -> None:
+async def test_the_name_of_a_deleted_object_can_be_created_again(store: Store) -> None:
     first = await store.create("pods/a/x", value("one"))
     await store.delete("pods/a/x", value("last"), first.revision)
 
@@ -106,7 +105,7 @@ async def test_an_earlier_state_can_still_be_read(store: Store) -> None:
     assert [e.key for e in await store.scan_at("pods/", store.revision)] == ["pods/a/y"]
 
 
-async def test_a_watch_replays_what_it_missed_and_then_follows(store: Store) -> None:
+async def test_a_watch_replays_past_changes_and_then_follows(store: Store) -> None:
     one = await store.create("pods/a/x", value("one"))
     await store.create("nodes//n", value("node"))
     two = await store.update("pods/a/x", value("two"), one.revision)
@@ -114,7 +113,7 @@ async def test_a_watch_replays_what_it_missed_and_then_follows(store: Store) -> 
     watch = await store.watch("pods/", one.revision)
     await store.delete("pods/a/x", value("last"), two.revision)
 
-    assert await seen(watch, 2) == [
+    assert await next_changes(watch, 2) == [
         ("pods/a/x", f"two@{two.revision}", False),
         ("pods/a/x", f"last@{store.revision}", True),
     ]
@@ -136,11 +135,11 @@ async def test_a_watch_older_than_memory_is_served_from_the_table(tmp_path: Path
         two.revision,
         f"one@{one.revision}".encode(),
     )
-    assert await seen(watch, 1) == [("pods/a/x", f"three@{three.revision}", False)]
+    assert await next_changes(watch, 1) == [("pods/a/x", f"three@{three.revision}", False)]
     await store.close()
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_objects_and_the_revision_survive_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "objects.db"
     store = await Store.open(path)
     entries = [await store.create(f"pods/a/{i}", value("v")) for i in range(20)]
@@ -156,14 +155,14 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_compaction_keeps_the_present_and_forgets_the_past(tmp_path: Path) -> None:
+async def test_compaction_keeps_present_objects_and_forgets_past_ones(tmp_path: Path) -> None:
     path = tmp_path / "objects.db"
     store = await Store.open(path)
     entry = await store.create("pods/a/x", value("0"))
     for i in range(50):
         entry = await store.update("pods/a/x", value(str(i)), entry.revision)
-    gone = await store.create("pods/a/gone", value("g"))
-    await store.delete("pods/a/gone", value("last"), gone.revision)
+    deleted = await store.create("pods/a/gone", value("g"))
+    await store.delete("pods/a/gone", value("last"), deleted.revision)
     last = store.revision
 
     await store.compact(last)
@@ -180,7 +179,7 @@ async def test_compaction_keeps_the_present_and_forgets_the_past(tmp_path: Path)
     await store.close()
 
 
-async def test_what_a_write_replaced_survives_compaction_of_the_replaced_row(
+async def test_a_replaced_object_survives_compaction_while_a_later_change_needs_it(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "objects.db"
@@ -211,9 +210,9 @@ async def test_large_changes_are_not_kept_in_memory_and_can_still_be_watched(
     assert store._recent.size <= 10_000
     assert store._recent.start > first.revision
     resumed = await store.watch("pods/", first.revision)
-    assert len(await seen(resumed, 20)) == 20
-    lately = await store.watch("pods/", entry.revision - 1)
-    assert await seen(lately, 1) == [("pods/a/x", entry.value.decode(), False)]
+    assert len(await next_changes(resumed, 20)) == 20
+    recent = await store.watch("pods/", entry.revision - 1)
+    assert await next_changes(recent, 1) == [("pods/a/x", entry.value.decode(), False)]
 
 
 @pytest.mark.parametrize("limit", ["MAX_CHANGES", "MAX_BYTES"])
@@ -221,16 +220,18 @@ async def test_a_watcher_that_falls_too_far_behind_is_ended_and_can_resume(
     store: Store, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(watch_module, limit, 5 if limit == "MAX_CHANGES" else 50)
-    begun = store.revision
-    watch = await store.watch("pods/", begun)
+    start = store.revision
+    watch = await store.watch("pods/", start)
     for i in range(20):
         await store.create(f"pods/a/{i:02}", value("ten bytes"))
 
     assert watch.ended
     assert watch.idle
     watch.close()
-    resumed = await store.watch("pods/", begun)
-    assert [key for key, _, _ in await seen(resumed, 20)] == [f"pods/a/{i:02}" for i in range(20)]
+    resumed = await store.watch("pods/", start)
+    assert [key for key, _, _ in await next_changes(resumed, 20)] == [
+        f"pods/a/{i:02}" for i in range(20)
+    ]
 
 
 async def test_an_ended_watch_still_delivers_waiting_changes(store: Store) -> None:
@@ -319,7 +320,7 @@ async def test_the_store_survives_a_failed_compaction(
 
 
 @pytest.mark.slow
-async def test_a_hundred_thousand_objects_load_again(tmp_path: Path) -> None:
+async def test_a_hundred_thousand_objects_are_loaded_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "objects.db"
     store = await Store.open(path)
     pad = b"x" * 500

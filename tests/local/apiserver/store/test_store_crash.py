@@ -1,4 +1,4 @@
-"""`kill -9` at any moment: nothing acknowledged is lost, nothing unacknowledged is half there."""
+"""`kill -9` at any moment: no acknowledged write is lost, and no object is half written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 6
 
 
 def run_and_kill(path: Path, seed: int) -> list[tuple[str, int, str]]:
-    """What the writer acknowledged before it was killed after a random number of writes."""
+    """The writes that a process acknowledged before it was killed at a random moment."""
     kill_after = random.Random(seed).randrange(1, 800)
     acknowledged: list[tuple[str, int, str]] = []
     with subprocess.Popen(

@@ -15,6 +15,7 @@ from tests.local.apiserver.fake_node import FakeNode
 from tests.local.apiserver.running_server import MERGE, running_server
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.local.apiserver.running_server import ApiClient
@@ -23,31 +24,47 @@ PODS = "/api/v1/namespaces/default/pods"
 V5 = "v5.channel.k8s.io"
 
 
-async def test_logs_come_from_the_node_agent(tmp_path: Path) -> None:
-    node = FakeNode()
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+async def api(tmp_path: Path, node: FakeNode) -> AsyncIterator[ApiClient]:
+    """A server with a node agent, on which pod `a` runs."""
     async with running_server(tmp_path, node) as api:
         await api.create_pod("a", nodeName="n")
-        log = await api.send("GET", f"{PODS}/a/log?follow=true&tailLines=5&timestamps=1")
-        bad = await api.send("GET", f"{PODS}/a/log?previous=true")
-        no_container = await api.send("GET", f"{PODS}/a/log?container=none")
-        none = await api.send("GET", f"{PODS}/none/log")
+        yield api
+
+
+async def test_logs_come_from_the_node_agent(api: ApiClient, node: FakeNode) -> None:
+    log = await api.send("GET", f"{PODS}/a/log?follow=true&tailLines=5&timestamps=1")
+    no_previous = await api.send("GET", f"{PODS}/a/log?previous=true")
+    no_container = await api.send("GET", f"{PODS}/a/log?container=none")
+    no_pod = await api.send("GET", f"{PODS}/none/log")
 
     assert log.body == "one\ntwo\n"
     assert node.calls[0] == LogOptions("main", follow=True, timestamps=True, tail=5)
-    assert (bad.status, bad.body["message"]) == (400, "there was none before")
-    assert (no_container.status, none.status) == (400, 404)
+    assert (no_previous.status, no_previous.body["message"]) == (400, "there was none before")
+    assert (no_container.status, no_pod.status) == (400, 404)
 
 
 async def test_a_pod_without_a_node_has_an_empty_log(api: ApiClient) -> None:
-    await api.create_pod("a")
+    await api.create_pod("unbound")
 
-    assert (await api.send("GET", f"{PODS}/a/log")).body == ""
+    assert (await api.send("GET", f"{PODS}/unbound/log")).body == ""
+
+
+async def test_logs_since_a_time_before_the_year_1_are_all_logs(api: ApiClient) -> None:
+    reply = await api.send("GET", f"{PODS}/a/log?sinceSeconds=99999999999")
+
+    assert (reply.status, reply.body) == (200, "one\ntwo\n")
 
 
 async def run(
     api: ApiClient, query: str, *sent: bytes, protocol: str = V5
 ) -> tuple[list[tuple[int, bytes]], Any]:
-    """What came back on which channel, and the Status at the end."""
+    """The channel and content of each answer, and the Status at the end."""
     url = f"{api.server.url}{PODS}/a/exec?{query}"
     messages: list[tuple[int, bytes]] = []
     async with (
@@ -63,72 +80,61 @@ async def run(
     return messages[:-1], msgspec.json.decode(messages[-1][1])
 
 
-async def test_a_command_gets_its_input_and_ends_with_it(tmp_path: Path) -> None:
-    node = FakeNode()
-    async with running_server(tmp_path, node) as api:
-        await api.create_pod("a", nodeName="n")
-        output, outcome = await run(
-            api, "command=cat&stdin=true&stdout=true", b"\x00hello", b"\xff\x00"
-        )
+async def test_a_command_gets_its_input_and_ends_with_it(api: ApiClient, node: FakeNode) -> None:
+    output, outcome = await run(
+        api, "command=cat&stdin=true&stdout=true", b"\x00hello", b"\xff\x00"
+    )
 
     assert output == [(1, b"hello")]
     assert outcome["status"] == "Success"
     assert node.calls == [ExecOptions("main", ("cat",), stdin=True, stdout=True, stderr=False)]
 
 
-async def test_a_command_may_read_its_input_late(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_command_that_reads_its_input_late_gets_all_of_it(
+    api: ApiClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client is not even heard meanwhile: here it answers no ping."""
+    # The server does not read from the client meanwhile: here the client answers no ping.
     monkeypatch.setattr(exec_websocket, "_PING", 0.02)
-    node, sent = FakeNode(), [b"\x00%d" % n for n in range(200)]
-    async with running_server(tmp_path, node) as api:
-        await api.create_pod("a", nodeName="n")
-        url = f"{api.server.url}{PODS}/a/exec?command=slow&stdin=true&stdout=true"
-        received: list[bytes] = []
-        async with (
-            asyncio.timeout(60),
-            api.session.ws_connect(url, protocols=(V5,), autoping=False) as socket,
-        ):
-            for message in (*sent, b"\xff\x00"):
-                await socket.send_bytes(message)
-            pings = 0
-            async for answer in socket:
-                pings += answer.type == WSMsgType.PING
-                if pings == 5:
-                    node.awake.set()
-                if answer.type == WSMsgType.BINARY and answer.data[0] == 1:
-                    received.append(answer.data[1:])
+    sent = [b"\x00%d" % n for n in range(200)]
+    url = f"{api.server.url}{PODS}/a/exec?command=slow&stdin=true&stdout=true"
+    received: list[bytes] = []
+    async with (
+        asyncio.timeout(60),
+        api.session.ws_connect(url, protocols=(V5,), autoping=False) as socket,
+    ):
+        for message in (*sent, b"\xff\x00"):
+            await socket.send_bytes(message)
+        pings = 0
+        async for answer in socket:
+            pings += answer.type == WSMsgType.PING
+            if pings == 5:
+                node.awake.set()
+            if answer.type == WSMsgType.BINARY and answer.data[0] == 1:
+                received.append(answer.data[1:])
 
     assert received == [message[1:] for message in sent]
 
 
-async def test_the_client_gets_the_exit_code_of_a_failing_command(tmp_path: Path) -> None:
-    async with running_server(tmp_path, FakeNode()) as api:
-        await api.create_pod("a", nodeName="n")
-        output, outcome = await run(
-            api, "command=exit&command=3&stderr=true", protocol="v4.channel.k8s.io"
-        )
+async def test_the_client_gets_the_exit_code_of_a_failing_command(api: ApiClient) -> None:
+    output, outcome = await run(
+        api, "command=exit&command=3&stderr=true", protocol="v4.channel.k8s.io"
+    )
 
     assert output == [(2, b"bye\n")]
     assert outcome["reason"] == "NonZeroExitCode"
     assert outcome["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
 
 
-async def test_a_terminal_gets_its_size(tmp_path: Path) -> None:
-    async with running_server(tmp_path, FakeNode()) as api:
-        await api.create_pod("a", nodeName="n")
-        output, _ = await run(
-            api, "command=size&tty=true", b"\x04nonsense", b'\x04{"Width":80,"Height":24}'
-        )
+async def test_a_terminal_gets_its_size(api: ApiClient) -> None:
+    output, _ = await run(
+        api, "command=size&tty=true", b"\x04nonsense", b'\x04{"Width":80,"Height":24}'
+    )
 
     assert output == [(1, b"80x24")]
 
 
-async def test_an_error_of_the_node_agent_is_the_last_message(tmp_path: Path) -> None:
-    async with running_server(tmp_path, FakeNode()) as api:
-        await api.create_pod("a", nodeName="n")
-        _, outcome = await run(api, "command=nonsense")
+async def test_an_error_of_the_node_agent_is_the_last_message(api: ApiClient) -> None:
+    _, outcome = await run(api, "command=nonsense")
 
     assert (outcome["code"], outcome["message"]) == (400, "no such command")
 
@@ -145,18 +151,16 @@ async def test_an_error_of_the_node_agent_is_the_last_message(tmp_path: Path) ->
     ],
 )
 async def test_a_command_that_cannot_run_is_rejected_before_the_upgrade(
-    tmp_path: Path, path: str, expected: int
+    api: ApiClient, path: str, expected: int
 ) -> None:
-    async with running_server(tmp_path, FakeNode()) as api:
-        await api.create_pod("a", nodeName="n")
-        await api.create_pod("unbound")
-        await api.create_pod("done", nodeName="n")
-        await api.send("PATCH", f"{PODS}/done/status", {"status": {"phase": "Failed"}}, MERGE)
+    await api.create_pod("unbound")
+    await api.create_pod("done", nodeName="n")
+    await api.send("PATCH", f"{PODS}/done/status", {"status": {"phase": "Failed"}}, MERGE)
 
-        assert (await api.send("GET", path)).status == expected
+    assert (await api.send("GET", path)).status == expected
 
 
-async def test_a_request_is_forwarded_to_the_port_of_a_pod(tmp_path: Path) -> None:
+async def test_a_request_is_forwarded_to_the_port_of_a_pod(api: ApiClient, node: FakeNode) -> None:
     async def answer(request: web.Request) -> web.Response:
         assert "Authorization" not in request.headers
         text = f"{request.method} {request.path_qs} {await request.text()}"
@@ -168,20 +172,11 @@ async def test_a_request_is_forwarded_to_the_port_of_a_pod(tmp_path: Path) -> No
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
-    async with running_server(tmp_path, FakeNode((host, port))) as api:
-        await api.create_pod("a", nodeName="n")
-        reply = await api.send("POST", f"{PODS}/a:80/proxy/x/y?q=1", b"body")
-        await runner.cleanup()
-        gone = await api.send("GET", f"{PODS}/a:80/proxy/")
+    node.web_address = (host, port)
+    reply = await api.send("POST", f"{PODS}/a:80/proxy/x/y?q=1", b"body")
+    await runner.cleanup()
+    unreachable = await api.send("GET", f"{PODS}/a:80/proxy/")
 
     assert (reply.status, reply.body) == (418, "POST /x/y?q=1 body")
     assert reply.headers["X-Pod"] == "yes"
-    assert gone.status == 503
-
-
-async def test_logs_since_a_time_before_all_times_are_all_logs(api: ApiClient) -> None:
-    await api.create_pod("a", nodeName="n")
-
-    reply = await api.send("GET", f"{PODS}/a/log?sinceSeconds=99999999999")
-
-    assert reply.status != 500
+    assert unreachable.status == 503

@@ -22,7 +22,7 @@ CORE_PODS = "/api/v1/namespaces/default/pods"
 
 
 class MeteredNode(FakeNode):
-    """A node that measures: what it says is what the test put there."""
+    """A node agent that reports the usage in `pods`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class MeteredNode(FakeNode):
         return Usage(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), 2.5, self.pods)
 
 
-async def test_usage_of_pods_and_nodes_is_what_was_measured(tmp_path: Path) -> None:
+async def test_usage_of_pods_and_nodes_comes_from_the_node_agent(tmp_path: Path) -> None:
     node = MeteredNode()
     async with running_server(tmp_path, node) as api:
         await api.send("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
@@ -43,21 +43,21 @@ async def test_usage_of_pods_and_nodes_is_what_was_measured(tmp_path: Path) -> N
         node.pods[b["metadata"]["uid"]] = {"main": Consumption(1.5, 1 << 20)}
 
         listed = (await api.send("GET", PODS)).body
-        one = (await api.send("GET", f"{PODS}/a")).body
-        chosen = (await api.send("GET", f"{PODS}?fieldSelector=metadata.name%3Db")).body
+        single = (await api.send("GET", f"{PODS}/a")).body
+        selected = (await api.send("GET", f"{PODS}?fieldSelector=metadata.name%3Db")).body
         nodes = (await api.send("GET", f"{METRICS}/nodes")).body
 
         assert [item["metadata"]["name"] for item in listed["items"]] == ["a", "b"]
-        assert one["containers"] == [
+        assert single["containers"] == [
             {"name": "main", "usage": {"cpu": "250000000n", "memory": "3072Ki"}}
         ]
-        assert (one["timestamp"], one["window"]) == ("2026-01-02T03:04:05Z", "2.500s")
-        assert [item["metadata"]["name"] for item in chosen["items"]] == ["b"]
+        assert (single["timestamp"], single["window"]) == ("2026-01-02T03:04:05Z", "2.500s")
+        assert [item["metadata"]["name"] for item in selected["items"]] == ["b"]
         assert nodes["items"][0]["usage"] == {"cpu": "1750000000n", "memory": "4096Ki"}
         assert (await api.send("GET", f"{PODS}/unknown")).status == 404
 
 
-async def test_the_use_of_gpus_is_shown_for_pods_that_have_any(tmp_path: Path) -> None:
+async def test_gpu_usage_is_shown_for_pods_with_gpus(tmp_path: Path) -> None:
     node = MeteredNode()
     async with running_server(tmp_path, node) as api:
         await api.send("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
@@ -84,7 +84,7 @@ async def test_without_measurements_the_list_is_empty(api: ApiClient) -> None:
 
 
 async def metric(api: ApiClient, start: str) -> float | None:
-    """The value of the metric that begins so."""
+    """The value of the first metric whose line begins with `start`."""
     text = str((await api.send("GET", "/metrics")).body)
     lines = [line for line in text.splitlines() if line.startswith(start)]
     return float(lines[0].rpartition(" ")[2]) if lines else None
@@ -113,8 +113,8 @@ def watches() -> float:
 
 
 async def test_the_server_counts_open_watches(api: ApiClient) -> None:
-    before = watches()  # of servers that this process had before
+    before = watches()  # earlier servers of this process counted theirs
     async with api.session.get(f"{api.server.url}{CORE_PODS}?watch=1"):
         await eventually(lambda: watches() == before + 1, what="the watch being counted")
-    await api.create_pod("a")  # what makes the server notice that the watcher has gone
+    await api.create_pod("a")  # the server notices the end of a connection when it writes
     await eventually(lambda: watches() == before, what="its end being counted")

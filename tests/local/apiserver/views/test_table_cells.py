@@ -34,7 +34,7 @@ ODD: tuple[Any, ...] = (
 
 
 def odd(schema: Schema | None, dice: random.Random, depth: int = 0) -> Any:
-    """Something like what the schema asks for; here and there not at all."""
+    """A value that mostly matches the schema, with odd values here and there."""
     if schema is None or depth > 9 or dice.random() < 0.1:
         return dice.choice(ODD)
     if schema.properties:
