@@ -34,21 +34,21 @@ def versions() -> list[Any]:
 
 @pytest.mark.parametrize("kind", [*JOB_KINDS, *GROUPS], ids=lambda kind: kind.resource)
 def test_every_kind_in_use_is_defined_in_its_version(kind: Kind[Any]) -> None:
-    found = {crd["metadata"]["name"]: crd for crd in crds.load_all()}[kind.resource]
+    crd = {crd["metadata"]["name"]: crd for crd in crds.load_all()}[kind.resource]
 
-    assert found["spec"]["names"]["kind"] == kind.kind
-    assert kind.version in [v["name"] for v in found["spec"]["versions"] if v["served"]]
+    assert crd["spec"]["names"]["kind"] == kind.kind
+    assert kind.version in [v["name"] for v in crd["spec"]["versions"] if v["served"]]
 
 
 @pytest.mark.parametrize(("crd", "version"), versions())
 def test_no_version_drops_the_fields_of_another(crd: Any, version: Any) -> None:
     schema = schemas.Schema(version["schema"]["openAPIV3Schema"])
     for part in ("spec", "status"):
-        found = schema.field(part)
-        assert found is not None
-        assert found.preserves
-        assert "required" not in found.raw
-        assert "x-kubernetes-validations" not in found.raw
+        section = schema.field(part)
+        assert section is not None
+        assert section.preserves
+        assert "required" not in section.raw
+        assert "x-kubernetes-validations" not in section.raw
     assert "status" in version["subresources"]
 
 
@@ -65,7 +65,7 @@ def test_v1_is_stored_and_sets_no_default(kind: Kind[Any]) -> None:
 
 def test_no_category_hides_a_resource_of_its_name() -> None:
     names = [crd["spec"]["names"] for crd in crds.load_all()]
-    categories = {category for found in names for category in found.get("categories", ())}
+    categories = {category for row in names for category in row.get("categories", ())}
     assert categories == {"all"}, "with a category `jobs`, `kubectl get jobs` shows no batch Job"
 
 

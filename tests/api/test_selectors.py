@@ -51,9 +51,9 @@ def test_field_selectors_match_as_in_kubernetes(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["labels", "fields"])
 def test_the_vectors_cover_enough_cases(name: str) -> None:
-    told = vectors(name)
-    assert sum(not vector["ok"] for vector in told) >= 15
-    assert sum(any(vector["matches"]) and not all(vector["matches"]) for vector in told) >= 15
+    cases = vectors(name)
+    assert sum(not vector["ok"] for vector in cases) >= 15
+    assert sum(any(vector["matches"]) and not all(vector["matches"]) for vector in cases) >= 15
 
 
 WORD = st.from_regex(r"[a-z]([a-z0-9._-]{0,5}[a-z0-9])?", fullmatch=True)

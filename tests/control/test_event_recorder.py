@@ -55,7 +55,7 @@ async def test_events_still_queued_at_the_end_are_written() -> None:
     assert sorted(reasons(server)) == sorted(f"Reason{number}" for number in range(20))
 
 
-async def test_the_end_does_not_wait_long_for_a_server_that_does_not_answer() -> None:
+async def test_the_recorder_ends_soon_if_the_server_does_not_answer() -> None:
     server = Server(slow=1000.0)
     recorder = EventRecorder(Client(server), lambda: NOW)
     start = asyncio.get_running_loop().time()

@@ -47,7 +47,7 @@ class Bench:
         return [time for time, _ in self.visits]
 
 
-async def test_none_means_done_until_something_adds_the_key() -> None:
+async def test_a_key_whose_reconcile_returns_none_rests_until_it_is_added() -> None:
     bench = Bench(None)
     bench.queue.add("a")
 
@@ -57,7 +57,7 @@ async def test_none_means_done_until_something_adds_the_key() -> None:
     assert [outcome for outcome, _ in bench.outcomes] == [Outcome.DONE]
 
 
-async def test_after_means_again_at_that_time() -> None:
+async def test_a_key_is_reconciled_again_after_the_time_it_requests() -> None:
     bench = Bench(RequeueAfter(30), RequeueAfter(60), None)
     bench.queue.add("a")
 
@@ -67,7 +67,7 @@ async def test_after_means_again_at_that_time() -> None:
     assert [o for o, _ in bench.outcomes] == [Outcome.AGAIN, Outcome.AGAIN, Outcome.DONE]
 
 
-async def test_an_error_means_retry_with_backoff(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_is_retried_with_backoff(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(Unreachable("no answer"), Unreachable("no answer"), None)
     bench.queue.add("a")
 
@@ -79,7 +79,7 @@ async def test_an_error_means_retry_with_backoff(caplog: pytest.LogCaptureFixtur
     assert all(record.exc_info is None for record in caplog.records)
 
 
-async def test_terminal_means_no_retry(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_terminal_error_is_not_retried(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(TerminalError("this will never do"))
     bench.queue.add("a")
 

@@ -241,7 +241,7 @@ async def test_a_crash_of_an_informer_stops_everything_and_is_raised() -> None:
     assert now() == pytest.approx(30)
 
 
-async def test_a_crash_of_a_led_part_is_raised_bare_of_groups() -> None:
+async def test_a_crash_of_a_led_task_is_raised_without_its_exception_group() -> None:
     manager = Manager("m")
 
     async def crash() -> None:
@@ -279,7 +279,7 @@ async def test_a_failing_reconcile_does_not_stop_the_manager() -> None:
     assert len(attempts) > 3
 
 
-async def test_extras_run_from_start_to_end_and_may_end_early() -> None:
+async def test_background_tasks_run_from_start_to_end_and_may_end_early() -> None:
     manager = Manager("m")
     manager.informer(FakeInformer(syncs=50))
     record: list[str] = []
@@ -342,7 +342,7 @@ async def test_a_follower_stops_at_once() -> None:
     assert now() == pytest.approx(5)
 
 
-async def test_a_led_part_runs_only_while_leading() -> None:
+async def test_a_led_task_runs_only_while_the_process_leads() -> None:
     manager = Manager("m", lead=FakeElection((10, 15), (100, 200)).run_as_leader)
     spans: list[tuple[float, float]] = []
 

@@ -35,7 +35,7 @@ MPI: Raw = {"Launcher": {"template": pod("MPIJob")}, "Worker": {"template": pod(
 
 
 @pytest.mark.parametrize("manager", ["kubeflow.org/training-operator", "", None])
-def test_jobs_of_ours_say_so_or_nothing(manager: object) -> None:
+def test_a_job_managed_by_muster_names_its_operator_or_no_manager(manager: object) -> None:
     job = read({"tfReplicaSpecs": WORKER, "runPolicy": {"managedBy": manager}})
     assert job.policy.managed_by == (manager or "")
 

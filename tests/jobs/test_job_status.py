@@ -46,7 +46,7 @@ WRITTEN: Raw = {
 }
 
 
-def test_what_an_operator_wrote_is_read_back_and_written_the_same() -> None:
+def test_a_status_of_the_operator_is_read_and_written_unchanged() -> None:
     assert status_change(JobStatus(), decode_status(WRITTEN)) == WRITTEN
 
 
@@ -144,6 +144,6 @@ def test_a_merge_patch_applied_to_the_old_gives_the_new(old: Raw, new: Raw) -> N
     assert merged(old, merge_patch(old, new)) == new
 
 
-def test_no_change_is_no_write() -> None:
+def test_an_unchanged_status_is_not_written() -> None:
     assert merge_patch({"a": {"b": 1}}, {"a": {"b": 1}}) == {}
     assert status_change(decode_status(WRITTEN), decode_status(WRITTEN)) == {}

@@ -49,7 +49,7 @@ def ended(code: int = 1, name: str = "c0", where: str = "state", **more: Any) ->
         ([], "failed"),
     ],
 )
-def test_how_a_container_ended_in_words(rows: list[dict[str, Any]], words: str) -> None:
+def test_the_end_of_a_container_is_put_in_words(rows: list[dict[str, Any]], words: str) -> None:
     assert pod_status.failure(pod(containerStatuses=rows)) == words
 
 
@@ -59,7 +59,7 @@ def test_an_evicted_pod_shows_the_reason_of_its_eviction() -> None:
     assert pod_status.failure(taken) == "Evicted: low on memory"
 
 
-def test_of_several_containers_the_one_that_failed_is_named() -> None:
+def test_the_failed_container_among_several_is_named() -> None:
     rows = [ended(0), ended(4, "c1")]
 
     assert (
@@ -68,7 +68,7 @@ def test_of_several_containers_the_one_that_failed_is_named() -> None:
     )
 
 
-def test_the_first_is_the_one_whose_container_ended_first() -> None:
+def test_the_first_failed_pod_is_the_pod_whose_container_ended_first() -> None:
     early = ended(1, finishedAt="2026-01-02T03:04:05Z")
     late = ended(1, finishedAt="2026-01-02T03:04:06Z")
     pods = [

@@ -84,67 +84,67 @@ def pod(role: str = "worker", index: int = 0, phase: str = "Running", **more: An
 def test_the_status_of_a_job_is_one_of_four_words(
     conditions: list[str], phases: list[str], expected: str
 ) -> None:
-    found = summarize(job(*conditions), [pod(index=i, phase=p) for i, p in enumerate(phases)])
+    summary = summarize(job(*conditions), [pod(index=i, phase=p) for i, p in enumerate(phases)])
 
-    assert found.status == expected
+    assert summary.status == expected
 
 
-def test_a_pending_job_says_why() -> None:
+def test_a_pending_job_shows_why_it_waits() -> None:
     row = {"type": "PodScheduled", "status": "False", "message": "1 GPU short on 2 nodes"}
-    found = summarize(job("Created"), [pod(phase="Pending", conditions=[row])])
+    summary = summarize(job("Created"), [pod(phase="Pending", conditions=[row])])
 
-    assert found.reason == "1 GPU short on 2 nodes"
-    assert found.instances[0].reason == "1 GPU short on 2 nodes"
+    assert summary.reason == "1 GPU short on 2 nodes"
+    assert summary.instances[0].reason == "1 GPU short on 2 nodes"
 
 
-def test_a_job_without_pods_says_what_its_status_says() -> None:
+def test_a_job_without_pods_shows_the_message_of_its_status() -> None:
     waiting = {"reason": "QuotaExceeded", "message": "exceeded quota: q"}
 
     assert summarize(job("Created", waiting=waiting), []).reason == "exceeded quota: q"
 
 
-def test_a_failed_job_says_why() -> None:
+def test_a_failed_job_shows_the_reason_of_its_failure() -> None:
     assert summarize(job("Created", "Failed"), []).reason == "why Failed"
 
 
 def test_instances_are_in_order_of_role_and_number() -> None:
     pods = [pod("worker", 10), pod("worker", 2), pod("ps", 0)]
 
-    found = [instance.name for instance in summarize(job("Running"), pods).instances]
+    summary = [instance.name for instance in summarize(job("Running"), pods).instances]
 
-    assert found == ["j-ps-0", "j-worker-2", "j-worker-10"]
+    assert summary == ["j-ps-0", "j-worker-2", "j-worker-10"]
 
 
 def test_only_the_jobs_own_pods_are_its_instances() -> None:
     pods = [pod("worker", 0), pod("worker", 1, owner="other"), pod("ps", 0, owner="")]
 
-    found = [instance.name for instance in summarize(job("Running"), pods).instances]
+    summary = [instance.name for instance in summarize(job("Running"), pods).instances]
 
-    assert found == ["j-ps-0", "j-worker-0"]
+    assert summary == ["j-ps-0", "j-worker-0"]
 
 
 def test_the_chief_is_the_first_worker_unless_there_is_a_chief() -> None:
     pods = [pod("worker", 0), pod("worker", 1), pod("ps", 0)]
-    found = summarize(job("Running"), pods)
-    assert found.chief is not None
-    assert found.chief.name == "j-worker-0"
+    summary = summarize(job("Running"), pods)
+    assert summary.chief is not None
+    assert summary.chief.name == "j-worker-0"
 
-    found = summarize(job("Running", chief=True), [*pods, pod("chief", 0)])
-    assert found.chief is not None
-    assert found.chief.name == "j-chief-0"
+    summary = summarize(job("Running", chief=True), [*pods, pod("chief", 0)])
+    assert summary.chief is not None
+    assert summary.chief.name == "j-chief-0"
 
 
-def test_of_several_chiefs_the_newest_that_is_not_pending_counts() -> None:
+def test_the_newest_chief_that_is_not_pending_leads() -> None:
     old = pod("worker", 0, created="2026-01-01T00:00:00Z")
     newer = pod("worker", 0, created="2026-01-02T00:00:00Z")
     newest = pod("worker", 0, phase="Pending", created="2026-01-03T00:00:00Z")
 
-    found = summarize(job("Running"), [newest, old, newer])
+    summary = summarize(job("Running"), [newest, old, newer])
 
-    assert [i.created for i in found.instances if i.chief] == [newer.metadata.creation_timestamp]
+    assert [i.created for i in summary.instances if i.chief] == [newer.metadata.creation_timestamp]
 
 
-def test_gpus_are_those_of_all_containers_and_both_names() -> None:
+def test_gpus_of_all_containers_and_both_resource_names_are_added() -> None:
     containers = [
         {"name": "a", "resources": {"limits": {"nvidia.com/gpu": 2}}},
         {"name": "b", "resources": {"limits": {"aliyun.com/gpu": "1", "cpu": "4"}}},
@@ -152,13 +152,13 @@ def test_gpus_are_those_of_all_containers_and_both_names() -> None:
     one = pod(spec={"containers": containers})
 
     assert gpus(one) == 3
-    found = summarize(
+    summary = summarize(
         job("Running"), [one, pod(index=1, phase="Pending", spec={"containers": containers})]
     )
-    assert found.allocated_gpus == 3
+    assert summary.allocated_gpus == 3
 
 
-def test_requested_gpus_are_those_of_the_spec_whatever_pods_are_left() -> None:
+def test_requested_gpus_come_from_the_spec_whichever_pods_exist() -> None:
     raw = job("Succeeded")
     worker = raw["spec"]["tfReplicaSpecs"]["Worker"]
     limits = {"nvidia.com/gpu": "4"}
@@ -166,12 +166,12 @@ def test_requested_gpus_are_those_of_the_spec_whatever_pods_are_left() -> None:
     worker["template"] = {"spec": {"containers": [container]}}
     left = pod("worker", 0, phase="Succeeded", spec={"containers": [container]})
 
-    found = summarize(raw, [left])
+    summary = summarize(raw, [left])
 
-    assert (found.requested_gpus, found.allocated_gpus) == (8, 0)
+    assert (summary.requested_gpus, summary.allocated_gpus) == (8, 0)
 
 
-def test_requested_gpus_of_an_invalid_job_are_those_of_its_pods() -> None:
+def test_requested_gpus_of_an_invalid_job_come_from_its_pods() -> None:
     raw = job()
     raw["spec"] = {"tfReplicaSpecs": 3}
     container = {"name": "tensorflow", "resources": {"limits": {"nvidia.com/gpu": 2}}}
@@ -182,16 +182,16 @@ def test_requested_gpus_of_an_invalid_job_are_those_of_its_pods() -> None:
 def test_a_failed_instance_says_how_it_failed() -> None:
     row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 3, "message": "no data"}}}
 
-    found = summarize(job("Failed"), [pod(phase="Failed", containerStatuses=[row])])
+    summary = summarize(job("Failed"), [pod(phase="Failed", containerStatuses=[row])])
 
-    assert found.instances[0].reason == "exited with code 3: no data"
+    assert summary.instances[0].reason == "exited with code 3: no data"
 
 
 def test_age_and_duration_come_from_creation_start_and_end() -> None:
     now = CREATED + timedelta(hours=1)
-    found = summarize(job("Running", startTime="2026-01-02T03:05:05Z"), [])
-    assert found.age(now) == timedelta(hours=1)
-    assert found.duration(now) == timedelta(minutes=59)
+    summary = summarize(job("Running", startTime="2026-01-02T03:05:05Z"), [])
+    assert summary.age(now) == timedelta(hours=1)
+    assert summary.duration(now) == timedelta(minutes=59)
 
     ended: Raw = {"startTime": "2026-01-02T03:05:05Z", "completionTime": "2026-01-02T03:06:05Z"}
     assert summarize(job("Succeeded", **ended), []).duration(now) == timedelta(minutes=1)
@@ -205,10 +205,10 @@ def test_an_invalid_job_is_still_shown() -> None:
     raw = job("Created")
     raw["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": "two"}}}
 
-    found = summarize(raw, [])
+    summary = summarize(raw, [])
 
-    assert found.name == "j"
-    assert found.reason.startswith("spec.tfReplicaSpecs.Worker.replicas: is text")
+    assert summary.name == "j"
+    assert summary.reason.startswith("spec.tfReplicaSpecs.Worker.replicas: is text")
 
 
 WAITING = {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}
@@ -279,7 +279,7 @@ INITS = {"initContainers": [{"name": "a"}, {"name": "b"}]}
         ),
     ],
 )
-def test_a_pods_status_is_what_kubectl_shows(
+def test_the_status_of_a_pod_is_kubectls_status_column(
     expected: str, phase: str, status: Raw, spec: Raw
 ) -> None:
     assert pod_status.status_column(pod(phase=phase, spec=spec, **status)) == expected
@@ -294,16 +294,16 @@ def test_a_pods_status_is_what_kubectl_shows(
     ],
 )
 def test_a_pod_being_deleted_is_terminating(phase: str, reason: str, expected: str) -> None:
-    found = pod(phase=phase, reason=reason)
-    meta = msgspec.structs.replace(found.metadata, deletion_timestamp=CREATED)
+    summary = pod(phase=phase, reason=reason)
+    meta = msgspec.structs.replace(summary.metadata, deletion_timestamp=CREATED)
 
-    assert pod_status.status_column(msgspec.structs.replace(found, metadata=meta)) == expected
+    assert pod_status.status_column(msgspec.structs.replace(summary, metadata=meta)) == expected
 
 
 def test_a_sidecar_that_started_does_not_keep_a_pod_initialising() -> None:
     spec = {"initContainers": [{"name": "side", "restartPolicy": "Always"}]}
     side = {"name": "side", "started": True, "state": {"running": {}}}
 
-    found = pod(spec=spec, initContainerStatuses=[side], containerStatuses=[RUNNING])
+    summary = pod(spec=spec, initContainerStatuses=[side], containerStatuses=[RUNNING])
 
-    assert pod_status.status_column(found) == "Running"
+    assert pod_status.status_column(summary) == "Running"

@@ -144,13 +144,13 @@ class FakeApiServer:
 
     def _list(self, request: Request) -> Response:
         query = dict(request.query)
-        found = [obj for path, obj in sorted(self.objects.items()) if _within(path, request.path)]
+        objects = [obj for path, obj in sorted(self.objects.items()) if _within(path, request.path)]
         start = int(query.get("continue", "0"))
-        end = start + int(query.get("limit", len(found) or 1))
+        end = start + int(query.get("limit", len(objects) or 1))
         metadata = {"resourceVersion": str(self.version)}
-        if end < len(found):
+        if end < len(objects):
             metadata["continue"] = str(end)
-        return self._ok({"metadata": metadata, "items": found[start:end]})
+        return self._ok({"metadata": metadata, "items": objects[start:end]})
 
     async def _post(self, request: Request) -> Response:
         obj = json.loads(request.body or b"")

@@ -143,7 +143,7 @@ def test_a_watch_is_a_plain_iterator() -> None:
     assert seen == [("ADDED", "a"), ("BOOKMARK", ""), ("DELETED", "a")]
 
 
-def test_logs_arrive_as_they_are() -> None:
+def test_logs_arrive_unchanged() -> None:
     with scripted([answer(b"one\ntwo\n")]) as (script, client):
         assert b"".join(client.logs(X, tail=2)) == b"one\ntwo\n"
     assert script.asked == ["GET /api/v1/namespaces/ns/pods/x/log?tailLines=2"]

@@ -37,7 +37,7 @@ async def test_reads_and_writes_wait_for_a_busy_server() -> None:
     assert len(server.requests) == 5
 
 
-async def test_it_gives_up_when_the_server_stays_busy() -> None:
+async def test_the_client_gives_up_when_the_server_stays_busy() -> None:
     server = FakeApiServer()
     server.answers.extend([BUSY] * 50)
     with pytest.raises(TooManyRequests) as busy:

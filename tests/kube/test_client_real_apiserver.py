@@ -95,16 +95,16 @@ async def test_a_bind_sets_the_node_and_the_annotation(
 ) -> None:
     control_plane.add_node("bind-target")
     try:
-        made = await client.create(PODS, pod("x", fresh_namespace))
+        created = await client.create(PODS, pod("x", fresh_namespace))
         with pytest.raises(Conflict):
-            await client.bind(made.metadata.key, uid="another", node="bind-target")
+            await client.bind(created.metadata.key, uid="another", node="bind-target")
         await client.bind(
-            made.metadata.key,
-            uid=made.metadata.uid,
+            created.metadata.key,
+            uid=created.metadata.uid,
             node="bind-target",
             annotations={"muster.dev/plan": "p/1"},
         )
-        bound = await client.get(PODS, made.metadata.key)
+        bound = await client.get(PODS, created.metadata.key)
         assert bound.spec.node_name == "bind-target"
         assert bound.metadata.annotations == {"muster.dev/plan": "p/1"}
     finally:
@@ -114,7 +114,7 @@ async def test_a_bind_sets_the_node_and_the_annotation(
 async def test_every_way_to_change_an_object(client: Client, fresh_namespace: str) -> None:
     key = Key(fresh_namespace, "m")
     raw: Kind[dict[str, Any]] = CONFIG_MAPS.read_as(dict)
-    made = await client.create(raw, config_map("m", fresh_namespace, a="1"))
+    created = await client.create(raw, config_map("m", fresh_namespace, a="1"))
     merged = await client.patch(CONFIG_MAPS, key, {"data": {"b": "2", "a": None}})
     assert merged.data == {"b": "2"}
     steps = [{"op": "add", "path": "/data/c", "value": "3"}]
@@ -127,7 +127,7 @@ async def test_every_way_to_change_an_object(client: Client, fresh_namespace: st
     )
     assert strategic.data == {"d": "4"}
     with pytest.raises(Conflict):
-        await client.replace(raw, made)  # its version is an old one
+        await client.replace(raw, created)  # its version is an old one
     current = await client.get(raw, key)
     current["data"] = {"e": "5"}
     assert (await client.replace(raw, current))["data"] == {"e": "5"}
@@ -156,12 +156,12 @@ async def test_apply_owns_fields_and_yields_only_by_force(
 
 
 async def test_a_delete_can_name_the_uid(client: Client, fresh_namespace: str) -> None:
-    made = await client.create(CONFIG_MAPS, config_map("m", fresh_namespace))
+    created = await client.create(CONFIG_MAPS, config_map("m", fresh_namespace))
     with pytest.raises(Conflict):
-        await client.delete(CONFIG_MAPS, made.metadata.key, uid="another")
-    await client.delete(CONFIG_MAPS, made.metadata.key, uid=made.metadata.uid)
+        await client.delete(CONFIG_MAPS, created.metadata.key, uid="another")
+    await client.delete(CONFIG_MAPS, created.metadata.key, uid=created.metadata.uid)
     with pytest.raises(NotFound, match=r'configmaps "m" not found'):
-        await client.get(CONFIG_MAPS, made.metadata.key)
+        await client.get(CONFIG_MAPS, created.metadata.key)
     await in_parallel(client.create(PODS, pod(f"p{i}", fresh_namespace, x="y")) for i in range(3))
     await client.delete_collection(PODS, fresh_namespace, labels="x=y")
     assert (await client.list(PODS, fresh_namespace)).items == []
@@ -246,11 +246,13 @@ def test_the_blocking_client_reads_and_writes_too(
     control_plane: ControlPlane, fresh_namespace: str
 ) -> None:
     with BlockingClient(kube_config.load(control_plane.kubeconfig)) as client:
-        made = client.create(CONFIG_MAPS, config_map("m", fresh_namespace, a="1"))
-        assert client.get(CONFIG_MAPS, made.metadata.key) == made
+        created = client.create(CONFIG_MAPS, config_map("m", fresh_namespace, a="1"))
+        assert client.get(CONFIG_MAPS, created.metadata.key) == created
         since = client.list(CONFIG_MAPS, fresh_namespace, page=1).resource_version
-        assert client.patch(CONFIG_MAPS, made.metadata.key, {"data": {"a": "2"}}).data == {"a": "2"}
-        client.delete(CONFIG_MAPS, made.metadata.key)
+        assert client.patch(CONFIG_MAPS, created.metadata.key, {"data": {"a": "2"}}).data == {
+            "a": "2"
+        }
+        client.delete(CONFIG_MAPS, created.metadata.key)
         seen = []
         for event in client.watch(CONFIG_MAPS, fresh_namespace, since=since):
             seen.append(event.type)
@@ -258,7 +260,7 @@ def test_the_blocking_client_reads_and_writes_too(
                 break
         assert seen == ["MODIFIED", "DELETED"]
         with pytest.raises(NotFound):
-            client.get(CONFIG_MAPS, made.metadata.key)
+            client.get(CONFIG_MAPS, created.metadata.key)
 
 
 def _endpoint(kubeconfig: dict[str, Any], folder: Path) -> Endpoint:

@@ -28,9 +28,9 @@ def test_the_core_group_has_a_root_of_its_own() -> None:
 def test_subresources_are_not_kinds() -> None:
     body = json.dumps({"resources": [PODS, LOGS, REVIEWS]}).encode()
 
-    found = discovery.kinds(body, "example.com/v2", dict)
+    kinds = discovery.kinds(body, "example.com/v2", dict)
 
-    assert [(one.resource, one.version, one.namespaced) for one in found] == [
+    assert [(kind.resource, kind.version, kind.namespaced) for kind in kinds] == [
         ("pods.example.com", "v2", True),
         ("tokenreviews.example.com", "v2", False),
     ]
@@ -39,6 +39,6 @@ def test_subresources_are_not_kinds() -> None:
 def test_only_kinds_with_the_needed_verbs_are_listed() -> None:
     body = json.dumps({"resources": [PODS, REVIEWS]}).encode()
 
-    found = discovery.kinds(body, "v1", dict, verbs=("list", "delete"))
+    kinds = discovery.kinds(body, "v1", dict, verbs=("list", "delete"))
 
-    assert [one.kind for one in found] == ["Pod"]
+    assert [kind.kind for kind in kinds] == ["Pod"]

@@ -47,7 +47,7 @@ def held_until_cancelled(log: list[str], name: str) -> Callable[[], Awaitable[No
     return work
 
 
-async def test_the_first_leads_and_releases_the_lease() -> None:
+async def test_the_first_contender_leads_and_releases_the_lease() -> None:
     server = FakeApiServer()
     one = election(server, "one")
     led = []
@@ -61,7 +61,7 @@ async def test_the_first_leads_and_releases_the_lease() -> None:
     assert server.objects[PATH]["spec"]["holderIdentity"] == ""
 
 
-async def test_the_second_waits_and_leads_at_once_when_the_first_ends() -> None:
+async def test_the_second_contender_waits_and_leads_at_once_when_the_first_ends() -> None:
     server, log = FakeApiServer(), list[str]()
     one, two = election(server, "one"), election(server, "two")
     async with asyncio.TaskGroup() as group:

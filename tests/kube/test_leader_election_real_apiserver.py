@@ -52,13 +52,13 @@ class Contenders:
 
     def reigns(self) -> list[tuple[str, float, float]]:
         """Who was the leader from when to when; two who act at once show as many short reigns."""
-        found: list[tuple[str, float, float]] = []
+        terms: list[tuple[str, float, float]] = []
         for moment, who in self.notes():
-            if found and found[-1][0] == who:
-                found[-1] = (who, found[-1][1], moment)
+            if terms and terms[-1][0] == who:
+                terms[-1] = (who, terms[-1][1], moment)
             else:
-                found.append((who, moment, moment))
-        return found
+                terms.append((who, moment, moment))
+        return terms
 
 
 @contextmanager

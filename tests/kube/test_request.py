@@ -53,7 +53,7 @@ def body(call: Request) -> object:
         ),
     ],
 )
-def test_a_call_goes_to_its_path(call: Request, method: str, target: str) -> None:
+def test_a_request_has_the_path_of_its_object(call: Request, method: str, target: str) -> None:
     assert (call.method, call.target) == (method, target)
 
 

@@ -148,7 +148,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\ndef\n-----END RSA PRIVATE KEY--
         (PEM[:50], "***"),
     ],
 )
-def test_what_looks_like_a_secret_is_hidden(text: str, shown: str) -> None:
+def test_text_that_looks_like_a_secret_is_hidden(text: str, shown: str) -> None:
     assert logging_setup.redact(text) == shown
 
 
@@ -195,7 +195,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in terminal.getvalue()
 
 
-def test_the_level_decides_what_is_shown_and_a_second_setup_replaces_the_first() -> None:
+def test_the_level_selects_the_lines_and_a_second_setup_replaces_the_first() -> None:
     first, second = io.StringIO(), io.StringIO()
     logging_setup.setup(level="debug", stream=first)
     log.debug("one")

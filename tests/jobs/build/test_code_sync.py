@@ -58,7 +58,7 @@ def fetch(
         ({"GIT_SYNC_DEPTH": "1", "GIT_SYNC_BRANCH": "side"}, "three"),
     ],
 )
-def test_the_branch_or_revision_asked_for_is_checked_out(
+def test_the_requested_branch_or_revision_is_checked_out(
     tmp_path: Path, repository: Repository, scheme: str, variables: dict[str, str], content: str
 ) -> None:
     fetch(tmp_path / "code", f"{scheme}{repository.path}", variables)

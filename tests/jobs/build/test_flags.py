@@ -106,7 +106,7 @@ def test_gang_marks_the_job_and_labels_every_pod_with_the_number_of_members() ->
         assert labels["pod-group.scheduling.sigs.k8s.io/min-available"] == "5"
 
 
-def test_without_gang_the_job_says_so() -> None:
+def test_a_job_without_gang_is_annotated_as_no_gang() -> None:
     job = built(workers=2)
 
     assert job["metadata"]["annotations"]["muster.dev/gang"] == "false"
@@ -140,7 +140,7 @@ def test_workers_and_gpus_are_variables_and_names_are_sorted() -> None:
         ({"rdma": True}, "securityContext.capabilities.add", ["IPC_LOCK"]),
     ],
 )
-def test_flags_that_change_the_container(flags: Raw, path: str, expected: object) -> None:
+def test_flags_reach_the_container(flags: Raw, path: str, expected: object) -> None:
     found: Any = main(built(workers=2, **flags))
     for part in path.split("."):
         found = found[part]
@@ -167,7 +167,7 @@ def test_flags_that_change_the_container(flags: Raw, path: str, expected: object
         ({"image_pull_secret": ("s",)}, "imagePullSecrets", [{"name": "s"}]),
     ],
 )
-def test_flags_that_change_the_pod(flags: Raw, key: str, expected: object) -> None:
+def test_flags_reach_the_pod(flags: Raw, key: str, expected: object) -> None:
     assert pod(built(workers=2, **flags))[key] == expected
 
 
@@ -202,7 +202,7 @@ def test_claims_host_directories_and_shared_memory_are_mounted() -> None:
         ({"retry": 3}, {"cleanPodPolicy": "Running", "backoffLimit": 3}),
     ],
 )
-def test_flags_that_change_the_run_policy(flags: Raw, policy: Raw) -> None:
+def test_flags_reach_the_run_policy(flags: Raw, policy: Raw) -> None:
     assert built(workers=2, **flags)["spec"]["runPolicy"] == policy
 
 

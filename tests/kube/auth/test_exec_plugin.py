@@ -43,10 +43,10 @@ def test_a_plugin_runs_once_and_its_token_is_reused(tmp_path: Path, version: str
     assert runs(tmp_path) == 1
 
 
-def test_it_runs_again_when_the_token_has_expired_or_was_rejected(tmp_path: Path) -> None:
+def test_a_plugin_runs_again_when_its_token_has_expired_or_was_rejected(tmp_path: Path) -> None:
     time = [1_700_000_000.0]
-    said = credential(token="t", expirationTimestamp="2023-11-14T23:13:20Z")  # an hour later
-    source = ExecPlugin(plugin(tmp_path, f"echo '{said}'"), now=lambda: time[0])
+    output = credential(token="t", expirationTimestamp="2023-11-14T23:13:20Z")  # an hour later
+    source = ExecPlugin(plugin(tmp_path, f"echo '{output}'"), now=lambda: time[0])
     source.get()
     time[0] += 3580
     source.get()
@@ -83,9 +83,9 @@ def test_a_plugin_gets_its_input_and_never_asks_without_a_terminal(
 
 
 def test_a_plugin_may_give_a_certificate_instead(tmp_path: Path) -> None:
-    said = credential(clientCertificateData="CERT", clientKeyData="KEY")
-    found = ExecPlugin(plugin(tmp_path, f"echo '{said}'")).get()
-    assert found == ("", b"CERT", b"KEY")
+    output = credential(clientCertificateData="CERT", clientKeyData="KEY")
+    source = ExecPlugin(plugin(tmp_path, f"echo '{output}'"))
+    assert source.get() == ("", b"CERT", b"KEY")
 
 
 @pytest.mark.parametrize(

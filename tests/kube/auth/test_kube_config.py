@@ -42,11 +42,11 @@ def written(folder: Path, content: Any, name: str = "config") -> Path:
 
 
 def test_a_context_gives_server_token_and_namespace(tmp_path: Path) -> None:
-    found = kube_config.load(written(tmp_path, document(context={"namespace": "team"})))
-    assert (found.url, found.namespace, found.name) == ("https://c:6443", "team", "prod")
-    assert found.credentials.get().authorization == "Bearer secret"
-    assert found.verify
-    assert found.ca is None
+    endpoint = kube_config.load(written(tmp_path, document(context={"namespace": "team"})))
+    assert (endpoint.url, endpoint.namespace, endpoint.name) == ("https://c:6443", "team", "prod")
+    assert endpoint.credentials.get().authorization == "Bearer secret"
+    assert endpoint.verify
+    assert endpoint.ca is None
 
 
 def test_json_is_read_as_well_as_yaml(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_certificates_come_inline_or_from_files_beside_the_kubeconfig(tmp_path: 
         "tls-server-name": "inner",
         "proxy-url": "http://p:1",
     }
-    found = kube_config.load(written(tmp_path, document(user=user, cluster=cluster)))
-    assert found.ca == PAIR.certificate
-    assert found.credentials.get()[1:] == (PAIR.certificate, PAIR.key)
-    assert (found.server_name, found.proxy) == ("inner", "http://p:1")
+    endpoint = kube_config.load(written(tmp_path, document(user=user, cluster=cluster)))
+    assert endpoint.ca == PAIR.certificate
+    assert endpoint.credentials.get()[1:] == (PAIR.certificate, PAIR.key)
+    assert (endpoint.server_name, endpoint.proxy) == ("inner", "http://p:1")
 
 
 def test_verification_can_be_switched_off(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_verification_can_be_switched_off(tmp_path: Path) -> None:
 
 def test_basic_authentication_is_supported(tmp_path: Path) -> None:
     user = {"username": "me", "password": "pw"}
-    found = kube_config.load(written(tmp_path, document(user=user)))
-    assert found.credentials.get().authorization == "Basic bWU6cHc="
+    endpoint = kube_config.load(written(tmp_path, document(user=user)))
+    assert endpoint.credentials.get().authorization == "Basic bWU6cHc="
 
 
 def test_several_files_merge_and_the_first_to_name_a_thing_wins(
@@ -94,8 +94,8 @@ def test_several_files_merge_and_the_first_to_name_a_thing_wins(
     second["current-context"] = "other"
     paths = [written(tmp_path, first, "1"), tmp_path / "absent", written(tmp_path, second, "2")]
     monkeypatch.setenv("KUBECONFIG", ":".join(map(str, paths)))
-    found = kube_config.load()
-    assert (found.name, found.url) == ("other", "https://first")
+    endpoint = kube_config.load()
+    assert (endpoint.name, endpoint.url) == ("other", "https://first")
 
 
 def test_the_default_kubeconfig_is_in_the_home_folder(
@@ -178,7 +178,7 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_bytes(PAIR.certificate)
     (tmp_path / "namespace").write_text("team")
     assert in_cluster({}, tmp_path) is None
-    found = in_cluster(environ, tmp_path)
-    assert found is not None
-    assert (found.url, found.namespace) == ("https://[fd00::1]:443", "team")
-    assert found.credentials.get().authorization == "Bearer t1"
+    endpoint = in_cluster(environ, tmp_path)
+    assert endpoint is not None
+    assert (endpoint.url, endpoint.namespace) == ("https://[fd00::1]:443", "team")
+    assert endpoint.credentials.get().authorization == "Bearer t1"

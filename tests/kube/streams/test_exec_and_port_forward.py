@@ -199,10 +199,10 @@ class Node:
 
 
 async def read_all(connection: Any) -> bytes:
-    found = b""
+    received = b""
     while data := await connection.read():
-        found += data
-    return found
+        received += data
+    return received
 
 
 async def test_connections_share_a_forward_and_keep_their_bytes_apart() -> None:

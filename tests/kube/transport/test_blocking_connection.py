@@ -39,7 +39,7 @@ def whole(connection: BlockingConnection) -> Response:
     return connection.response()
 
 
-def test_an_answer_of_known_length_leaves_the_connection_open() -> None:
+def test_a_response_of_known_length_leaves_the_connection_open() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Word: a: b \r\n\r\nok"
     with answered(answer, answer) as connection:
         assert whole(connection) == (200, {"content-length": "2", "x-word": "a: b"}, b"ok")

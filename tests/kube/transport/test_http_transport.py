@@ -353,7 +353,7 @@ async def test_both_transports_go_through_the_proxy(tmp_path: Path) -> None:
     assert [line.rpartition(" ")[0] for line in asked] == [f"CONNECT {host}"] * 2
 
 
-def test_uvloop_does_the_same(tmp_path: Path) -> None:
+def test_the_transport_works_on_uvloop_too(tmp_path: Path) -> None:
     async def through(via: bool) -> bytes:
         async with (
             serving(peer, server_tls(authority, tmp_path)) as url,

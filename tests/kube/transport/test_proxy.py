@@ -31,7 +31,7 @@ def test_the_environment_names_the_proxy_and_its_exceptions(url: str, proxy: str
     assert proxy_for(Endpoint(url), ENVIRON) == proxy
 
 
-def test_the_kubeconfig_goes_before_the_environment() -> None:
+def test_the_proxy_of_the_kubeconfig_takes_precedence_over_the_environment() -> None:
     assert proxy_for(Endpoint("https://127.0.0.1", proxy="http://own:1"), ENVIRON) == "http://own:1"
     assert proxy_for(Endpoint("https://a"), {"https_proxy": "bare:1"}) == "http://bare:1"
     assert proxy_for(Endpoint("https://a"), {**ENVIRON, "NO_PROXY": "*"}) == ""

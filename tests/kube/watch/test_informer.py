@@ -52,7 +52,7 @@ async def heard(seen: Seen, *words: str) -> None:
     assert seen.words == list(words)
 
 
-async def test_it_lists_then_reports_every_change_in_order() -> None:
+async def test_an_informer_lists_and_then_reports_every_change_in_order() -> None:
     server = FakeApiServer()
     await server.put(pod("a"))
     async with watching(server) as (informer, seen):
@@ -62,13 +62,13 @@ async def test_it_lists_then_reports_every_change_in_order() -> None:
         await server.put(pod("a", colour="red"))
         await server.remove("b")
         await heard(seen, "+a", "+b", "~a", "-b")
-        found = informer.get(Key("ns", "a"))
-        assert found is not None
-        assert found.metadata.labels == {"colour": "red"}
+        stored = informer.get(Key("ns", "a"))
+        assert stored is not None
+        assert stored.metadata.labels == {"colour": "red"}
         assert informer.get(Key("ns", "b")) is None
 
 
-async def test_it_is_not_synced_before_the_first_list() -> None:
+async def test_an_informer_is_not_synced_before_its_first_list() -> None:
     server = FakeApiServer()
     server.reachable = False
     async with watching(server) as (informer, _):

@@ -196,8 +196,8 @@ async def test_an_informer_of_a_kind_not_yet_installed_finds_it(
     informer = Informer(client, LATE_GROUPS, fresh_namespace)
     async with running(informer):
         assert not informer.installed
-        made = control_plane.kubectl("create", "-f", "-", input=json.dumps(_definition(name)))
-        assert made.returncode == 0, made.stderr
+        created = control_plane.kubectl("create", "-f", "-", input=json.dumps(_definition(name)))
+        assert created.returncode == 0, created.stderr
         try:
             await eventually(lambda: informer.installed, timeout=20)
             group = {
@@ -205,9 +205,9 @@ async def test_an_informer_of_a_kind_not_yet_installed_finds_it(
                 "spec": {"minMember": 3},
             }
             await client.create(LATE_GROUPS, group)
-            found = await eventually(lambda: informer.get(Key(fresh_namespace, "g")))
-            assert found is not None
-            assert found.spec.min_member == 3
+            cached = await eventually(lambda: informer.get(Key(fresh_namespace, "g")))
+            assert cached is not None
+            assert cached.spec.min_member == 3
         finally:
             control_plane.kubectl("delete", "crd", name)
         await eventually(lambda: not informer.all(), timeout=30)

@@ -26,11 +26,11 @@ WATCH = request.watch(PODS, "", since="1")
 )
 def test_lines_come_out_whole_however_they_were_cut(lines: list[bytes], cuts: list[int]) -> None:
     data = b"".join(line + b"\n" for line in lines) + b"rest"
-    splitter, found = LineSplitter(), []
+    splitter, split_lines = LineSplitter(), []
     for cut in [*cuts, len(data)]:
         chunk, data = data[:cut], data[cut:]
-        found += splitter.feed(chunk)
-    assert found == lines
+        split_lines += splitter.feed(chunk)
+    assert split_lines == lines
     assert splitter.feed(b"\n") == [b"rest"]
 
 
@@ -47,15 +47,17 @@ def event(kind: str, obj: dict[str, Any]) -> WatchEvent[Pod]:
 
 
 def test_an_event_is_its_type_and_a_typed_object() -> None:
-    found = event("ADDED", pod("a", job="x"))
-    assert found.type == "ADDED"
-    assert isinstance(found.object, Pod)
-    assert found.object.metadata.labels == {"job": "x"}
+    watch_event = event("ADDED", pod("a", job="x"))
+    assert watch_event.type == "ADDED"
+    assert isinstance(watch_event.object, Pod)
+    assert watch_event.object.metadata.labels == {"job": "x"}
 
 
 def test_a_bookmark_has_a_version_even_with_nulls_where_lists_should_be() -> None:
-    found = event("BOOKMARK", {"metadata": {"resourceVersion": "9"}, "spec": {"containers": None}})
-    assert (found.type, identity_of(found.object).version) == ("BOOKMARK", "9")
+    watch_event = event(
+        "BOOKMARK", {"metadata": {"resourceVersion": "9"}, "spec": {"containers": None}}
+    )
+    assert (watch_event.type, identity_of(watch_event.object).version) == ("BOOKMARK", "9")
 
 
 @pytest.mark.parametrize("model", [Pod, dict])
@@ -75,9 +77,9 @@ def test_an_error_event_is_raised_as_its_error(model: Any) -> None:
 def test_an_object_that_does_not_fit_has_only_its_metadata() -> None:
     odd = pod("a", uid="u")
     odd["spec"]["containers"] = 5
-    found = event("MODIFIED", odd)
-    assert found.type == "UNREADABLE"
-    assert (found.object.metadata.name, found.object.metadata.uid) == ("a", "u")
+    watch_event = event("MODIFIED", odd)
+    assert watch_event.type == "UNREADABLE"
+    assert (watch_event.object.metadata.name, watch_event.object.metadata.uid) == ("a", "u")
     assert event("DELETED", odd).type == "DELETED"
 
 
