@@ -1,4 +1,4 @@
-"""The CRDs we serve and install keep the promises that reading in any version rests on."""
+"""The CRDs: no version drops the fields of another, and `v1` is stored without defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and moments as the API writes them."""
+"""Keys and times as the API writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selectors: what Kubernetes accepts and matches, in text and in structure."""
+"""Selectors: accepted and matched as in Kubernetes, as text and as structs."""
 
 from __future__ import annotations
 

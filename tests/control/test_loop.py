@@ -16,7 +16,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Bench:
-    """A queue, a scripted reconcile function, and a record of what happened when."""
+    """A queue, a scripted reconcile function, and a record of its attempts."""
 
     def __init__(self, *script: RequeueAfter | BaseException | None) -> None:
         self.queue: WorkQueue[str] = WorkQueue("bench", backoff=Backoff(first=1, jitter=0))

@@ -52,7 +52,7 @@ class FakeInformer:
 
 
 class Slow:
-    """A reconcile function that takes its time and keeps a record."""
+    """A reconcile function that takes some time and records its attempts."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -303,7 +303,7 @@ async def test_background_tasks_run_from_start_to_end_and_may_end_early() -> Non
 
 
 class FakeElection:
-    """Leads from the first to the second time of each turn."""
+    """An election that is won and lost at fixed times."""
 
     def __init__(self, *turns: tuple[float, float]) -> None:
         self._turns = list(turns)

@@ -1,4 +1,4 @@
-"""What loops tell Prometheus."""
+"""The metrics of reconcile loops."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def now() -> float:
 
 
 def steady(first: float = 1.0, cap: float = 60.0) -> Backoff:
-    """A backoff without chance in it."""
+    """A backoff without jitter."""
     return Backoff(first=first, cap=cap, jitter=0.0)
 
 

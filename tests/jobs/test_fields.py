@@ -1,4 +1,4 @@
-"""What a person wrote is heeded or refused with its path, and never left out in silence."""
+"""Every field of a manifest is honoured or rejected with its path, never ignored silently."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def read(spec: Raw, kind: str = "TFJob") -> Job:
     return parse.parse_job({"kind": kind, "metadata": meta, "spec": spec})
 
 
-def refused(spec: Raw, kind: str = "TFJob") -> InvalidJob:
-    with pytest.raises(InvalidJob) as found:
+def rejected(spec: Raw, kind: str = "TFJob") -> InvalidJob:
+    with pytest.raises(InvalidJob) as error_info:
         read(spec, kind)
-    assert found.value.hint
-    return found.value
+    assert error_info.value.hint
+    return error_info.value
 
 
 WORKER: Raw = {"Worker": {"template": pod()}}
@@ -49,12 +49,12 @@ def test_an_mpi_job_may_name_its_own_operator() -> None:
     policy = {"managedBy": "kubeflow.org/mpi-operator"}
     assert read({"mpiReplicaSpecs": MPI, "runPolicy": policy}, "MPIJob").policy.managed_by
 
-    error = refused({"tfReplicaSpecs": WORKER, "runPolicy": policy})
+    error = rejected({"tfReplicaSpecs": WORKER, "runPolicy": policy})
     assert error.field == "spec.runPolicy.managedBy"
 
 
 def test_an_unknown_manager_is_rejected() -> None:
-    error = refused({"tfReplicaSpecs": WORKER, "runPolicy": {"managedBy": "foo"}})
+    error = rejected({"tfReplicaSpecs": WORKER, "runPolicy": {"managedBy": "foo"}})
 
     assert str(error) == "spec.runPolicy.managedBy: 'foo' is unknown"
     assert "kubeflow.org/training-operator" in error.hint
@@ -82,7 +82,7 @@ def test_policies_of_a_job_with_an_unknown_manager_still_count() -> None:
     ],
 )
 def test_replicas_are_written_in_one_place(kind: str, spec: Raw, field: str) -> None:
-    error = refused(spec, kind)
+    error = rejected(spec, kind)
 
     assert error.field == f"spec.{field}"
     assert "is given too" in str(error)
@@ -110,7 +110,7 @@ def test_the_fields_of_a_replica_may_be_written_in_any_letter_case() -> None:
     ],
 )
 def test_a_field_is_not_written_twice_in_two_letter_cases(body: Raw, field: str) -> None:
-    error = refused({"tfReplicaSpecs": {"Worker": body}})
+    error = rejected({"tfReplicaSpecs": {"Worker": body}})
 
     assert error.field == f"spec.tfReplicaSpecs.{field}"
 
@@ -147,7 +147,7 @@ def test_a_policy_in_another_letter_case_is_rejected(
         kind, "pytorchReplicaSpecs"
     )
     roles = MPI if kind == "MPIJob" else {"Worker": {"template": pod(kind)}}
-    error = refused({where: roles, **spec}, kind)
+    error = rejected({where: roles, **spec}, kind)
 
     assert error.field == f"spec.{field}"
     assert right in error.hint
@@ -155,7 +155,7 @@ def test_a_policy_in_another_letter_case_is_rejected(
 
 @pytest.mark.parametrize("name", ["other", {"a": 1}, 5])
 def test_a_main_container_that_no_role_has_is_rejected(name: object) -> None:
-    error = refused({"mpiReplicaSpecs": MPI, "mainContainer": name}, "MPIJob")
+    error = rejected({"mpiReplicaSpecs": MPI, "mainContainer": name}, "MPIJob")
     assert error.field == "spec.mainContainer"
 
 
@@ -171,7 +171,7 @@ def test_the_main_container_is_used_in_roles_that_have_it() -> None:
     ("value", "words"), [("yes", "is text, not true or false"), (1, "is a number")]
 )
 def test_host_network_of_a_template_must_be_valid(value: object, words: str) -> None:
-    error = refused({"tfReplicaSpecs": {"Worker": {"template": pod(hostNetwork=value)}}})
+    error = rejected({"tfReplicaSpecs": {"Worker": {"template": pod(hostNetwork=value)}}})
 
     assert error.field == "spec.tfReplicaSpecs.Worker.template.spec.hostNetwork"
     assert words in str(error)
@@ -179,13 +179,13 @@ def test_host_network_of_a_template_must_be_valid(value: object, words: str) -> 
 
 @pytest.mark.parametrize("path", ["relative", "./x", "~/.ssh", "a/b", "/a:b"])
 def test_ssh_keys_need_an_absolute_path(path: str) -> None:
-    error = refused({"mpiReplicaSpecs": MPI, "sshAuthMountPath": path}, "MPIJob")
+    error = rejected({"mpiReplicaSpecs": MPI, "sshAuthMountPath": path}, "MPIJob")
     assert error.field == "spec.sshAuthMountPath"
 
 
 @pytest.mark.parametrize("role", ["Chief", "Master"])
 def test_there_is_one_chief_at_most(role: str) -> None:
-    error = refused({"tfReplicaSpecs": {role: {"replicas": 3, "template": pod()}}})
+    error = rejected({"tfReplicaSpecs": {role: {"replicas": 3, "template": pod()}}})
 
     assert str(error) == f"spec.tfReplicaSpecs.{role}.replicas: is 3; a TFJob has one {role}"
     assert read({"tfReplicaSpecs": {role: {"replicas": 0, "template": pod()}, **WORKER}}).total == 1

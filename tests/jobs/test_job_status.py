@@ -1,4 +1,4 @@
-"""A job's status: read leniently, written as a merge patch that touches only what changed."""
+"""A job's status: read leniently, written as a merge patch of the changed fields only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every shape of manifest is read as the same job, and a bad one is refused with its path."""
+"""Every form of manifest is parsed into the same job; an invalid one is rejected with its path."""
 
 from __future__ import annotations
 

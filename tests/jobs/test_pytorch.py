@@ -1,4 +1,4 @@
-"""What only PyTorchJobs say: how many processes, and how few or many workers may meet where."""
+"""The fields of PyTorchJobs only: processes per node, and the elastic policy."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ BAD_POLICY: list[tuple[Raw, str]] = [
 
 @pytest.mark.parametrize(("policy", "message"), BAD_POLICY, ids=[str(p) for p, _ in BAD_POLICY])
 def test_an_invalid_policy_is_rejected_with_its_path(policy: Raw, message: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         read(WORKER, elasticPolicy=policy)
 
-    assert str(refused.value).startswith(f"spec.elasticPolicy.{message}")
-    assert refused.value.hint
+    assert str(rejection.value).startswith(f"spec.elasticPolicy.{message}")
+    assert rejection.value.hint
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_a_valid_policy_is_accepted(policy: Raw) -> None:
     ],
 )
 def test_an_elastic_job_has_workers(roles: Raw, field: str, words: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         read(roles, elasticPolicy={"rdzvBackend": "c10d"})
 
-    assert refused.value.field.endswith(field)
-    assert words in str(refused.value)
+    assert rejection.value.field.endswith(field)
+    assert words in str(rejection.value)
     assert read(roles).count("Master") == 1
 
 
@@ -95,18 +95,18 @@ def test_a_number_of_processes_or_a_word_of_torchrun_is_accepted(number: object)
     "number", ["foo", "-2", -2, "0", 0, "", "1.5", 1.5, True, {"a": 1}, "\u0663"], ids=repr
 )
 def test_any_other_number_of_processes_is_rejected(number: object) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         read(WORKER, nprocPerNode=number)
 
-    assert refused.value.field == "spec.nprocPerNode"
-    assert "auto, cpu, gpu" in refused.value.hint
+    assert rejection.value.field == "spec.nprocPerNode"
+    assert "auto, cpu, gpu" in rejection.value.hint
 
 
 def test_the_number_of_processes_is_given_in_one_field() -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         read(WORKER, nprocPerNode="2", elasticPolicy={"nProcPerNode": 3})
 
-    assert refused.value.field == "spec.elasticPolicy.nProcPerNode"
+    assert rejection.value.field == "spec.elasticPolicy.nProcPerNode"
 
 
 def test_other_kinds_have_no_such_fields() -> None:

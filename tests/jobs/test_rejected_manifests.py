@@ -1,4 +1,4 @@
-"""Manifests that are rejected, with the path of the field and what to write instead."""
+"""Manifests that are rejected, with the path of the field and a hint."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ BAD: list[tuple[Raw, str]] = [
 
 @pytest.mark.parametrize(("spec", "message"), BAD, ids=[message for _, message in BAD])
 def test_an_invalid_manifest_is_rejected_with_the_path_and_a_hint(spec: Raw, message: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(tfjob(spec))
 
-    assert message in str(refused.value)
-    assert refused.value.hint
+    assert message in str(rejection.value)
+    assert rejection.value.hint
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_an_invalid_manifest_is_rejected_with_the_path_and_a_hint(spec: Raw, mes
     ],
 )
 def test_the_hint_mentions_quotes_only_around_a_number(written: object, hint: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(
             tfjob({"tfReplicaSpecs": {"Worker": {"replicas": written, "template": pod()}}})
         )
 
-    assert refused.value.hint == hint
+    assert rejection.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_the_hint_mentions_quotes_only_around_a_number(written: object, hint: st
     ],
 )
 def test_a_name_is_checked_by_the_longest_name_derived_from_it(name: str, message: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}}, name))
 
-    assert str(refused.value) == f"metadata.name: {message}"
+    assert str(rejection.value) == f"metadata.name: {message}"
 
 
 def test_another_kind_is_rejected() -> None:
@@ -131,10 +131,10 @@ def test_another_kind_is_rejected() -> None:
 
 @pytest.mark.parametrize("written", ["tfReplicaSpec", "tfreplicaspec", "tfReplicas", "ReplicaSpec"])
 def test_a_field_that_is_almost_right_is_named(written: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(tfjob({written: {"Worker": {"template": pod()}}}))
 
-    assert refused.value.hint == f"write tfReplicaSpecs instead of {written}"
+    assert rejection.value.hint == f"write tfReplicaSpecs instead of {written}"
 
 
 @pytest.mark.parametrize("count", [10_000, 2_000_000_000])
@@ -143,11 +143,11 @@ def test_a_job_with_too_many_replicas_is_rejected_at_once(count: int) -> None:
     roles = {"PS": {"template": template}, "Worker": {"replicas": count, "template": template}}
     raw = {"kind": "TFJob", "metadata": {"name": "j"}, "spec": {"tfReplicaSpecs": roles}}
 
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(raw)
 
-    assert refused.value.field == "spec.tfReplicaSpecs.Worker.replicas"
-    assert "at most 10000" in refused.value.hint
+    assert rejection.value.field == "spec.tfReplicaSpecs.Worker.replicas"
+    assert "at most 10000" in rejection.value.hint
 
 
 ONE: Raw = {"Worker": {"template": pod()}}
@@ -170,11 +170,11 @@ SENSELESS: list[tuple[Raw, str]] = [
 
 @pytest.mark.parametrize(("spec", "message"), SENSELESS)
 def test_invalid_policies_are_rejected(spec: Raw, message: str) -> None:
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(tfjob({"tfReplicaSpecs": ONE, **spec}))
 
-    assert str(refused.value).startswith(message)
-    assert refused.value.hint
+    assert str(rejection.value).startswith(message)
+    assert rejection.value.hint
 
 
 MPI_POD: Raw = {"spec": {"containers": [{"name": "mpi", "image": "i"}]}}
@@ -196,9 +196,9 @@ def test_an_invalid_single_mpi_template_is_rejected(
     template = {"spec": {"containers": containers, **inside}}
     raw = {**tfjob({"gpus": 4, "template": template, **spec}), "kind": "MPIJob"}
 
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(raw)
-    assert refused.value.field == f"spec.template.spec.{field}"
+    assert rejection.value.field == f"spec.template.spec.{field}"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_an_invalid_single_mpi_template_is_rejected(
 )
 def test_launcher_options_of_an_mpi_job_must_be_valid(field: str, value: object) -> None:
     spec = {"replicas": 1, "template": MPI_POD, field: value}
-    with pytest.raises(InvalidJob) as refused:
+    with pytest.raises(InvalidJob) as rejection:
         parse.parse_job({**tfjob(spec), "kind": "MPIJob"})
 
-    assert refused.value.field == f"spec.{field}"
+    assert rejection.value.field == f"spec.{field}"

@@ -1,4 +1,4 @@
-"""What a person sees of a job."""
+"""The view of a job: its status, reason, instances and GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def job(*conditions: str, chief: bool = False, **status: Any) -> Raw:
-    """A job with these conditions; `Running=False` is one that is not True."""
+    """A job with these conditions; `Running=False` is a condition that is not True."""
     template = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
     roles = {"Worker": {"replicas": 2, "template": template}, "PS": {"template": template}}
     if chief:

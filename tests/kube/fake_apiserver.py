@@ -55,7 +55,7 @@ class FakeApiServer:
         self.history: list[tuple[int, str, str, Raw]] = []
         self.requests: list[Request] = []
         self.answers: deque[Response | Exception | Callable[[Request], None]] = deque()
-        """Given out before anything else, one per request; a function is called and passed by."""
+        """Responses or errors for the next requests. After a function, the objects answer."""
         self.reachable = True
         self._changed = asyncio.Condition()
         self._cut = 0

@@ -32,7 +32,7 @@ def answer(body: object, status: str = "200 OK", *headers: str) -> bytes:
 
 
 class Script:
-    """Connections, each a list of answers after which it is closed; and what was asked."""
+    """Connections, each with its responses before it is closed, and the requests they got."""
 
     def __init__(self, *connections: list[bytes]) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""The client's own behaviour: pages, limits, and when it asks again."""
+"""The client's own behaviour: pages, limits, and when it sends a request again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading what a cluster serves."""
+"""Discovery: the kinds that a cluster serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals as errors that say whose fault it is and what was refused."""
+"""Error responses become errors that name the verb, the resource and the cause."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ async def test_a_hanging_renewal_does_not_prolong_leadership() -> None:
 
 
 async def test_leadership_ends_by_the_clock_alone() -> None:
-    """Even if the loop is stuck, whoever asks is told the truth."""
+    """`is_leader` is right even if the event loop is stuck."""
     server = FakeApiServer()
     time = [0.0]
     one = LeaderElection(

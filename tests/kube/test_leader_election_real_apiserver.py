@@ -50,14 +50,14 @@ class Contenders:
     def signal(self, identity: str, number: signal.Signals) -> None:
         self.processes[identity].send_signal(number)
 
-    def reigns(self) -> list[tuple[str, float, float]]:
-        """Who was the leader from when to when; two who act at once show as many short reigns."""
+    def terms(self) -> list[tuple[str, float, float]]:
+        """The terms of the leaders; two leaders at once would show as many short terms."""
         terms: list[tuple[str, float, float]] = []
-        for moment, who in self.notes():
-            if terms and terms[-1][0] == who:
-                terms[-1] = (who, terms[-1][1], moment)
+        for moment, leader in self.notes():
+            if terms and terms[-1][0] == leader:
+                terms[-1] = (leader, terms[-1][1], moment)
             else:
-                terms.append((who, moment, moment))
+                terms.append((leader, moment, moment))
         return terms
 
 
@@ -99,7 +99,7 @@ def test_two_processes_contend_for_a_lease_and_never_both_act(
         assert lease["spec"]["holderIdentity"] != "c", "given back on the way out"
         until(lambda: several.leader() == second, what="the second leads again")
 
-    reigns = several.reigns()
+    reigns = several.terms()
     assert {who for who, _, _ in reigns} == {first, second, "c"}
     for (former, _, ended), (_, began, _) in pairwise(reigns):
         # Whoever did not give the lease back must first have been silent for the margin.

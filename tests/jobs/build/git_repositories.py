@@ -1,4 +1,4 @@
-"""Real git repositories for tests, on disk and on a server that asks for a password."""
+"""Real git repositories for tests, on disk and on a server that requires a password."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allo
 
 def git(*words: str, at: Path) -> str:
     command = ["git", *AUTHOR, *words]
-    done = subprocess.run(command, cwd=at, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    process = subprocess.run(command, cwd=at, check=True, capture_output=True, text=True)
+    return process.stdout.strip()
 
 
 def commit(at: Path, text: str) -> str:
@@ -51,7 +51,7 @@ PASSWORD = "p:w$x'\""
 
 
 class Guarded(SimpleHTTPRequestHandler):
-    """Files for whoever knows the password."""
+    """Serves files to clients that send the password."""
 
     def do_GET(self) -> None:
         expected = "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
@@ -68,7 +68,7 @@ class Guarded(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(repository: Repository, folder: Path) -> Iterator[str]:
-    """The address of the repository on a server that asks for a password."""
+    """The address of the repository on a server that requires a password."""
     bare = folder / f"{repository.path.name}.git"
     git("clone", "-q", "--bare", str(repository.path), str(bare), at=repository.path)
     git("update-server-info", at=bare)

@@ -28,7 +28,7 @@ def fetch(
     *,
     keys: Path | None = None,
 ) -> str:
-    """Run the script; what it says. The secret's place is moved to where the test has it."""
+    """Run the script and return its output. The folder of the secret is that of the test."""
     env = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "GIT_SYNC_REPO": source,
@@ -38,12 +38,12 @@ def fetch(
     }
     script = code_sync.GIT_SCRIPT.replace(code_sync.KEYS, str(keys or root / "no-secret"))
     root.mkdir(exist_ok=True)
-    done = subprocess.run(
+    process = subprocess.run(
         ["sh", "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
     )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return done.stdout
+    if process.returncode:
+        raise RuntimeError(process.stderr)
+    return process.stdout
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
@@ -198,9 +198,11 @@ def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> 
         "SYNC_ROOT": "/code",
     }
     script = code_sync.RSYNC_SCRIPT.replace(code_sync.KEYS, str(keys))
-    done = subprocess.run(["sh", "-c", script], env=env, check=True, capture_output=True, text=True)
+    process = subprocess.run(
+        ["sh", "-c", script], env=env, check=True, capture_output=True, text=True
+    )
 
-    *words, rsh, key = done.stdout.splitlines()
+    *words, rsh, key = process.stdout.splitlines()
     assert words == ["-avP", "--", "me@host:/a folder/project", "/code"]
     assert "IdentitiesOnly=yes" in rsh
     assert "StrictHostKeyChecking=accept-new" in rsh

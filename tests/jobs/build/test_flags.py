@@ -1,4 +1,4 @@
-"""Every flag of `arena submit tf` has an effect on the manifest, and a wrong one is refused."""
+"""Every flag of `arena submit tf` has an effect on the manifest; an invalid value is rejected."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def built(**flags: Any) -> Raw:
 
 
 def role(job: Raw, name: str) -> Raw:
-    found: Raw = job["spec"]["tfReplicaSpecs"][name]
-    return found
+    replica: Raw = job["spec"]["tfReplicaSpecs"][name]
+    return replica
 
 
 def pod(job: Raw, name: str = "Worker") -> Raw:
-    found: Raw = role(job, name)["template"]["spec"]
-    return found
+    spec: Raw = role(job, name)["template"]["spec"]
+    return spec
 
 
 def main(job: Raw, name: str = "Worker") -> Raw:
-    found: Raw = pod(job, name)["containers"][0]
-    return found
+    container: Raw = pod(job, name)["containers"][0]
+    return container
 
 
 def test_the_words_of_the_command_are_joined_and_run_by_the_shell() -> None:
@@ -61,35 +61,35 @@ def test_a_job_of_one_process_is_its_own_chief() -> None:
 
 
 def test_a_single_process_gets_the_resources_of_a_worker() -> None:
-    asked = {"worker_cpu": "2", "worker_memory": "1Gi", "worker_selector": ("a=b",)}
-    job = built(**asked)
+    flags = {"worker_cpu": "2", "worker_memory": "1Gi", "worker_selector": ("a=b",)}
+    job = built(**flags)
 
     assert main(job, "Chief")["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
     assert pod(job, "Chief")["nodeSelector"] == {"a": "b"}
-    assert main(built(**asked, chief_cpu="3"), "Chief")["resources"]["limits"]["cpu"] == "3"
+    assert main(built(**flags, chief_cpu="3"), "Chief")["resources"]["limits"]["cpu"] == "3"
 
 
 def test_flags_for_missing_roles_are_reported() -> None:
-    asked = TensorFlow(
+    several = TensorFlow(
         name="j", command=("x",), image="i", workers=2, ps_cpu="1", chief_port=1, worker_cpu="1"
     )
     alone = TensorFlow(name="j", command=("x",), image="i", worker_cpu="1", evaluator_memory="1Gi")
 
-    why = "has no effect: the job has no such role"
-    assert flags_without_effect(asked) == [f"--chief-port {why}", f"--ps-cpu {why}"]
-    assert flags_without_effect(alone) == [f"--evaluator-memory {why}"]
+    problem = "has no effect: the job has no such role"
+    assert flags_without_effect(several) == [f"--chief-port {problem}", f"--ps-cpu {problem}"]
+    assert flags_without_effect(alone) == [f"--evaluator-memory {problem}"]
 
 
 def test_flags_for_a_missing_tensorboard_are_reported() -> None:
-    asked: dict[str, Any] = {
+    flags: dict[str, Any] = {
         "name": "j", "command": ("x",), "image": "i", "logdir": "/l", "tensorboard_image": "t"
     }  # fmt: skip
 
-    assert flags_without_effect(TensorFlow(**asked)) == [
+    assert flags_without_effect(TensorFlow(**flags)) == [
         "--logdir has no effect without --tensorboard",
         "--tensorboard-image has no effect without --tensorboard",
     ]
-    assert flags_without_effect(TensorFlow(**asked, tensorboard=True)) == []
+    assert flags_without_effect(TensorFlow(**flags, tensorboard=True)) == []
 
 
 def test_an_explicit_chief_does_not_lose_the_one_worker() -> None:

@@ -1,4 +1,4 @@
-"""Kubeconfig files: what is in them, and what is said when they are wrong."""
+"""Kubeconfig files: the endpoints they give, and the errors of invalid files."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SUCCESS = b'\x03{"status":"Success"}'
 async def container(
     behave: Callable[[Socket, web.BaseRequest], Awaitable[None]], *protocols: str
 ) -> AsyncIterator[Client]:
-    """A client of a server whose websockets behave as told."""
+    """A client of a server whose websockets follow `behave`."""
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         socket = Socket(protocols=protocols)

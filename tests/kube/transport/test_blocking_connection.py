@@ -1,4 +1,4 @@
-"""The blocking connection, given the bytes of answers one by one."""
+"""The blocking connection, given the bytes of responses one by one."""
 
 from __future__ import annotations
 

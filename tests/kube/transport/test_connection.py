@@ -1,4 +1,4 @@
-"""Connections and their pool, against a server that answers byte by byte as it is told."""
+"""Connections and their pool, against a server that follows a script byte by byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Scripted:
-    """A server that gives each connection the next script: an answer per request, None hangs up."""
+    """A server with a script per connection: a response per request, None to close."""
 
     def __init__(self, *scripts: list[bytes | None]) -> None:
         self.scripts, self.asked = list(scripts), list[str]()

@@ -316,7 +316,7 @@ async def test_a_plugin_runs_again_when_its_token_is_rejected(tmp_path: Path) ->
 
 @asynccontextmanager
 async def tunnel() -> AsyncIterator[tuple[str, list[str]]]:
-    """A proxy that opens tunnels, and what it was asked for."""
+    """A proxy that opens tunnels and records the requests for them."""
     asked: list[str] = []
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

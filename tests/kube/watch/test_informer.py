@@ -25,7 +25,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Seen:
-    """What a listener heard, as short words: +a, ~a, -a."""
+    """The changes that a listener got, in short: +a, ~a, -a."""
 
     def __init__(self) -> None:
         self.words: list[str] = []

@@ -54,10 +54,10 @@ def test_changes_add_up_to_the_state(steps: list[object]) -> None:
         elif isinstance(step, tuple):
             kind, name, uid = step
             changes += store.apply(WatchEvent(kind, made(name, uid, version)))
-    held = {p.metadata.name: p for p in store.all()}
-    assert replayed(changes) == held
+    cached = {p.metadata.name: p for p in store.all()}
+    assert replayed(changes) == cached
     for group in ("g0", "g1", "g2"):
-        expected = {n for n, p in held.items() if p.metadata.labels["group"] == group}
+        expected = {n for n, p in cached.items() if p.metadata.labels["group"] == group}
         assert {p.metadata.name for p in store.by("group", group)} == expected
 
 

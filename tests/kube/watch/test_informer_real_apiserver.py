@@ -53,7 +53,7 @@ async def running(informer: Informer[Any]) -> AsyncIterator[None]:
 
 
 class Ledger:
-    """What a listener heard of each pod: numbers written into a label, 'gone' for deletions."""
+    """The changes of each pod: the numbers written into a label, 'gone' for deletions."""
 
     def __init__(self) -> None:
         self.heard: dict[str, list[str]] = defaultdict(list)
@@ -69,7 +69,7 @@ class Ledger:
 
 
 class Cable:
-    """A transport that can be pulled out, so that a test decides what an informer misses."""
+    """A transport that can be disconnected, so that a test decides which changes are missed."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.plugged = True
@@ -172,7 +172,7 @@ async def _relisted_after_a_kill_and_compaction(
 
 
 async def _count(client: Client, names: list[str], numbers: range) -> None:
-    """Write each number into each pod, through whatever trouble there is."""
+    """Write each number into each pod, and try again after every error."""
 
     async def write(name: str, number: int) -> None:
         while True:
