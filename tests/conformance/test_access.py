@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.conformance.cases import access
+from tests.conformance.cases import access, quotas_and_priorities
 from tests.conformance.normalization import normalized
 from tests.conformance.test_conformance import installed
 from tests.conformance.transcript import Case, Connection, Reply, Step, play
@@ -31,7 +31,9 @@ def shown(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("case", access.CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [*access.CASES, *quotas_and_priorities.CASES], ids=lambda case: case.name
+)
 def test_both_servers_allow_and_refuse_alike(
     case: Case, ours: Running, real: Running, installed: None
 ) -> None:

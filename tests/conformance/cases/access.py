@@ -1,4 +1,4 @@
-"""Roles and bindings, reviews, tokens, quotas, priorities."""
+"""Roles and bindings, reviews of access and of tokens."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from tests.conformance.cases.steps import (
     cm,
     delete,
     get,
-    patch,
     pod,
     post,
 )
-from tests.conformance.transcript import Case, Reply, Step
+from tests.conformance.transcript import Case, Step
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES, BINDINGS = f"{RBAC}/namespaces/$ns/roles", f"{RBAC}/namespaces/$ns/rolebindings"
-ACCOUNTS, QUOTAS = f"{NS}/serviceaccounts", f"{NS}/resourcequotas"
+ACCOUNTS = f"{NS}/serviceaccounts"
 MAY = "/apis/authorization.k8s.io/v1"
 WHO = "/apis/authentication.k8s.io/v1"
 ACCOUNT = "system:serviceaccount:$ns:a"
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def rule(verbs: str, resources: str, names: str = "", groups: str = "") -> dict[str, Any]:
@@ -64,35 +62,6 @@ def tried(*steps: tuple[str, str, *tuple[Any, ...]], user: str = ACCOUNT) -> lis
 def may(user: str = "", **attributes: str) -> Step:
     spec = {"resourceAttributes": attributes}
     return post(f"{MAY}/selfsubjectaccessreviews", {"spec": spec}, user=user)
-
-
-def hard(name: str = "q", **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": spec}
-
-
-def limited(**amounts: str) -> list[Step]:
-    """A quota, with its status written as a controller would; no secret, to see that it holds."""
-    named = {name.replace("__", "/").replace("_", "."): value for name, value in amounts.items()}
-    named["secrets"] = "0"
-    told = {"status": {"hard": named, "used": dict.fromkeys(named, "0")}}
-    return [
-        post(QUOTAS, hard(hard=named)),
-        patch(f"{QUOTAS}/q/status", told),
-        post(
-            f"{NS}/secrets?dryRun=All",
-            {"metadata": {"name": "a"}},
-            until=lambda reply: "exceeded" in reply.body.get("message", ""),
-        ),
-    ]
-
-
-def has_no_class(reply: Reply) -> bool:
-    return "priorityClassName" not in reply.body["spec"]
-
-
-def wanting(name: str, **resources: dict[str, str]) -> dict[str, Any]:
-    container = {"name": "c", "image": "i", "resources": resources}
-    return pod(name, {"containers": [container]})
 
 
 RIGHTS = [
@@ -314,134 +283,5 @@ TOKENS += [
     ),
 ]
 
-QUOTA = [
-    Case(
-        "as many as a quota allows",
-        [
-            *limited(pods="2", count__configmaps="1", services="0"),
-            post(PODS, pod("a")),
-            get(f"{QUOTAS}/q"),
-            post(PODS, pod("b")),
-            post(PODS, pod("c")),
-            post(PODS, pod("a")),
-            post(f"{PODS}?dryRun=All", pod("c")),
-            post(CM, cm("a")),
-            post(CM, cm("b")),
-            patch(f"{CM}/a", {"data": {"x": "y"}}),
-            post(SVC, {"metadata": {"name": "a"}, "spec": {"clusterIP": "None"}}),
-            post(f"{NS}/secrets", {"metadata": {"name": "a"}}),
-            get(f"{QUOTAS}/q"),
-        ],
-    ),
-    Case(
-        "as much as a quota allows",
-        [
-            *limited(
-                requests_cpu="1",
-                requests_memory="1Gi",
-                limits_cpu="2",
-                **{"requests.nvidia.com__gpu": "1"},
-            ),
-            post(PODS, pod("a")),
-            post(PODS, wanting("a", requests={"cpu": "500m"}, limits={"memory": "1M"})),
-            post(
-                PODS, wanting("a", requests={"cpu": "500m", "memory": "512Mi"}, limits={"cpu": "1"})
-            ),
-            post(
-                PODS, wanting("b", requests={"cpu": "600m", "memory": "600Mi"}, limits={"cpu": "1"})
-            ),
-            post(
-                PODS,
-                wanting(
-                    "b",
-                    requests={"cpu": "100m", "memory": "1M"},
-                    limits={"cpu": "200m", "nvidia.com/gpu": "2"},
-                ),
-            ),
-            post(PODS, wanting("b", requests={"cpu": "100m", "memory": "1M"}, limits={"cpu": "1"})),
-            post(PODS, wanting("c", requests={"cpu": "1", "memory": "1Mi"}, limits={"cpu": "1"})),
-            get(f"{QUOTAS}/q"),
-        ],
-    ),
-    Case(
-        "a job is counted by its kind",
-        [
-            *limited(**{"count__tfjobs.kubeflow.org": "0"}),
-            post(
-                "/apis/kubeflow.org/v1/namespaces/$ns/tfjobs",
-                {
-                    "apiVersion": "kubeflow.org/v1",
-                    "kind": "TFJob",
-                    "metadata": {"name": "a"},
-                    "spec": {},
-                },
-            ),
-        ],
-    ),
-]
 
-PRIORITY = [
-    Case(
-        "what a pod may say of its priority",
-        [
-            post(PODS, pod("a", {"priorityClassName": "none-such"})),
-            post(PODS, pod("a", {"priority": 7})),
-            post(PODS, pod("a", {"priority": 0})),
-            post(PODS, pod("b", {"preemptionPolicy": "Never"})),
-            post(PODS, pod("b", {"preemptionPolicy": "PreemptLowerPriority"})),
-            post(PODS, pod("c", {"priorityClassName": "system-node-critical"})),
-            get(f"{CLASSES}/system-cluster-critical"),
-            get(f"{CLASSES}/system-node-critical"),
-            delete(f"{CLASSES}/none-such"),
-        ],
-    ),
-    Case(
-        "classes that cannot be",
-        [
-            post(CLASSES, {"metadata": {"name": "system-$ns"}, "value": 5}),
-            post(CLASSES, {"metadata": {"name": "big-$ns"}, "value": 1_000_000_001}),
-            post(CLASSES, {"metadata": {"name": "p-$ns"}, "value": 5}),
-            patch(f"{CLASSES}/p-$ns", {"value": 6}),
-            patch(f"{CLASSES}/p-$ns", {"description": "x"}),
-            post(PODS, pod("a", {"priorityClassName": "p-$ns"}), until=answered(201)),
-            post(PODS, pod("b", {"priorityClassName": "p-$ns", "priority": 6})),
-            delete(f"{CLASSES}/p-$ns"),
-        ],
-    ),
-    Case(
-        # The real server hears of its classes a little later: a second default would come in then,
-        # and the first would still be given to the pods of whoever comes next.
-        "the default class",
-        [
-            post(CLASSES, {"metadata": {"name": "d-$ns"}, "value": 5, "globalDefault": True}),
-            post(PODS, pod("a", {"priority": 5}), until=answered(201)),
-            post(CLASSES, {"metadata": {"name": "e-$ns"}, "value": 6, "globalDefault": True}),
-            delete(f"{CLASSES}/d-$ns"),
-            post(f"{PODS}?dryRun=All", pod("b"), until=has_no_class),
-        ],
-    ),
-    Case(
-        "tolerations that are there already",
-        [
-            post(PODS, pod(name, {"tolerations": list(tolerations)}))
-            for name, tolerations in (
-                ("a", [{"operator": "Exists"}]),
-                ("b", [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]),
-                ("c", [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]),
-                (
-                    "d",
-                    [
-                        {
-                            "key": "node.kubernetes.io/not-ready",
-                            "operator": "Exists",
-                            "effect": "NoSchedule",
-                        }
-                    ],
-                ),
-                ("e", [{"key": "node.kubernetes.io/unreachable", "value": "x"}]),
-            )
-        ],
-    ),
-]
-
-CASES = [*RIGHTS, *REVIEWS, *TOKENS, *QUOTA, *PRIORITY]
+CASES = [*RIGHTS, *REVIEWS, *TOKENS]

@@ -11,8 +11,8 @@ from tests.conformance.cases.crds import (
     OPEN,
     THINGS,
     definition,
-    made,
     of,
+    on_new_kind,
     thing,
     version,
 )
@@ -99,9 +99,9 @@ def spec(**properties: Any) -> dict[str, Any]:
 
 
 def tightened(*steps: Any, name: str, before: dict[str, Any], after: dict[str, Any]) -> Case:
-    """A kind whose schema grew stricter after `a` was made, and what may be done with `a` then."""
+    """A kind whose schema grew stricter after `a` was created, and writes of `a` after that."""
     first, *rest = steps
-    return made(
+    return on_new_kind(
         first,
         patch(
             f"{CRDS}/{NAME}",

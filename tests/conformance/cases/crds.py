@@ -231,7 +231,7 @@ VERSIONS = [
 ]  # fmt: skip
 
 
-def made(*steps: Any, name: str, differs: tuple[str, ...] = (), **more: Any) -> Case:
+def on_new_kind(*steps: Any, name: str, differs: tuple[str, ...] = (), **more: Any) -> Case:
     """A case on a fresh kind of the strict schema."""
     begin = [post(CRDS, definition(version(**more))), get(THINGS, until=answered(200))]
     return Case(name, [*begin, *steps, delete(f"{CRDS}/{NAME}")], ("crd-at-once", *differs))
@@ -257,7 +257,7 @@ MISFITS: tuple[dict[str, Any], ...] = (
 )
 
 SCHEMAS = [
-    made(
+    on_new_kind(
         post(THINGS, thing(size=3), until=answered(201)),
         post(THINGS, thing("b", size=3, list=[{"name": "x"}], map={"k": 1}, free={"any": [1]})),
         post(THINGS, thing("c", size=3, unknown=1, list=[{"name": "x", "unknown": 2}])),
@@ -276,7 +276,7 @@ SCHEMAS = [
         name="defaults and pruning",
         differs=("wording",),
     ),
-    made(
+    on_new_kind(
         *(post(THINGS, thing(f"t{i}", **spec)) for i, spec in enumerate(MISFITS)),
         post(THINGS, {**thing(size=1), "spec": None}),
         post(THINGS, {"apiVersion": f"{GROUP}/v1", "kind": "Thing", "metadata": {"name": "x"}}),
@@ -284,7 +284,7 @@ SCHEMAS = [
         post(THINGS, {**thing(size=1), "kind": "Other"}),
         name="objects that do not fit their schema",
     ),
-    made(
+    on_new_kind(
         post(THINGS, thing(size=1, small=3_000_000_000), until=answered(422)),
         post(THINGS, thing(size=1, small=1.5)),
         post(THINGS, thing(size=1.5)),
@@ -293,7 +293,7 @@ SCHEMAS = [
         name="objects that do not fit their schema, with other wording",
         differs=("wording", "causes"),
     ),
-    made(
+    on_new_kind(
         post(THINGS, thing(size=1), until=answered(201)),
         patch(f"{THINGS}/a", {"spec": {"size": 0}}),
         patch(f"{THINGS}/a", [{"op": "remove", "path": "/spec/size"}], JSON_PATCH),
@@ -307,7 +307,7 @@ SCHEMAS = [
 ]
 
 CHANGED = [
-    made(
+    on_new_kind(
         post(THINGS, thing("a", size=1, free={"x": 1}), until=answered(201)),
         patch(
             f"{CRDS}/{NAME}",
@@ -328,74 +328,5 @@ CHANGED = [
     Case("an established definition", [get(f"{CRDS}/tfjobs.kubeflow.org")]),
 ]
 
-SUBRESOURCES = [
-    made(
-        post(THINGS, {**thing(size=1), "status": {"replicas": 9}}, until=answered(201)),
-        get(f"{THINGS}/a/status"),
-        patch(f"{THINGS}/a", {"status": {"replicas": 5}, "spec": {"size": 2}}),
-        patch(f"{THINGS}/a/status", {"status": {"replicas": 5}, "spec": {"size": 3}}),
-        patch(f"{THINGS}/a/status", {"status": {"replicas": "x"}}),
-        patch(f"{THINGS}/a/status", {"metadata": {"labels": {"a": "b"}}}),
-        get(f"{THINGS}/a/scale"),
-        patch(f"{THINGS}/a/scale", {"spec": {"replicas": 7}}),
-        get(f"{THINGS}/a"),
-        put(
-            f"{THINGS}/a/scale",
-            {
-                "apiVersion": "autoscaling/v1",
-                "kind": "Scale",
-                "metadata": {"name": "a", "namespace": "$ns"},
-                "spec": {"replicas": 8},
-            },
-        ),
-        patch(f"{THINGS}/a/scale", {"spec": {"replicas": 70}}),
-        patch(f"{THINGS}/a/scale", {"spec": {"replicas": -1}}),
-        get(f"{THINGS}/none/scale"),
-        get(f"{THINGS}/a/nothing"),
-        name="a custom kind's status and scale",
-        differs=("wording", "causes"),
-        subresources={
-            "status": {},
-            "scale": {
-                "specReplicasPath": ".spec.size",
-                "statusReplicasPath": ".status.replicas",
-                "labelSelectorPath": ".status.selector",
-            },
-        },
-    ),
-    made(
-        post(THINGS, {**thing(size=1), "status": {"replicas": 9}}, until=answered(201)),
-        get(f"{THINGS}/a/status"),
-        patch(f"{THINGS}/a", {"status": {"replicas": 5}}),
-        get(f"{THINGS}/a/scale"),
-        name="a custom kind without subresources",
-        differs=("wording",),
-    ),
-    made(
-        post(THINGS, thing("a", size=1), until=answered(201)),
-        post(THINGS, thing("b", size=2, color="blue")),
-        get(f"{THINGS}?fieldSelector=spec.color%3Dblue"),
-        get(f"{THINGS}?fieldSelector=spec.size%3D1"),
-        get(f"{THINGS}?fieldSelector=spec.code%3Dx"),
-        name="a custom kind's selectable fields",
-        differs=("wording",),
-        selectableFields=[{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.size"}],
-    ),
-    Case(
-        "a cluster-wide custom kind",
-        [
-            post(CRDS, definition(version(schema=OPEN), scope="Cluster")),
-            post(f"/apis/{GROUP}/v1/things", thing(any=1), until=answered(201)),
-            get(f"/apis/{GROUP}/v1/things/a"),
-            get(f"/apis/{GROUP}/v1/things"),
-            patch(f"/apis/{GROUP}/v1/things/a", {"spec": {"any": 2}}),
-            get(THINGS),
-            delete(f"/apis/{GROUP}/v1/things"),
-            get(f"/apis/{GROUP}/v1/things/a"),
-            delete(f"{CRDS}/{NAME}"),
-        ],
-        ("wording", "crd-at-once"),
-    ),
-]
 
-CASES = [*LIFE, *RIVALS, *VERSIONS, *SCHEMAS, *CHANGED, *SUBRESOURCES]
+CASES = [*LIFE, *RIVALS, *VERSIONS, *SCHEMAS, *CHANGED]

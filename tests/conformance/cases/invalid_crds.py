@@ -29,8 +29,8 @@ ITEMS_OF_FIELD = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/proper
 
 
 def with_spec(**more: Any) -> dict[str, Any]:
-    made = definition(version())
-    return made | {"spec": made["spec"] | more}
+    crd = definition(version())
+    return crd | {"spec": crd["spec"] | more}
 
 
 def column(**more: Any) -> dict[str, Any]:
