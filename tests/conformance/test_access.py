@@ -22,7 +22,7 @@ __all__ = ["installed"]
 
 
 def shown(value: Any) -> Any:
-    """Without what is new in every token, and rules in one order: the real server has none."""
+    """The value without tokens, which are always new, and with sorted rules: they have no order."""
     if isinstance(value, dict):
         plain = {k: "<token>" if k == "token" else shown(v) for k, v in value.items()}
         return {k: sorted(v, key=str) if k.endswith("Rules") else v for k, v in plain.items()}
@@ -34,7 +34,7 @@ def shown(value: Any) -> Any:
 @pytest.mark.parametrize(
     "case", [*access.CASES, *quotas_and_priorities.CASES], ids=lambda case: case.name
 )
-def test_both_servers_allow_and_refuse_alike(
+def test_both_servers_allow_and_forbid_the_same_requests(
     case: Case, ours: Running, real: Running, installed: None
 ) -> None:
     name = f"case-{secrets.token_hex(4)}"
@@ -62,8 +62,8 @@ def ask(server: Running, step: Step, token: str = "") -> Reply:
         return connection.send(step)
 
 
-def told_with_a_token(server: Running, name: str) -> list[tuple[int, Any, Any]]:
-    """What a service account is told under its own name, and others with a token not meant so."""
+def replies_to_tokens(server: Running, name: str) -> list[tuple[int, Any, Any]]:
+    """The answers to a service account: with its token, a forged one, and one for other servers."""
     home = f"/api/v1/namespaces/{name}"
     tokens = f"{home}/serviceaccounts/a/token"
     ask(server, Step("POST", "/api/v1/namespaces", {"metadata": {"name": name}}))
@@ -83,7 +83,7 @@ def told_with_a_token(server: Running, name: str) -> list[tuple[int, Any, Any]]:
     return normalized(replies, Case("", []), name)
 
 
-def test_a_token_opens_as_much_on_both_servers(ours: Running, real: Running) -> None:
+def test_a_token_grants_the_same_on_both_servers(ours: Running, real: Running) -> None:
     name = f"token-{secrets.token_hex(4)}"
 
-    assert told_with_a_token(ours, name) == told_with_a_token(real, name)
+    assert replies_to_tokens(ours, name) == replies_to_tokens(real, name)

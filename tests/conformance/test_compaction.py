@@ -43,7 +43,9 @@ CASE = Case(
 )
 
 
-def test_the_past_is_gone_alike(control_plane_binaries: Path, tmp_path: Path) -> None:
+def test_both_servers_answer_alike_after_a_compaction(
+    control_plane_binaries: Path, tmp_path: Path
+) -> None:
     namespace = f"case-{secrets.token_hex(4)}"
     host = InThread(tmp_path)
     ours = host.start()

@@ -40,7 +40,7 @@ def _serves_jobs(connection: Connection) -> bool:
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
-def test_both_servers_answer_alike(
+def test_both_servers_give_the_same_answers(
     case: Case, ours: Running, real: Running, installed: None
 ) -> None:
     name = f"case-{secrets.token_hex(4)}"

@@ -48,7 +48,7 @@ async def kubectl_on(folder: Path, binaries: Path) -> AsyncIterator[Kubectl]:
         yield Kubectl(binaries / "kubectl", api, node, config)
 
 
-async def test_what_one_may_do_and_what_a_token_may(
+async def test_auth_can_i_tells_the_rights_of_a_user_and_of_a_token(
     tmp_path: Path, control_plane_binaries: Path
 ) -> None:
     async with kubectl_on(tmp_path, control_plane_binaries) as kubectl:

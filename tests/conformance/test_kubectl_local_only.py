@@ -100,7 +100,7 @@ def kubectl(
     host.stop()
 
 
-def test_logs(kubectl: Kubectl) -> None:
+def test_kubectl_logs_shows_the_log(kubectl: Kubectl) -> None:
     assert kubectl.says("logs", "p") == "one\ntwo\n"
     assert kubectl.says("logs", "-f", "p", "-c", "c", "--tail=5") == "one\ntwo\n"
     assert "there was none before" in kubectl("logs", "p", "--previous").stderr
@@ -114,7 +114,7 @@ def test_exec_passes_streams_and_the_exit_code(kubectl: Kubectl) -> None:
     assert (ended.returncode, "bye" in ended.stderr) == (3, True)
 
 
-def test_attach(kubectl: Kubectl) -> None:
+def test_kubectl_attach_shows_the_output(kubectl: Kubectl) -> None:
     assert kubectl.says("attach", "p") == "attached\n"
 
 
@@ -163,7 +163,7 @@ def test_a_watch_shows_changes_as_they_come(kubectl: Kubectl) -> None:
         ("taint nodes muster-0 a-", ["untainted"]),
     ],
 )
-def test_it_prints(kubectl: Kubectl, arguments: str, words: list[str]) -> None:
+def test_kubectl_prints_these_words(kubectl: Kubectl, arguments: str, words: list[str]) -> None:
     text = kubectl.says(*arguments.split())
 
     assert [word for word in words if word not in text] == []

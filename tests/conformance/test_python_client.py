@@ -39,7 +39,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
-def test_it_creates_reads_patches_lists_and_deletes(core: Any) -> None:
+def test_the_client_creates_reads_patches_lists_and_deletes(core: Any) -> None:
     created = core.create_namespaced_pod("default", pod("a"))
     core.patch_namespaced_pod("a", "default", {"metadata": {"labels": {"x": "y"}}})
     listed = core.list_namespaced_pod("default", label_selector="x=y", limit=5)
@@ -52,7 +52,7 @@ def test_it_creates_reads_patches_lists_and_deletes(core: Any) -> None:
     assert missing.value.status == 404
 
 
-def test_typed_objects_go_and_come(core: Any) -> None:
+def test_typed_objects_are_written_and_read(core: Any) -> None:
     kinds = kubernetes.client
     wanted = kinds.V1ConfigMap(metadata=kinds.V1ObjectMeta(name="typed"), data={"k": "v"})
 
@@ -84,7 +84,7 @@ def test_a_watch_sees_what_happens_after_the_list(core: Any) -> None:
     assert seen == [("ADDED", name) for name in names]
 
 
-def test_custom_objects(api: Any) -> None:
+def test_custom_objects_are_written_and_read(api: Any) -> None:
     definitions = kubernetes.client.ApiextensionsV1Api(api)
     crd = next(c for c in crds.load_all() if c["metadata"]["name"] == "tfjobs.kubeflow.org")
     definitions.create_custom_resource_definition(crd)

@@ -54,8 +54,8 @@ def run_on_both(both: tuple[ClusterUnderTest, ClusterUnderTest], story: list[Ste
     for step in story:
         if isinstance(step, Run):
             real, ours = side_by_side(partial(_said, namespace=namespace, step=step), *both)
-            told = f"kubectl {step.words}\n--- kubernetes\n{real}\n--- ours\n{ours}"
-            assert ours == real or step.quiet, told
+            difference = f"kubectl {step.words}\n--- kubernetes\n{real}\n--- ours\n{ours}"
+            assert ours == real or step.quiet, difference
         else:
             look = partial(_seen, namespace=namespace, kinds=step.kinds)
             agree(both, look, step.kinds, step.timeout)

@@ -96,7 +96,7 @@ STORIES: dict[str, list[Step]] = {
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_endpoints_are_those_of_kubernetes(
+def test_endpoints_are_the_same_as_on_kubernetes(
     story: str, both: tuple[ClusterUnderTest, ClusterUnderTest]
 ) -> None:
     run_on_both(both, STORIES[story])

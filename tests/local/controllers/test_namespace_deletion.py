@@ -82,8 +82,8 @@ def test_everything_in_a_deleted_namespace_is_deleted(
 
 def conditions(place: ClusterUnderTest, name: str) -> dict[str, tuple[str, str, str]]:
     done = place.kubectl("get", "namespace", name, "-o", "json")
-    found: dict[str, Any] = json.loads(done.stdout)
-    rows = found["status"].get("conditions", [])
+    namespace_body: dict[str, Any] = json.loads(done.stdout)
+    rows = namespace_body["status"].get("conditions", [])
     return {row["type"]: (row["status"], row["reason"], row["message"]) for row in rows}
 
 

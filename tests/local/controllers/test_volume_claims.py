@@ -63,11 +63,10 @@ async def test_a_claim_is_bound_to_its_folder_when_a_node_is_chosen(
         return bool((await client.get(CLAIMS, KEY)).get("status", {}).get("phase") == "Bound")
 
     await eventually(bound, what="bound")
-    found = await client.get(
-        VOLUMES, Key("", (await client.get(CLAIMS, KEY))["spec"]["volumeName"])
-    )
-    assert found["spec"]["hostPath"]["path"] == str(tmp_path / "volumes" / "default" / "data")
-    assert found["status"]["phase"] == "Bound"
+    name = (await client.get(CLAIMS, KEY))["spec"]["volumeName"]
+    disk = await client.get(VOLUMES, Key("", name))
+    assert disk["spec"]["hostPath"]["path"] == str(tmp_path / "volumes" / "default" / "data")
+    assert disk["status"]["phase"] == "Bound"
 
 
 async def test_a_provisioned_volume_is_deleted_with_its_claim(client: Client) -> None:
@@ -88,13 +87,13 @@ async def test_an_existing_volume_is_bound_and_released_with_its_claim(
     client: Client, named: str
 ) -> None:
     await client.create(CLAIMS, claim(storageClassName=named))
-    await client.create(VOLUMES, made("disk", storageClassName=named))
+    await client.create(VOLUMES, volume("disk", storageClassName=named))
 
     async def phases() -> tuple[str, str]:
         disk = await client.get(VOLUMES, Key("", "disk"))
-        found = (await client.list(CLAIMS, "default")).items
-        of_claim = found[0].get("status", {}).get("phase", "") if found else "gone"
-        return disk.get("status", {}).get("phase", ""), of_claim
+        claims = (await client.list(CLAIMS, "default")).items
+        claim_phase = claims[0].get("status", {}).get("phase", "") if claims else "gone"
+        return disk.get("status", {}).get("phase", ""), claim_phase
 
     async def are(*wanted: str) -> bool:
         return await phases() == wanted
@@ -105,8 +104,8 @@ async def test_an_existing_volume_is_bound_and_released_with_its_claim(
     await eventually(lambda: are("Released", "gone"), what="released")
 
 
-def made(name: str, size: str = "1Gi", **more: Any) -> dict[str, Any]:
-    """A volume that somebody made."""
+def volume(name: str, size: str = "1Gi", **more: Any) -> dict[str, Any]:
+    """A volume that a user created."""
     spec = {"capacity": {"storage": size}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}
     spec["hostPath"] = {"path": "/data"}
     return {"metadata": {"name": name, "labels": {"disk": name}}, "spec": spec | more}
@@ -119,33 +118,33 @@ def held_by(name: str, uid: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("asked", "volumes", "gets"),
     [
-        ({}, [made("large", "3Gi"), made("fits", "2Gi"), made("small", "500Mi")], "fits"),
-        ({}, [made("other", storageClassName="fast")], None),
-        ({"storageClassName": "fast"}, [made("x"), made("f", storageClassName="fast")], "f"),
-        ({}, [made("once", accessModes=["ReadWriteOnce"])], None),
-        ({}, [made("raw", volumeMode="Block")], None),
-        ({"selector": {"matchLabels": {"disk": "b"}}}, [made("a"), made("b")], "b"),
-        ({"volumeName": "b"}, [made("a"), made("b", "1Mi")], "b"),
-        ({}, [made("kept", **held_by("data", "u1"))], "kept"),
-        ({}, [made("kept", "9Gi", **held_by("data")), made("free")], "kept"),
-        ({}, [made("left", **held_by("data", "u0"))], None),
-        ({"volumeName": "taken"}, [made("taken", **held_by("other", "u2"))], None),
+        ({}, [volume("large", "3Gi"), volume("fits", "2Gi"), volume("small", "500Mi")], "fits"),
+        ({}, [volume("other", storageClassName="fast")], None),
+        ({"storageClassName": "fast"}, [volume("x"), volume("f", storageClassName="fast")], "f"),
+        ({}, [volume("once", accessModes=["ReadWriteOnce"])], None),
+        ({}, [volume("raw", volumeMode="Block")], None),
+        ({"selector": {"matchLabels": {"disk": "b"}}}, [volume("a"), volume("b")], "b"),
+        ({"volumeName": "b"}, [volume("a"), volume("b", "1Mi")], "b"),
+        ({}, [volume("kept", **held_by("data", "u1"))], "kept"),
+        ({}, [volume("kept", "9Gi", **held_by("data")), volume("free")], "kept"),
+        ({}, [volume("left", **held_by("data", "u0"))], None),
+        ({"volumeName": "taken"}, [volume("taken", **held_by("other", "u2"))], None),
     ],
 )
 def test_a_claim_gets_the_smallest_volume_that_suits_it(
     asked: dict[str, Any], volumes: list[dict[str, Any]], gets: str | None
 ) -> None:
-    wants = claim(**({"storageClassName": ""} | asked))
-    wants["metadata"]["uid"] = "u1"
+    body = claim(**({"storageClassName": ""} | asked))
+    body["metadata"]["uid"] = "u1"
 
-    volume = volume_matching.choose_volume(
-        msgspec.convert(wants, VolumeClaim), msgspec.convert(volumes, list[PersistentVolume])
+    chosen = volume_matching.choose_volume(
+        msgspec.convert(body, VolumeClaim), msgspec.convert(volumes, list[PersistentVolume])
     )
 
-    assert (volume and volume.metadata.name) == gets
+    assert (chosen and chosen.metadata.name) == gets
 
 
-async def test_claims_whose_names_run_together_have_volumes_of_their_own(client: Client) -> None:
+async def test_claims_a_b_c_of_two_namespaces_have_different_folders(client: Client) -> None:
     for space, name in (("a", "b-c"), ("a-b", "c")):
         await client.create(NAMESPACES, {"metadata": {"name": space}})
         one = claim(storageClassName=CLASS)
@@ -153,8 +152,8 @@ async def test_claims_whose_names_run_together_have_volumes_of_their_own(client:
         await client.create(CLAIMS, one | {"metadata": meta})
 
     async def folders() -> bool:
-        found = (await client.list(VOLUMES)).items
-        return len({volume["spec"]["hostPath"]["path"] for volume in found}) == 2
+        volumes = (await client.list(VOLUMES)).items
+        return len({volume["spec"]["hostPath"]["path"] for volume in volumes}) == 2
 
     await eventually(folders, what="two volumes")
 

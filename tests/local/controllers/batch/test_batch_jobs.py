@@ -30,7 +30,7 @@ class World:
         self.pods: dict[str, Raw] = {}
         self.now = NOW
         self.ends: list[str] = []
-        self.made = 0
+        self.created = 0
 
     @property
     def job(self) -> Job:
@@ -73,8 +73,8 @@ class World:
 
     def create(self, index: int | None) -> None:
         body = manifests.build_pod(self.job, index)
-        self.made += 1
-        uid = f"uid-{self.made}"
+        self.created += 1
+        uid = f"uid-{self.created}"
         body["metadata"] |= {"uid": uid, "creationTimestamp": timestamp(self.now)}
         self.pods[uid] = {**body, "status": {"phase": "Running"}}
 
@@ -87,13 +87,17 @@ class World:
         self.ends.append(phase)
 
     def switch_off(self, uid: str) -> None:
-        """As the node says it that goes down with its pods."""
-        told = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-        ended = {"phase": "Failed", "reason": "Terminated", "conditions": [told]}
+        """The status that a node writes which is stopped together with its pods."""
+        disruption = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "TerminationByKubelet",
+        }
+        ended = {"phase": "Failed", "reason": "Terminated", "conditions": [disruption]}
         self.pods[uid]["status"] |= ended
 
     def delete(self, uid: str) -> None:
-        """As a person does it; the pod goes when nothing holds it."""
+        """Delete a pod as a user does; it vanishes when it has no finalizer."""
         if uid in self.pods:
             self.pods[uid]["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
             self.sweep()
@@ -182,14 +186,14 @@ def test_a_job_fails_after_one_failure_more_than_its_limit(limit: int, cut: int)
         world.now += timedelta(hours=1)
 
     assert world.reason() == "BackoffLimitExceeded"
-    assert (world.status["failed"], world.made) == (limit + 1, limit + 1)
+    assert (world.status["failed"], world.created) == (limit + 1, limit + 1)
 
 
 @pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
-@pytest.mark.parametrize("going", [False, True])
+@pytest.mark.parametrize("terminating", [False, True])
 @pytest.mark.parametrize("cut", range(4))
-def test_a_pod_switched_off_with_its_node_starts_again_uncounted(
-    mode: str, going: bool, cut: int
+def test_a_pod_stopped_with_its_node_is_replaced_and_not_counted(
+    mode: str, terminating: bool, cut: int
 ) -> None:
     rule = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}
     world = World(
@@ -203,7 +207,7 @@ def test_a_pod_switched_off_with_its_node_starts_again_uncounted(
     before = world.running
     for uid in before:
         world.switch_off(uid)
-        if going:
+        if terminating:
             world.delete(uid)
     world.step(writes=cut)
     world.settle()
@@ -217,7 +221,7 @@ def test_a_pod_switched_off_with_its_node_starts_again_uncounted(
     assert "failed" not in world.status
 
 
-def test_pods_come_back_more_slowly_after_each_failure() -> None:
+def test_the_delay_before_a_new_pod_doubles_with_each_failure() -> None:
     world = World(completions=1, backoffLimit=5)
     waits = []
     for _ in range(3):
@@ -277,17 +281,17 @@ def test_a_rule_of_the_failure_policy_fails_the_job_or_ignores_the_pod() -> None
 
     assert strict.reason() == "PodFailurePolicy"
     assert not mild.done()
-    assert (mild.made, mild.status.get("failed")) == (2, None)
+    assert (mild.created, mild.status.get("failed")) == (2, None)
 
 
-def test_an_index_finds_its_way_into_name_host_and_environment() -> None:
+def test_a_pods_index_is_in_its_name_host_name_and_environment() -> None:
     world = World(completions=3, completionMode="Indexed", parallelism=3)
     world.settle()
 
-    found = sorted(world.pods.values(), key=lambda pod: pod["metadata"]["name"])
-    assert [pod["spec"]["hostname"] for pod in found] == ["j-0", "j-1", "j-2"]
-    assert found[1]["metadata"]["annotations"][pod_tracking.INDEX] == "1"
-    assert found[1]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
+    pods = sorted(world.pods.values(), key=lambda pod: pod["metadata"]["name"])
+    assert [pod["spec"]["hostname"] for pod in pods] == ["j-0", "j-1", "j-2"]
+    assert pods[1]["metadata"]["annotations"][pod_tracking.INDEX] == "1"
+    assert pods[1]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
 
 
 @given(st.sets(st.integers(0, 40)))
@@ -298,7 +302,7 @@ def test_indexes_are_read_as_they_are_written(given: set[int]) -> None:
 @pytest.mark.parametrize(
     ("given", "text"), [([], ""), ([3], "3"), ([0, 1], "0,1"), ([0, 1, 2, 5, 7, 8, 9], "0-2,5,7-9")]
 )
-def test_runs_of_indexes_are_written_as_kubernetes_writes_them(given: list[int], text: str) -> None:
+def test_consecutive_indexes_are_written_as_ranges(given: list[int], text: str) -> None:
     assert pod_tracking.format_indexes(given) == text
 
 

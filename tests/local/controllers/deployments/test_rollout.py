@@ -106,12 +106,12 @@ class World:
             if isinstance(step, CreateSet):
                 body = revisions.new_set(self.wanted, {}, step.replicas, step.revision)
                 body["metadata"]["annotations"] |= decisions.size_annotations(self.wanted)
-                made = Set(body, len(self.sets), step.replicas)
-                self.sets[made.name] = made
+                new_set = Set(body, len(self.sets), step.replicas)
+                self.sets[new_set.name] = new_set
             elif isinstance(step, UpdateSet):
-                found = self.sets[step.target.metadata.name]
-                found.size = step.replicas
-                found.body["metadata"]["annotations"] = step.annotations
+                target = self.sets[step.target.metadata.name]
+                target.size = step.replicas
+                target.body["metadata"]["annotations"] = step.annotations
             elif isinstance(step, SetRevision):
                 notes = {revisions.REVISION: str(step.revision)}
                 meta = msgspec.structs.replace(self.wanted.metadata, annotations=notes)
@@ -261,7 +261,7 @@ def test_a_rollback_reuses_the_old_set_under_a_new_revision() -> None:
     assert revisions.number(world.wanted.metadata) == 3
 
 
-def test_a_paused_deployment_makes_no_new_set() -> None:
+def test_a_paused_deployment_creates_no_new_set() -> None:
     world = World(deployment(2))
     world.settle()
     spec = msgspec.structs.replace(updated(world.wanted, "b").spec, paused=True)
@@ -290,7 +290,7 @@ def test_bounds_round_as_kubernetes_rounds_them(
     assert scaling.bounds(deployment(replicas, strategy=strategy)) == expected
 
 
-def test_a_rollout_that_does_not_move_is_late_when_its_deadline_has_passed() -> None:
+def test_a_rollout_without_progress_times_out_at_its_deadline() -> None:
     wanted = deployment(2, progressDeadlineSeconds=10)
     new = Set(revisions.new_set(wanted, {}, 2, 1), 0, 2)
     new.sync()
@@ -308,13 +308,13 @@ def test_a_rollout_that_does_not_move_is_late_when_its_deadline_has_passed() -> 
 
 
 def pod(name: str, phase: str, reason: str = "", disrupted: str = "True") -> Pod:
-    told = [{"type": "DisruptionTarget", "status": disrupted}]
-    status = {"phase": phase, "reason": reason, "conditions": told}
+    conditions = [{"type": "DisruptionTarget", "status": disrupted}]
+    status = {"phase": phase, "reason": reason, "conditions": conditions}
     return msgspec.convert({"metadata": {"name": name}, "status": status}, Pod)
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 2])
-def test_pods_that_were_switched_off_with_their_node_are_cleared_away(wanted: int) -> None:
+def test_pods_stopped_with_their_node_are_deleted(wanted: int) -> None:
     pods = [
         pod("lives", "Running"),
         pod("off", "Failed", "Terminated"),

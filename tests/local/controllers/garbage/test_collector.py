@@ -50,8 +50,8 @@ async def make(client: Client, name: str, *owners: Raw, kind: Kind[Any] = MAPS) 
         for o in owners
     ]
     meta = {"name": name, "namespace": "default", "ownerReferences": references}
-    made: Raw = await client.create(kind.read_as(dict), {"metadata": meta})
-    return made
+    created: Raw = await client.create(kind.read_as(dict), {"metadata": meta})
+    return created
 
 
 async def exists(client: Client, name: str, kind: Kind[Any] = MAPS) -> bool:
@@ -131,8 +131,8 @@ async def test_with_foreground_deletion_the_owner_is_deleted_last(client: Client
     await delete(client, "top", "Foreground")
 
     async def child_is_going() -> bool:
-        found = await client.get(MAPS, Key("default", "child"))
-        return "deletionTimestamp" in found["metadata"]
+        child = await client.get(MAPS, Key("default", "child"))
+        return "deletionTimestamp" in child["metadata"]
 
     await wait_for(child_is_going, "the child asked to go")
     assert await exists(client, "top")
@@ -154,7 +154,7 @@ async def test_orphans_stay_without_their_owner(client: Client) -> None:
 
 
 @pytest.mark.parametrize("way", ["Background", "Foreground", "Orphan"])
-async def test_kinds_that_are_defined_later_own_like_others(client: Client, way: str) -> None:
+async def test_kinds_that_are_defined_later_can_be_owners(client: Client, way: str) -> None:
     widgets: Kind[Raw] = Kind("example.com", "v1", "widgets", "Widget", dict)
     schema = {"openAPIV3Schema": {"type": "object"}}
     definition = {
@@ -205,7 +205,7 @@ async def test_orphaning_is_tried_again_when_a_dependent_changes_meanwhile(clien
     assert [c for c in children if c["metadata"].get("ownerReferences")] == []
 
 
-async def test_an_owner_of_an_unknown_kind_is_not_judged(client: Client) -> None:
+async def test_an_object_whose_owner_has_an_unknown_kind_is_not_deleted(client: Client) -> None:
     unknown = {
         "apiVersion": "nowhere.io/v1",
         "kind": "Ghost",

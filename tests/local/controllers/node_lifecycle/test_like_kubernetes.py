@@ -99,7 +99,7 @@ def impatient(
         yield ClusterUnderTest("kubernetes", control_plane_binaries, plane.kubeconfig), local
 
 
-def said(place: ClusterUnderTest, *words: str, text: str | None = None) -> str:
+def kubectl(place: ClusterUnderTest, *words: str, text: str | None = None) -> str:
     done = place.kubectl(*words, text=text)
     assert done.returncode == 0, f"{place.name}: {words}: {done.stderr}"
     return done.stdout
@@ -107,25 +107,25 @@ def said(place: ClusterUnderTest, *words: str, text: str | None = None) -> str:
 
 def seen(place: ClusterUnderTest) -> list[Raw]:
     beat(place)
-    node = json.loads(said(place, "get", "node", "far", "-o", "json"))
-    pods = json.loads(said(place, "get", "pods", "-o", "json"))["items"]
+    node = json.loads(kubectl(place, "get", "node", "far", "-o", "json"))
+    pods = json.loads(kubectl(place, "get", "pods", "-o", "json"))["items"]
     shown = [
         {"taints": node["spec"].get("taints"), "conditions": node["status"].get("conditions")},
         *(
             {
-                "name": one["metadata"]["name"],
-                "going": "deletionTimestamp" in one["metadata"],
-                "conditions": one["status"].get("conditions"),
-                "phase": one["status"]["phase"],
+                "name": pod["metadata"]["name"],
+                "terminating": "deletionTimestamp" in pod["metadata"],
+                "conditions": pod["status"].get("conditions"),
+                "phase": pod["status"]["phase"],
             }
-            for one in pods
+            for pod in pods
         ),
     ]
     return normalised(shown, {}, "none")
 
 
 def beat(place: ClusterUnderTest) -> None:
-    """A sign of life of the other node: where all are silent, nobody is evicted."""
+    """A heartbeat of the other node: if no node is ready, no pod is evicted."""
     now = timestamp(datetime.now(UTC), micro=True)
     body = {"spec": {"holderIdentity": "near", "renewTime": now}}
     place.kubectl(
@@ -135,33 +135,33 @@ def beat(place: ClusterUnderTest) -> None:
 
 
 def leaving(place: ClusterUnderTest) -> bool:
-    return any(one.get("going") for one in seen(place))
+    return any(row.get("terminating") for row in seen(place))
 
 
 def revived(place: ClusterUnderTest) -> bool:
     """Whether nothing of the silence is left, once the node speaks again."""
     beat(place)
-    said(place, "patch", "node", "far", "--subresource=status", "-p", READY)
-    return "unreachable" not in said(place, "get", "node", "far", "-o", "jsonpath={.spec}")
+    kubectl(place, "patch", "node", "far", "--subresource=status", "-p", READY)
+    return "unreachable" not in kubectl(place, "get", "node", "far", "-o", "jsonpath={.spec}")
 
 
 def test_a_node_without_heartbeats_is_unreachable_and_its_pods_are_evicted(
     impatient: tuple[ClusterUnderTest, ClusterUnderTest],
 ) -> None:
     for place in impatient:
-        said(place, "create", "-f", "-", text=NODE)
-        said(place, "patch", "node", "far", "near", "--subresource=status", "-p", READY)
-        said(place, "create", "-f", "-", text=PODS)
+        kubectl(place, "create", "-f", "-", text=NODE)
+        kubectl(place, "patch", "node", "far", "near", "--subresource=status", "-p", READY)
+        kubectl(place, "create", "-f", "-", text=PODS)
         for name in ("brief", "patient"):
-            said(place, "patch", "pod", name, "--subresource=status", "-p", RUNNING)
+            kubectl(place, "patch", "pod", name, "--subresource=status", "-p", RUNNING)
     until(lambda: all(map(leaving, impatient)), timeout=90, every=0.3, what="an eviction")
     agree(impatient, seen, "node and pods")
 
     ours = impatient[1]
     until(partial(revived, ours), every=0.3, what="no taints after a sign of life")
-    said(ours, "delete", "node", "far")
+    kubectl(ours, "delete", "node", "far")
     until(
-        lambda: said(ours, "get", "pods", "-o", "name") == "",
+        lambda: kubectl(ours, "get", "pods", "-o", "name") == "",
         timeout=20,
         every=0.2,
         what="pods of a node that is no more removed",
@@ -173,16 +173,16 @@ def test_every_namespace_has_the_authority_and_an_account(
 ) -> None:
     maps: list[Raw] = []
     for place in impatient:
-        said(place, "create", "namespace", "fresh")
+        kubectl(place, "create", "namespace", "fresh")
 
-        def found(what: str, place: ClusterUnderTest = place) -> str:
+        def read(what: str, place: ClusterUnderTest = place) -> str:
             return place.kubectl("-n", "fresh", "get", what, "-o", "json").stdout
 
-        maps.append(json.loads(until(lambda: found(AUTHORITY), what=AUTHORITY)))
-        until(lambda: found("serviceaccount/default"), what="the default account")
+        maps.append(json.loads(until(lambda: read(AUTHORITY), what=AUTHORITY)))
+        until(lambda: read("serviceaccount/default"), what="the default account")
 
     assert maps[0]["metadata"]["annotations"] == maps[1]["metadata"]["annotations"]
     assert [list(one["data"]) for one in maps] == [["ca.crt"], ["ca.crt"]]
-    said(impatient[1], "-n", "fresh", "patch", AUTHORITY, "-p", '{"data":{"ca.crt":"x"}}')
+    kubectl(impatient[1], "-n", "fresh", "patch", AUTHORITY, "-p", '{"data":{"ca.crt":"x"}}')
     mended = maps[1]["data"]
-    until(lambda: json.loads(found(AUTHORITY))["data"] == mended, what="the root_ca put right")
+    until(lambda: json.loads(read(AUTHORITY))["data"] == mended, what="the root_ca put right")

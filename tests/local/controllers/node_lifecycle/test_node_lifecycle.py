@@ -110,16 +110,16 @@ def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Raw], expected: i
 class Place:
     """One node, in place of informers and client."""
 
-    def __init__(self, found: Node) -> None:
-        self.found = found
+    def __init__(self, node: Node) -> None:
+        self.node = node
         self.silenced = 0
         self.nodes = self.pods = self
 
     def get(self, key: Key) -> Node:
-        return self.found
+        return self.node
 
     def all(self) -> list[Node]:
-        return [self.found]
+        return [self.node]
 
     def by(self, index: str, value: str) -> list[Pod]:
         return []
