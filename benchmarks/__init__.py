@@ -2,5 +2,5 @@
 
 `make bench` runs the suite named in `__main__.py`, prints a table and keeps it in
 `benchmarks/results/`; `python -m benchmarks NAME …` runs others. Absolute times depend on the
-machine and on what else it does; the ratios are what is compared with the bars.
+machine and its load; so the ratios are compared with the targets.
 """

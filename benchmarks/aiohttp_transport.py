@@ -1,7 +1,7 @@
-"""The transport of `muster.kube` over aiohttp, to measure the hand-written HTTP/1.1 client by.
+"""The transport of `muster.kube` over aiohttp, as a peer of the hand-written HTTP/1.1 client.
 
 Credentials, TLS and websockets are those of `HttpTransport`; only requests and streams go through
-aiohttp, with everything switched off that costs time and that Kubernetes does not need.
+aiohttp, without its features that cost time and that Kubernetes does not need.
 `with_aiohttp` puts it in place.
 """
 

@@ -1,4 +1,4 @@
-"""What `arena list` costs: with a few jobs and with a thousand, against Python doing nothing.
+"""The cost of `arena list` with a few jobs and with a thousand, against an empty Python program.
 
     python -m benchmarks arena_list
 
@@ -77,7 +77,7 @@ def _server() -> Iterator[Path]:
 
 
 async def _serve(folder: Path) -> None:
-    """Run until standard input closes; tell where the kubeconfig is."""
+    """Run until standard input closes; prints the path of the kubeconfig."""
     server = ApiServer(folder)
     await server.start()
     kubeconfig = folder / "kubeconfig"

@@ -1,4 +1,4 @@
-"""What `arena --help` costs, against starting Python and doing nothing."""
+"""The cost of `arena --help`, against an empty Python program."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ WORKERS = 32
 
 
 async def drain(url: str, ca: str, token: str) -> None:
-    """Bind every pod to some node."""
+    """Bind every pod to a node, in turn."""
     context = ssl.create_default_context(cafile=ca)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connector = aiohttp.TCPConnector(ssl=context, limit=WORKERS)

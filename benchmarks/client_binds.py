@@ -33,7 +33,7 @@ def run() -> list[Ratio]:
 
 
 async def _compare(plane: ControlPlane) -> list[tuple[float, float]]:
-    """Rounds of ours and bare in turn. Both show the same token: what the server does is equal."""
+    """Rounds of both clients in turn, with the same token, so that the server does equal work."""
     endpoint = Endpoint.with_token(plane.url, plane.token, ca=plane.ca_file.read_bytes())
     context = ssl.create_default_context(cafile=str(plane.ca_file))
     headers = {"Authorization": f"Bearer {plane.token}", "Content-Type": "application/json"}
@@ -92,7 +92,7 @@ async def _rate(pods: list[tuple[str, str]], bind: Callable[[str, str], Awaitabl
 
 
 async def _drain(items: list[tuple[str, str]], work: Callable[[str, str], Awaitable[None]]) -> None:
-    """Do the work for every item, 32 at a time."""
+    """Call `work` for every item, 32 at a time."""
     waiting = iter(items)
 
     async def worker() -> None:

@@ -1,7 +1,7 @@
 """Reading one pod of 3 KB again and again: our clients against the official ones.
 
-All talk plain HTTP to the same small server. What counts is the processor time of the client for
-each call, with one call in flight for the blocking clients and 32 for those of an event loop.
+All clients use plain HTTP to the same small server. The figure is the processor time of the client
+per call, with one call in flight for blocking clients and 32 for asynchronous ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ X = Key("default", "x")
 
 
 def run() -> list[Ratio]:
-    """What `python -m benchmarks client_calls` shows."""
+    """The rows of `python -m benchmarks client_calls`."""
     with _server() as url:
         return [
             Ratio(

@@ -1,8 +1,9 @@
 """The hand-written HTTP/1.1 client against aiohttp, in the scheduler and in the operator.
 
 Both sides are the same program on the same real kube-apiserver; only the transport differs. The
-processor time of the process is the figure to judge by: on a busy machine the clock measures the
-neighbours. `python -m benchmarks.http_client [ROUNDS [NODES [GANGS [JOBS]]]]` prints the table.
+processor time of the process is the figure to judge by: on a busy machine, elapsed time depends on
+other processes. `python -m benchmarks.http_client [ROUNDS [NODES [GANGS [JOBS]]]]` prints the
+table.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 
 MODULES = {"muster": "muster", "aiohttp": "benchmarks.with_aiohttp"}
 FIGURES = (
-    ("processor time", "s", "<= 0.91"),  # the hand-written client stays if it saves a tenth
+    ("processor time", "s", "<= 0.91"),  # The hand-written client stays if it saves a tenth.
     ("time from start", "s", "<= 1.1"),
     ("memory", "MiB", "<= 1.0"),
 )
 
 
 class Cost(NamedTuple):
-    """What one run used, and how long it took."""
+    """Processor time, memory and elapsed time of one run."""
 
     processor_seconds: float
     seconds: float
@@ -36,7 +37,7 @@ class Cost(NamedTuple):
 
 
 def run() -> list[Ratio]:
-    """What `python -m benchmarks http_client` shows."""
+    """The rows of `python -m benchmarks http_client`."""
     return measure()
 
 
@@ -84,7 +85,7 @@ def _reconcile(plane: ControlPlane, namespace: str, jobs: int, module: str) -> C
 
 
 def _order(number: int) -> tuple[str, str]:
-    """Each side first in every other round."""
+    """The order of the sides: each is first in every other round."""
     return ("aiohttp", "muster") if number % 2 else ("muster", "aiohttp")
 
 

@@ -145,7 +145,7 @@ def _pod(number: int) -> dict[str, Any]:
 
 
 async def _fill(folder: Path, kind: str, count: int, body: Any) -> None:
-    """Objects, written through the verbs of a server that nobody listens to."""
+    """Create objects through the verbs of a server without clients."""
     server = ApiServer(folder)
     await server.start()
     resource = server.registry.find("", "v1", kind)
@@ -214,7 +214,7 @@ def _lags() -> list[Ratio]:
 
 
 async def _disturb(server: _Server) -> int:
-    """Change all pods, again and again, before watchers and listers; the number of writes."""
+    """Change all pods repeatedly while clients watch and list; returns the number of writes."""
     writes, end = 0, time.monotonic() + SECONDS
 
     async def write(client: Client, first: int) -> None:
@@ -273,7 +273,7 @@ async def _open(path: Path) -> float:
 
 
 def _rows(path: Path) -> float:
-    """The same rows into a dict by SQLite alone."""
+    """Read the same rows into a dict with SQLite alone."""
     start = time.perf_counter()
     with sqlite3.connect(path) as db:
         rows = dict(db.execute("SELECT key, value FROM log").fetchall())

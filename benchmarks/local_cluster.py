@@ -1,7 +1,7 @@
 """The local cluster against its limits: seconds to ready, to running workers, CPU, memory.
 
-The peer of every line is the promise itself, so a ratio up to 1 keeps it. Everything is measured on
-a real `arena up` with a home of its own, from outside, through `/proc`.
+The peer of every row is its limit, so a ratio up to 1 is good. All values are measured on a real
+`arena up` with a home of its own, from outside, through `/proc`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run() -> list[Ratio]:
     with _cluster() as (home, env):
         submits = [_submit(home, env, f"job-{n}") for n in range(_SUBMITS)]
         pid = int((home / "daemon.lock").read_text())
-        time.sleep(5.0)  # the controllers finish the work of the last job
+        time.sleep(5.0)  # The controllers finish the work of the last job.
         busy = [_busy(pid) for _ in range(_LOOKS)]
         held = _megabytes(pid)
     return [
@@ -102,7 +102,7 @@ def _running(client: BlockingClient, job: str) -> list[str]:
 
 
 def _busy(pid: int) -> float:
-    """Percent of a core over a while without requests."""
+    """Percent of a core during some seconds without requests."""
     before, begun = _ticks(pid), time.monotonic()
     time.sleep(_LOOK)
     used = (_ticks(pid) - before) / os.sysconf("SC_CLK_TCK")

@@ -1,9 +1,9 @@
 """A backlog of jobs on a real kube-apiserver: the operator beside a bare loop of creations.
 
-The jobs are there before the operator's process starts, and time counts from its start to the last
-pod. The bare loop creates the very services and pods that the operator makes of these jobs, and
-nothing else; each side has a namespace of its own in every round. At last there are many finished
-jobs, and a restarted operator must be done with them soon.
+The jobs exist before the operator's process starts, and time counts from its start to the last pod.
+The bare loop creates the same services and pods that the operator creates for these jobs, and
+nothing else; each side has a namespace of its own in every round. The last measurement restarts an
+operator on many finished jobs, which it must reconcile quickly.
 `python -m benchmarks.operator_backlog [JOBS] [ROUNDS]` prints the rates.
 """
 
@@ -62,7 +62,7 @@ class Rate:
 
 
 class Stopwatch:
-    """Counts from its creation."""
+    """Time since its creation."""
 
     def __init__(self) -> None:
         self._start, self._spent = time.perf_counter(), _spent()
@@ -80,7 +80,7 @@ def _spent() -> float:
 
 
 def run() -> list[Ratio]:
-    """What `make bench` shows."""
+    """The rows of `make bench`."""
     return measure(JOBS, ROUNDS)
 
 
@@ -99,7 +99,7 @@ def measure(jobs: int, rounds: int) -> list[Ratio]:
 
 
 def _ratios(name: str, rounds: list[tuple[Rate, Rate]]) -> list[Ratio]:
-    """By the clock, and by processor time, which a busy machine spoils less."""
+    """Ratios of elapsed time, and of processor time, which a busy machine distorts less."""
     clock = [(ours.clock, bare.clock) for ours, bare in rounds]
     spent = [(ours.spent, bare.spent) for ours, bare in rounds]
     return [

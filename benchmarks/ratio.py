@@ -1,7 +1,7 @@
 """Measuring: the two sides in turn, several rounds, the median of their ratios.
 
-Taking turns spreads a noisy neighbour over both sides, and the ratio of
-one round compares two measurements made under the same noise.
+Taking turns spreads the load of other processes over both sides, and the ratio of one round
+compares two measurements made under the same load.
 """
 
 from __future__ import annotations

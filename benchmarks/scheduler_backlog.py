@@ -1,6 +1,6 @@
 """Draining a backlog of gangs on a real kube-apiserver: Muster beside kube-scheduler.
 
-Nodes are objects only, the backlog is there before a scheduler starts, and time counts from the
+Nodes are objects only, the backlog exists before a scheduler starts, and time counts from the
 start of its process to the last bind seen by an independent watch. Each side has an API server of
 its own and uses the same kind of token: the bare loop that only binds (the ceiling, counted from
 its first bind), Muster, and kube-scheduler with its client limits raised, plain and in its native
@@ -95,7 +95,7 @@ class _Seen(msgspec.Struct, gc=False):
 
 
 def run(size: Size | None = None, rounds: int = ROUNDS) -> list[Ratio]:
-    """What `make bench` shows."""
+    """The rows of `make bench`."""
     size = size or Size()
     drains = [measure(size) for _ in range(rounds)]
     bars = {
@@ -192,8 +192,8 @@ async def _drain(plane: ControlPlane, client: Client, size: Size, name: str) -> 
 
 
 async def binds(client: Client, version: str) -> AsyncIterator[None]:
-    """Every bind after that version, without end."""
-    while True:  # the server ends watches that fall behind; they resume
+    """Every bind after that version, in an endless stream."""
+    while True:  # The server ends watches that fall behind; they resume.
         async for event in client.watch(scanned(PODS), NAMESPACE, since=version):
             version = event.object.metadata.resource_version
             # A bind is the first change with a node; the status is written later.
@@ -205,7 +205,7 @@ async def binds(client: Client, version: str) -> AsyncIterator[None]:
 def _side(plane: ControlPlane, name: str) -> Iterator[psutil.Process | None]:
     """Run the process that binds; yields it if it is one in Python."""
     if name in ("plain", "native"):
-        plane.start_scheduler(*LIMITS)  # ends with the control plane
+        plane.start_scheduler(*LIMITS)  # It ends with the control plane.
         yield None
         return
     module = "muster" if name == "muster" else "benchmarks.with_aiohttp"

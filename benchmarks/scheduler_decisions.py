@@ -70,7 +70,7 @@ def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[
             )
         )
     gc.collect()
-    gc.freeze()  # as the daemon does
+    gc.freeze()  # As the daemon does.
     placed, started = 0, time.process_time()
     for group, members in backlog:
         state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
@@ -84,7 +84,7 @@ def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[
 
 
 def run(nodes: int = 5000, gangs: int = 500, size: int = 16, rounds: int = 5) -> list[Ratio]:
-    """What `make bench` shows: the peer of each round is the target."""
+    """The rows of `make bench`; the peer of each round is the target."""
     ratios = []
     for what, bound, share, target in KINDS:
         rates = [

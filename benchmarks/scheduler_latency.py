@@ -1,9 +1,8 @@
 """One running scheduler on a large cluster: the latency of binds, and the cost of waiting gangs.
 
-In turn, on one real kube-apiserver: gangs of 16 that arrive while all is quiet, one gang of 2,000,
-200 gangs that cannot be placed and nothing happening, and the memory with 10,000 pods. The peer in
-each row is the limit. `python -m benchmarks.scheduler_latency
-[NODES]` prints the rows.
+In turn, on one real kube-apiserver: gangs of 16 that arrive on an idle cluster, one gang of 2,000,
+200 gangs that wait while no object changes, and the memory with 10,000 pods. The peer in each row
+is the limit. `python -m benchmarks.scheduler_latency [NODES]` prints the rows.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ALL_PODS = 10_000
 
 
 def run(nodes: int = 5000) -> list[Ratio]:
-    """What `make bench` shows."""
+    """The rows of `make bench`."""
     with ControlPlane(build()) as plane:
         as_token(plane)
         return uvloop.run(_measure(plane, nodes))
@@ -96,12 +95,12 @@ async def _until_bound(client: Client, name: str, size: int) -> tuple[float, flo
 
 
 async def _parked(client: Client, pid: int) -> float:
-    """Percent of one CPU while 200 gangs wait and nothing happens."""
+    """Percent of one CPU while 200 gangs wait and no object changes."""
     names = [f"parked-{i:03d}" for i in range(200)]
     await create_all(client, [(VOLCANO_POD_GROUPS, gang_group(name, 16)) for name in names])
     pods = [_impossible(gang_pod(name, i)) for name in names for i in range(16)]
     await create_all(client, [(PODS, pod) for pod in pods])
-    while True:  # until conditions, events and the line are written
+    while True:  # Until conditions, events and the line are written.
         before = _cpu(pid)
         await asyncio.sleep(QUIET_SECONDS)
         busy = 100 * (_cpu(pid) - before) / QUIET_SECONDS
