@@ -49,6 +49,7 @@ class Reconciler:
         cached = self.informers.job(ref)
         if cached is None:
             return None  # The job was deleted; the garbage collector deletes its objects.
+        # Items of a list may lack their kind.
         raw = {**self.own_writes.newest(cached), "kind": ref.kind}
         if self._is_at_rest(raw):
             return None

@@ -51,6 +51,7 @@ def build(
     informers.connect(own_writes, queue.add)
     if options.health is not None:
         options.health.note("rights", informers.missing_rights)
+    # While jobs are queued, events wait: pods come first.
     recorder = EventRecorder(client, clock, busy=lambda: len(queue) > 0)
     executor = Executor(client, informers, own_writes, recorder)
     ports_in_use = PortsInUse(client)

@@ -33,6 +33,7 @@ def event_for_stage(
     `changes` are the actions that changed an object, `errors` are the errors of the others.
     """
     first = stage[0]
+    # StopActions is no failure: the job only waits.
     failed = next((error for error in errors if isinstance(error, MusterError)), None)
     match first:
         case DeleteJob():
@@ -43,6 +44,7 @@ def event_for_stage(
             return None
     if failed is not None:
         return _failed(verb, noun, failed)
+    # Services and groups come and go with the pods: an event for each would only repeat.
     is_reported = noun == "Pod" or (verb == "Delete" and first.kind.resource in _GROUPS)
     if errors or not is_reported or not changes:
         return None

@@ -33,6 +33,7 @@ class Addresses:
 
     def host(self, role: str, index: int) -> str:
         """The name with its namespace."""
+        # Without pod networks all replicas share one address and differ by port.
         if self.settings.address:
             return self.settings.address
         name = f"{names.replica(self.job.name, role, index)}.{self.job.namespace}.svc"

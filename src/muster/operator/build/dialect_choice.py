@@ -50,8 +50,10 @@ def dialect_of(job: Job, observed: Observed, settings: Settings) -> str:
 def wanted_dialect(job: Job, observed: Observed, settings: Settings) -> str:
     """The dialect of a job that has no pods yet."""
     switch = job.annotation("gang").lower()
+    # The annotation of the job wins over the flag of the operator.
     if switch == "false" or (not settings.gang and switch != "true"):
         return "none"
+    # The templates declare a gang of their own: the operator adds nothing to it.
     if any(_names_gang(spec, requested=switch == "true") for spec in job.replica_specs):
         return "declared"
     dialect = job.annotation("gang-dialect") or settings.dialect
@@ -77,6 +79,7 @@ def gang_roles(job: Job) -> list[ReplicaSpec]:
 def _by_scheduler(job: Job, observed: Observed, settings: Settings) -> str:
     named = next((spec.scheduler for spec in gang_roles(job) if spec.scheduler), "")
     scheduler = named or settings.scheduler
+    # kube-batchd reads only PodDisruptionBudgets, kube-batch also its own PodGroup.
     if scheduler == "kube-batchd":
         return "pdb"
     if scheduler == "kube-batch":
@@ -110,12 +113,14 @@ def _dialect_of_living_pods(job: Job, observed: Observed, wanted: str) -> str:
         return wanted
     living = _living_pods(job, observed)
     placed = [pod for pod in living if pod.spec.node_name]
+    # Pods without a node can still be recreated in another dialect, pods with a node cannot.
     counts = Counter(_marked_dialect(job, pod) for pod in placed or living)
     marked = [dialect for dialect, _ in counts.most_common() if dialect]
     if marked:
         return _by_group_object(job, observed, wanted) if marked[0] in _SAME_MARK else marked[0]
     if not counts or wanted in _UNMARKED:
         return wanted
+    # Pods without marks: either a budget declares their gang, or they have none.
     budget = (kinds.POD_DISRUPTION_BUDGETS.resource, job.name)
     return "pdb" if budget in observed.objects else "none"
 

@@ -67,6 +67,7 @@ class Gang:
         return write_spec(spec)
 
     def _job_annotations(self) -> dict[str, str]:
+        # kubectl's copy of the last applied manifest belongs to the job alone.
         return {
             name: value
             for name, value in self.job.annotations.items()
@@ -102,6 +103,7 @@ def gang_of(job: Job, observed: Observed, settings: Settings) -> Gang:
     size = sum(replica_spec.count for replica_spec in roles)
     policy = job.policy.scheduling
     if policy.min_available is not None:
+        # A gang larger than the job could never start.
         size = min(policy.min_available, size)
     dialect = dialect_of(job, observed, settings)
     scheduler = settings.scheduler if dialect != "none" else ""

@@ -37,6 +37,7 @@ def host_ports_of(job: Job, observed: Observed, settings: Settings) -> dict[str,
     """
     recorded, wanted = recorded_ports(job, observed), _replicas_with_ports(job, settings)
     ports = {r.name: recorded[r.name] for r in wanted if r.name in recorded}
+    # On the host's network every container port is a host port, so the job's own count too.
     taken = set(observed.ports) | set(ports.values()) | _declared_ports(job)
     for replica in wanted:
         if replica.name not in ports:
@@ -94,9 +95,11 @@ def _free_port(seed: str, settings: Settings, taken: set[int]) -> int:
     So a decision repeated before the service exists chooses the same port again.
     """
     ports = settings.host_ports
+    # A hash spreads the replicas over the range, so that most find their first port free.
     start = zlib.crc32(seed.encode()) % len(ports)
     for step in range(len(ports)):
         port = ports[(start + step) % len(ports)]
         if port not in taken:
             return port
+    # No port is free. The scheduler or the node rejects the pod with the reason.
     return ports[start]

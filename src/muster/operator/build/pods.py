@@ -27,6 +27,7 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     own, marks = replica_labels(job, replica), gang.marks(replica)
     if job.leads(replica.role, replica.index):
         own[names.JOB_ROLE] = "master"
+    # Our own labels come last: informers and services select pods by them.
     labels = {**(template.get("labels") or {}), **marks.labels, **own}
     manifest = owned_manifest(job, PODS, replica.name, labels)
     meta: Raw = manifest["metadata"]
@@ -47,6 +48,7 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     ]
     if on_host_network(job, replica, hosts.settings):
         spec["hostNetwork"] = True
+        # With the default policy it would use the node's resolver, which knows no services.
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     return {**manifest, "spec": spec}
 
@@ -59,6 +61,7 @@ def _with_port(job: Job, replica: Replica, container: Raw, hosts: Addresses) -> 
     ports = [port for port in container.get("ports") or () if port.get("name") != name]
     own_port: dict[str, Any] = {"name": name, "containerPort": number}
     if replica.name in hosts.host_ports:
+        # A host port keeps the scheduler from placing another pod with this port on the node.
         own_port["hostPort"] = number
     return {**container, "ports": [*ports, own_port]}
 

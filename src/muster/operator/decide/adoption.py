@@ -85,6 +85,7 @@ def report_unclaimed(
 
 def _adopt(job: Job, action: Create, metadata: ObjectMeta) -> Patch:
     owners = [*owner_rows(metadata), owner_reference(job)]
+    # A UID in a patch is a precondition: the server refuses it for a successor of the same name.
     change = {"metadata": {"uid": metadata.uid, "ownerReferences": owners}}
     return Patch(action.kind, action.name, change)
 

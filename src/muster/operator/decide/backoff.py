@@ -34,6 +34,7 @@ def record_failures(job: Job, status: JobStatus, pods: Iterable[Pod], now: datet
     failures = {
         name: row
         for name, row in status.failures.items()
+        # The delay itself does not count as time without a failure.
         if _seconds_since(row, now) < _FORGET_AFTER + _delay(row)
     }
     for pod in pods:

@@ -35,14 +35,18 @@ _EXCLUSIVE = {"Running": "Restarting", "Restarting": "Running"}
 def with_condition(
     status: JobStatus, type_: str, value: str, reason: str, message: str, now: datetime
 ) -> JobStatus:
+    # Rule 1.
     if status.outcome is not None:
         return status
     old = status.condition(type_)
+    # Rule 2.
     if old is not None and (old.status, old.reason) == (value, reason):
         return status
     at = timestamp(now)
+    # Rule 3.
     since = old.last_transition_time if old is not None and old.status == value else ""
     new = JobCondition(type_, value, reason, message, at, since or at)
+    # Rule 4.
     dropped = {type_, _EXCLUSIVE.get(type_)}
     others = [row for row in status.conditions if row.type not in dropped]
     if type_ in FINAL:
@@ -105,6 +109,7 @@ def replica_counts(job: Job, pods_by_role: dict[str, list[Pod]]) -> dict[str, Re
         phases = Counter(pod.status.phase for pod in not_terminating(pods))
         counts[role] = ReplicaStatus(
             active=phases["Running"],
+            # A pod that succeeded still counts while it is cleaned up.
             succeeded=sum(pod.status.phase == "Succeeded" for pod in pods),
             failed=phases["Failed"],
             selector=names.selector_text(job.job_kind.operator, job.name, role)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> list[Action]:
     """The actions for this job, in order."""
+    # MultiKueue runs the job in another cluster and copies its status here.
     if job.deleting or job.policy.managed_by == MULTIKUEUE:
         return []
     if job.rejected:
@@ -88,6 +89,7 @@ def _guard_creations(job: Job, actions: list[Action], observed: Observed) -> lis
         return actions
     if job.status.condition("Created") or not observed.is_new:
         return [VerifyJob(), *actions]
+    # The status must be written before the deletions that it counts.
     if any(isinstance(action, Delete) for action in actions):
         return actions
     later = (PatchStatus, EmitEvent)
@@ -124,6 +126,7 @@ def _decide_active(
         events += invalid_spec.event(before, rejection)
     observed = _with_deletions(observed, assessment.replaced, now)
     updated = replace(job, status=status)
+    # The new status may ask for other replicas: the next attempt of a launcher has another name.
     wanted = registry.framework_of(job).replicas(updated, observed)
     surplus, staying = _surplus(updated, wanted, observed, settings, now)
     missing = missing_objects.without_pod(wanted, staying)
@@ -178,6 +181,7 @@ def _surplus(
 ) -> tuple[list[Pod], Observed]:
     """The pods that are no longer wanted, and the observed objects with those being deleted."""
     surplus = missing_objects.surplus_pods(job, wanted, observed)
+    # Surplus pods are marked first, so that they have no say in the dialect of the gang.
     staying = _with_deletions(observed, surplus, now)
     surplus += missing_objects.pods_of_another_dialect(job, staying, settings)
     return surplus, _with_deletions(observed, surplus, now)
@@ -224,6 +228,7 @@ def _end(job: Job, status: JobStatus, observed: Observed, now: datetime) -> list
     unused = set()
     if _clean_pod_policy(job, status) != "None":
         unused = missing_objects.service_names(observed) - used
+    # With cleanPodPolicy None the pods of a failed job run on; they are counted until they end.
     change = status_change(status, conditions.with_active(job, status, staying))
     return [
         *([PatchStatus(change)] if change else ()),

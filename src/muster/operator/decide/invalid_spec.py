@@ -110,5 +110,6 @@ def without_rejection(status: JobStatus) -> JobStatus:
 
 def current_status(job: Job) -> JobStatus:
     """The job's status, without the rejection of an earlier generation's manifest."""
+    # A new generation gets another chance: the user may have corrected the manifest.
     is_older = (job.status.observed_generation or 0) < job.generation
     return without_rejection(job.status) if is_older else job.status

@@ -31,6 +31,7 @@ def count_in_place(job: Job, status: JobStatus, pods: Iterable[Pod]) -> tuple[Jo
     counts = {pod.metadata.name: (pod, n) for pod in pods if (n := _counted_restarts(job, pod))}
     new = {name: n - status.in_place_restarts.get(name, 0) for name, (_, n) in counts.items()}
     restarted = [pod for name, (pod, _) in counts.items() if new[name] > 0]
+    # Only living pods are remembered, so that the status does not grow with every replacement.
     status = replace(status, in_place_restarts={name: n for name, (_, n) in counts.items()})
     return add_restarts(status, sum(new[pod.metadata.name] for pod in restarted)), restarted
 
@@ -53,6 +54,7 @@ def backoff_limit_reached(job: Job, status: JobStatus) -> bool:
     limit = job.policy.backoff_limit
     if limit is None:
         return False
+    # A limit of 0 allows no restart: the first one reaches it.
     return status.restarts > limit if job.mpi else status.restarts >= max(limit, 1)
 
 
@@ -67,6 +69,7 @@ def seconds_to_start(job: Job, status: JobStatus, now: datetime) -> float | None
     """Seconds in which the job must start to run; None if it runs already or has no deadline."""
     limit = job.annotations.get(names.STARTING_DEADLINE, "")
     start = status.start_time
+    # An annotation is free text: anything but a number is ignored.
     if start is None or not limit.isdecimal() or len(limit) > _MAX_DIGITS:
         return None
     running = status.condition("Running")

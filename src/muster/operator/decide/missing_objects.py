@@ -141,6 +141,7 @@ def _record_ports(job: Job, observed: Observed, hosts: Addresses) -> list[Action
 def _config_objects(job: Job, observed: Observed, hosts: Addresses) -> list[Action]:
     actions: list[Action] = []
     for create in registry.framework_of(job).objects(job, observed, hosts):
+        # Services are observed decoded, apart from `objects`.
         if create.kind == SERVICES and create.name in service_names(observed):
             continue
         existing = observed.objects.get((create.kind.resource, create.name))

@@ -71,10 +71,12 @@ class _Assessor:
         elif not self._fail(wanted):
             replaced = self._replace(wanted, restarted)
             if self._end_by_limit():
+                # The job has failed: cleanPodPolicy decides about its pods now.
                 replaced = []
             elif replaced or self.restarting:
                 leaving = {id(pod) for pod in (*replaced, *self.restarting)}
                 staying = [pod for pod in self.counted if id(pod) not in leaving]
+                # Pods that are replaced no longer count, neither as failed nor with their restarts.
                 self._count_replicas(self._by_role(staying))
                 self._count_in_place(staying)
             else:
@@ -184,6 +186,7 @@ class _Assessor:
         # A gang that restarts as a whole restarts once, however many of its pods failed together.
         self.status = job_limits.add_restarts(self.status, min(retries, 1) if as_gang else retries)
         self._report_exit_codes(failed)
+        # At the limit the job fails instead of restarting.
         if not job_limits.backoff_limit_reached(self.job, self.status):
             if any(self._is_launcher(pod) for pod in failed):
                 attempt = self.status.launcher_attempt + 1

@@ -53,6 +53,7 @@ def action_on_failure(job: Job, replica_spec: ReplicaSpec, pod: Pod) -> FailureA
         return FailureAction.RETRY
     if replica_spec.restart == "ExitCode" and retryable(exit_code(pod, replica_spec.container)):
         return FailureAction.RETRY
+    # Like a batch Job, a launcher with a backoffLimit is retried whatever its restart policy.
     if replica_spec.role == "Launcher" and job.policy.backoff_limit is not None:
         return FailureAction.RETRY
     if job.dynamic_workers and replica_spec.role == "Worker":
@@ -82,6 +83,7 @@ def ended_by_deletion(pod: Pod, container: str) -> bool:
         return False
     end = _end(pod, container)
     at = end.finished_at if end is not None else None
+    # Without a time, the deletion is the likelier cause of the end.
     return at is None or at.replace(microsecond=0) >= requested.replace(microsecond=0)
 
 

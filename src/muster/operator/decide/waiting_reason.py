@@ -35,6 +35,7 @@ def explain(
     `delay` is the reason why the operator does not create some pods yet.
     """
     if waiting := _before_creation(job, observed):
+        # A taken name may need a person, so it gets an event.
         is_new = waiting.reason == NAME_TAKEN and waiting != status.waiting
         return replace(status, waiting=waiting), [_warning(waiting)] if is_new else []
     if waiting := delay or _for_a_node(pods):

@@ -33,12 +33,14 @@ BINDINGS: Kind[Raw] = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", dict)
 OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, ROLES, BINDINGS)
 
 CONFIG, KEYS, KUBECTL = "mpi-job-config", "mpi-job-ssh", "mpi-job-kubectl"
+# A shell runs traps only between commands, but at once while it is in `wait`.
 _WAIT_COMMAND = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 365d & wait"]
 _SSH_FILES = [
     {"key": "ssh-privatekey", "path": "id_rsa"},
     {"key": "ssh-publickey", "path": "id_rsa.pub"},
     {"key": "ssh-publickey", "path": "authorized_keys"},
 ]
+# CUDA images set these to `all`, which shows a launcher without GPUs all GPUs of its node.
 _HIDE_GPUS = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 
 
@@ -115,6 +117,7 @@ def _complete_launcher(manifest: Raw, main: Raw, hosts: Addresses) -> None:
     variables = files.environment(mpi) | {"K_MPI_JOB_ROLE": "launcher"}
     if not _has_gpu(main) and not mpi.launcher_works:
         variables |= _HIDE_GPUS
+    # Variables of the template win.
     given = {row.get("name") for row in main.get("env") or ()}
     add_environment(main, {name: v for name, v in variables.items() if name not in given})
     if mpi.ssh:
@@ -214,6 +217,7 @@ def _add_ssh(manifest: Raw, main: Raw, replica: Replica, hosts: Addresses) -> No
         secret["defaultMode"] = 0o600  # Root's ssh refuses keys that others may read.
     _add_volume(manifest, main, KEYS, {"secret": secret}, mpi.ssh)
     if replica.role != "Launcher":
+        # sshd and mpirun then resolve the short names of replicas through the job's service.
         domain = hosts.settings.domain or "cluster.local"
         search = f"{job.name}.{job.namespace}.svc.{domain}"
         spec.setdefault("dnsConfig", {"searches": [search]})

@@ -77,6 +77,7 @@ def environment(mpi: Mpi) -> dict[str, str]:
     if mpi.implementation == "MPICH":
         common, ssh = {"HYDRA_HOST_FILE": HOSTFILE}, {"HYDRA_LAUNCH_EXTRA_ARGS": _RETRY}
         return common | (ssh if mpi.ssh else _MPICH_AGENT)
+    # Containers usually run as root, which mpirun refuses unless it is told twice.
     common = {
         "OMPI_MCA_orte_default_hostfile": HOSTFILE,
         "PRTE_MCA_prte_default_hostfile": HOSTFILE,

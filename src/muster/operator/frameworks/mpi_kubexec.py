@@ -176,6 +176,7 @@ class Session:
 
     def give(self, data: bytes) -> None:
         if data:
+            # The first byte of a message is its channel; 0 is stdin.
             self.sock.sendall(frame(b"\x00" + data))
             return
         self.inputs.remove(0)
@@ -187,9 +188,11 @@ class Session:
         for opcode, payload in self.frames.feed(data):
             if opcode == 8:
                 self.open = False
+            # A ping, which must be answered with a pong (10).
             elif opcode == 9:
                 self.sock.sendall(frame(payload, 10))
             elif opcode == 2 and payload:
+                # Channel 3 carries the Status of the command when it has ended.
                 if payload[0] == 3:
                     self.code = exit_code(payload[1:])
                 elif payload[0] in outputs:

@@ -49,6 +49,7 @@ def _with_master(job: Job, replica: Replica, hosts: Addresses) -> dict[str, str]
     processes = int(per_node) if per_node.isdigit() else 1
     address, port = hosts.short("Master", 0), str(hosts.port("Master", 0))
     rank = str(0 if replica.role == "Master" else replica.index + 1)
+    # torchrun reads the PET_ variables; programs started without it read the others.
     return {
         "MASTER_PORT": port,
         "PET_MASTER_PORT": port,

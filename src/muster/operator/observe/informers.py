@@ -77,6 +77,7 @@ class Informers:
             SERVICES.resource: self.services,
             **self._objects,
         }
+        # Decisions do not wait for this informer: it only refines the order in `minResources`.
         self.priorities: Informer[PriorityClass] = Informer(client, PRIORITY_CLASSES, optional=True)
 
     def informers(self) -> list[Informer[Any]]:

@@ -129,6 +129,7 @@ class OwnWrites:
         shown = identity_of(current)
         _, created = entries.created.get((kind.resource, shown.key.name), (0.0, None))
         own = identity_of(created) if created is not None else None
+        # The informer has caught up: from now on it shows this object.
         if own is not None and own.uid == shown.uid:
             del entries.created[(kind.resource, shown.key.name)]
         if leaving:

@@ -25,6 +25,7 @@ FRESH = 3.0
 """Seconds for which one list of all pods serves."""
 KEEP = 60.0
 """Seconds after which informers surely show the ports that services record."""
+# Finished pods no longer hold ports.
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 log = logging.getLogger(__name__)
 
