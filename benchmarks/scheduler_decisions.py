@@ -86,20 +86,20 @@ def pods_per_second(nodes: int, gangs: int, size: int, *, bound: bool) -> tuple[
 def run(nodes: int = 5000, gangs: int = 500, size: int = 16, rounds: int = 5) -> list[Ratio]:
     """The rows of `make bench`; the peer of each round is the target."""
     ratios = []
-    for what, bound, share, target in KINDS:
+    for name, bound, share, target in KINDS:
         rates = [
             (pods_per_second(nodes, gangs // share, size, bound=bound)[0], target)
             for _ in range(rounds)
         ]
-        ratios.append(Ratio(f"decisions in memory, {what}, vs asked", rates, "pods/s", ">= 1"))
+        ratios.append(Ratio(f"decisions in memory, {name}, vs asked", rates, "pods/s", ">= 1"))
     return ratios
 
 
 def main() -> None:
     nodes, gangs, size = [*map(int, sys.argv[1:4]), *(5000, 500, 16)[len(sys.argv) - 1 :]]
-    for what, bound, share, _ in KINDS:
+    for name, bound, share, _ in KINDS:
         rate, placed = pods_per_second(nodes, gangs // share, size, bound=bound)
-        print(f"{what}: {rate:,.0f} pods/s ({placed} pods, {nodes} nodes)")
+        print(f"{name}: {rate:,.0f} pods/s ({placed} pods, {nodes} nodes)")
 
 
 if __name__ == "__main__":

@@ -78,12 +78,12 @@ async def _measure(plane: ControlPlane, nodes: int) -> list[Ratio]:
 async def _until_bound(client: Client, name: str, size: int) -> tuple[float, float]:
     """Submit a gang; seconds from its last pod's arrival to its first and its last bind."""
     version = (await client.list(scanned(PODS), NAMESPACE)).resource_version
-    seen: list[float] = []
+    times: list[float] = []
 
     async def watch() -> None:
         async for _ in binds(client, version):
-            seen.append(time.monotonic())
-            if len(seen) == size:
+            times.append(time.monotonic())
+            if len(times) == size:
                 return
 
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:
@@ -91,7 +91,7 @@ async def _until_bound(client: Client, name: str, size: int) -> tuple[float, flo
         await create_all(client, [(VOLCANO_POD_GROUPS, gang_group(name, size))])
         await create_all(client, [(PODS, gang_pod(name, i)) for i in range(size)])
         there = time.monotonic()
-    return seen[0] - there, seen[-1] - there
+    return times[0] - there, times[-1] - there
 
 
 async def _parked(client: Client, pid: int) -> float:

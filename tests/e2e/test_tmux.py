@@ -134,11 +134,11 @@ def test_a_gang_of_five_workers_waits_and_a_gang_of_four_runs(
             (f"mpi-dist-worker-{i}", "false", "2", "N/A") for i in range(5)
         ]
 
-        def told() -> bool:
+        def shows_the_reason() -> bool:
             shown = screen.run("clear; arena get mpi-dist")
             return "short 2 nvidia.com/gpu" in shown and "1st of 1 in line" in shown
 
-        until(told, what="the reason and the place in line", every=0.3)
+        until(shows_the_reason, what="the reason and the place in line", every=0.3)
         screen.run("arena delete mpi-dist")
 
         shown = screen.run(submit.replace("WORKERS", "4"))

@@ -183,7 +183,7 @@ async def test_an_event_is_emitted_once(story: Any, type_: str, reason: str, wor
         await story(server)
 
     events = [obj for path, obj in server.objects.items() if "/events/" in path]
-    (event,) = (one for one in events if one["reason"] == reason)
+    (event,) = (row for row in events if row["reason"] == reason)
     assert event["type"] == type_
     assert event["message"].startswith(words)
     assert event["involvedObject"]["name"] == "j"

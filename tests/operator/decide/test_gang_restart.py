@@ -41,7 +41,7 @@ def deleted(model: Model, name: str, container: str) -> None:
     model.request_deletion(name)
 
 
-def gone(model: Model, name: str, container: str) -> None:
+def removed(model: Model, name: str, container: str) -> None:
     del model.pods[name]
 
 
@@ -70,11 +70,11 @@ def failed(model: Model, name: str, container: str) -> None:
     model.exit(name, 137, container)
 
 
-BLOWS = [deleted, gone, drained, evicted, preempted, restarted, failed]
+BREAKS = [deleted, removed, drained, evicted, preempted, restarted, failed]
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-@pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.__name__)
+@pytest.mark.parametrize("blow", BREAKS, ids=lambda blow: blow.__name__)
 def test_a_failure_or_loss_of_one_replica_restarts_all_of_them_once(blow: Any, kind: str) -> None:
     model = running(kind)
     before = uids(model)
@@ -95,7 +95,7 @@ def test_a_failure_or_loss_of_one_replica_restarts_all_of_them_once(blow: Any, k
     assert len(events) == 1
 
 
-@pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.__name__)
+@pytest.mark.parametrize("blow", BREAKS, ids=lambda blow: blow.__name__)
 def test_a_second_failure_in_a_gang_being_restarted_changes_nothing(blow: Any) -> None:
     model = running()
     model.request_deletion("j-worker-1")

@@ -134,10 +134,10 @@ async def expires(story: Story) -> None:
     await story.submit(runPolicy={"ttlSecondsAfterFinished": 1})
     await story.move("worker-0", "Succeeded", 0)
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return await get_or_none(story.client, TFJOBS, story.key) is None
 
-    await eventually(gone, what=f"{story.name} being gone", timeout=PATIENCE)
+    await eventually(is_deleted, what=f"{story.name} being gone", timeout=PATIENCE)
     await story.exactly()
 
 
@@ -292,10 +292,10 @@ async def is_deleted_and_comes_back(story: Story) -> None:
     before = await story.uids()
     await story.client.delete(TFJOBS, story.key, propagation="Background")
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return await get_or_none(story.client, TFJOBS, story.key) is None
 
-    await eventually(gone, what=f"{story.name} being gone", timeout=PATIENCE)
+    await eventually(is_deleted, what=f"{story.name} being gone", timeout=PATIENCE)
     await story.client.create(TFJOBS, tfjob(story.ns, story.name))
     await story.renewed(before, *before)
 
@@ -372,10 +372,10 @@ async def nothing_is_left_over(client: Client, ns: str) -> None:
     """After garbage collection, every pod, service and group belongs to an existing job."""
     kinds: tuple[Kind[Any], ...] = (PODS, SERVICES, VOLCANO_POD_GROUPS)
 
-    async def kept() -> bool:
+    async def all_have_owners() -> bool:
         jobs = {job["metadata"]["uid"] for job in (await client.list(TFJOBS, ns)).items}
         there = [obj for kind in kinds for obj in (await client.list(kind, ns)).items]
         owners = [obj.metadata.controller for obj in there if not obj.metadata.deletion_timestamp]
         return all(owner is not None and owner.uid in jobs for owner in owners)
 
-    await eventually(kept, what="nothing left over", timeout=PATIENCE)
+    await eventually(all_have_owners, what="nothing left over", timeout=PATIENCE)

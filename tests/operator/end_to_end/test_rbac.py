@@ -150,18 +150,18 @@ def endings() -> Iterator[tuple[str, Kind[Raw], Raw]]:
 
 async def ends(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:
     """A job runs to its end and is deleted by its TTL."""
-    ns, seen = await namespace(client, name), ""
+    ns, last_state = await namespace(client, name), ""
 
-    async def gone() -> bool:
-        nonlocal seen
+    async def is_deleted() -> bool:
+        nonlocal last_state
         current = await get_or_none(client, kind, Key(ns, "j"))
-        rows = (current or {}).get("status", {}).get("conditions") or [{"type": seen}]
-        seen = rows[-1]["type"]
+        rows = (current or {}).get("status", {}).get("conditions") or [{"type": last_state}]
+        last_state = rows[-1]["type"]
         return current is None
 
     await client.create(kind, job, namespace=ns)
-    await eventually(gone, what=f"the end of {name}", timeout=120)
-    assert seen == "Succeeded", name
+    await eventually(is_deleted, what=f"the end of {name}", timeout=120)
+    assert last_state == "Succeeded", name
     await nothing(client, PODS, ns)
 
 
@@ -200,10 +200,10 @@ async def orphans(client: Client, kind: Kind[Raw], key: Key, job: Raw) -> None:
     await reaches(client, kind, key, "Running")
     await client.delete(kind, key, propagation="Orphan")
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return await get_or_none(client, kind, key) is None
 
-    await eventually(gone, what="a job that left its pods", timeout=60)
+    await eventually(is_deleted, what="a job that left its pods", timeout=60)
 
 
 async def waits_for_names(client: Client, name: str, kind: Kind[Raw], job: Raw) -> None:

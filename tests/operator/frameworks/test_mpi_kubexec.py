@@ -136,10 +136,10 @@ async def test_kubexec_returns_the_output_and_exit_code_of_the_command(
     assert exit_code == code
     assert out == b"out " + b"x" * 70000
     assert err == b"err"
-    (asked,) = server.requests
-    assert asked.query.getall("command") == ["/bin/sh", "-c", "orted -mca a b"]
-    assert asked.query["container"] == "mpi"
-    assert asked.headers["Authorization"] == "Bearer secret"
+    (request,) = server.requests
+    assert request.query.getall("command") == ["/bin/sh", "-c", "orted -mca a b"]
+    assert request.query["container"] == "mpi"
+    assert request.headers["Authorization"] == "Bearer secret"
 
 
 async def test_kubexec_forwards_stdin_to_its_end(tmp_path: Path) -> None:
