@@ -74,12 +74,14 @@ BREAKS = [deleted, removed, drained, evicted, preempted, restarted, failed]
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-@pytest.mark.parametrize("blow", BREAKS, ids=lambda blow: blow.__name__)
-def test_a_failure_or_loss_of_one_replica_restarts_all_of_them_once(blow: Any, kind: str) -> None:
+@pytest.mark.parametrize("break_gang", BREAKS, ids=lambda break_gang: break_gang.__name__)
+def test_a_failure_or_loss_of_one_replica_restarts_all_of_them_once(
+    break_gang: Any, kind: str
+) -> None:
     model = running(kind)
     before = uids(model)
 
-    blow(model, "j-worker-1", CONTAINERS[kind])
+    break_gang(model, "j-worker-1", CONTAINERS[kind])
     model.settle()
     assert model.conditions() == ["Created", "Restarting"]
     assert not uids(model) & before
@@ -90,20 +92,20 @@ def test_a_failure_or_loss_of_one_replica_restarts_all_of_them_once(blow: Any, k
     model.settle()
     assert uids(model) == after
     assert len(after) == 3
-    assert model.status.get("restarts", 0) == (blow in (restarted, failed))
+    assert model.status.get("restarts", 0) == (break_gang in (restarted, failed))
     events = [event for event in model.events if event.reason == f"{kind}Restarting"]
     assert len(events) == 1
 
 
-@pytest.mark.parametrize("blow", BREAKS, ids=lambda blow: blow.__name__)
-def test_a_second_failure_in_a_gang_being_restarted_changes_nothing(blow: Any) -> None:
+@pytest.mark.parametrize("break_gang", BREAKS, ids=lambda break_gang: break_gang.__name__)
+def test_a_second_failure_in_a_gang_being_restarted_changes_nothing(break_gang: Any) -> None:
     model = running()
     model.request_deletion("j-worker-1")
     model.step()
     before = model.status
 
     for name in ("j-worker-0", "j-ps-0"):
-        blow(model, name, "tensorflow")
+        break_gang(model, name, "tensorflow")
         model.step()
 
     assert model.status.get("restarts") == before.get("restarts")
