@@ -1,7 +1,7 @@
-"""A cluster that is a handful of objects in memory, for golden tests of what verbs print.
+"""A cluster of a few objects in memory, for golden tests of the output of verbs.
 
-`Objects` answers GETs as an API server would, through the same client code; everything else is
-kept in `sent`. `Scene` runs `arena` against it at a moment of its own.
+`FakeCluster` answers GETs as an API server would, through the same client code; it records all
+other requests in `sent`. `Scene` runs `arena` against it at a fixed time.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _PATH = re.compile(
 
 
 class FakeCluster(BlockingClient):
-    """Raw objects by plural; what is not there is a 404, a plural not named in it too.
+    """Raw objects by plural. A missing object or plural is a 404.
 
-    Plurals in `forbidden` may not be read; without `cluster_wide`, only what is in a namespace.
+    Plurals in `forbidden` may not be read. Without `cluster_wide`, only objects of a namespace may.
     """
 
     def __init__(
@@ -60,25 +60,25 @@ class FakeCluster(BlockingClient):
         self.sent: list[Request] = []
 
     def send(self, ask: Request) -> Response:
-        found = _PATH.fullmatch(ask.path)
-        assert found, ask.path
+        path = _PATH.fullmatch(ask.path)
+        assert path, ask.path
         if ask.method != "GET":
             self.sent.append(ask)
             return Response(200, {}, b"{}")
-        plural = found["plural"] if "metrics.k8s.io" not in ask.path else f"{found['plural']}usage"
-        if plural in self.forbidden or not (found["space"] or self.cluster_wide):
+        plural = path["plural"] if "metrics.k8s.io" not in ask.path else f"{path['plural']}usage"
+        if plural in self.forbidden or not (path["space"] or self.cluster_wide):
             raise Forbidden(f"not allowed to read {plural}", status=403)
         if plural not in self.objects:
-            raise NotFound(f"no {plural}", status=404)
-        rows = [row for row in self.objects[plural] if _in(row, found["space"])]
-        if found["name"]:
-            named = [row for row in rows if row["metadata"]["name"] == unquote(found["name"])]
+            raise NotFound(f"no {plural}")
+        rows = [row for row in self.objects[plural] if _in(row, path["space"])]
+        if path["name"]:
+            named = [row for row in rows if row["metadata"]["name"] == unquote(path["name"])]
             if not named:
-                raise NotFound(f"no {found['name']}", status=404)
+                raise NotFound(f"no {path['name']}")
             return Response(200, {}, json.dumps(named[0]).encode())
         query = dict(ask.query)
-        wanted = parse_labels(query.get("labelSelector", ""))
-        rows = [row for row in rows if wanted.matches(row["metadata"].get("labels") or {})]
+        selector = parse_labels(query.get("labelSelector", ""))
+        rows = [row for row in rows if selector.matches(row["metadata"].get("labels") or {})]
         body = {"metadata": {"resourceVersion": "1"}, "items": rows}
         return Response(200, {}, json.dumps(body).encode())
 
@@ -100,7 +100,7 @@ class Scene:
     now: datetime = NOW
 
     def arena(self, *words: str) -> tuple[int, str, str]:
-        """Exit code, output, complaints."""
+        """Exit code, stdout and stderr."""
         client = FakeCluster(self.objects, self.forbidden, cluster_wide=self.cluster_wide)
         self.patch.setattr(target.Cluster, "connect", lambda _: client)
         self.patch.setattr(target, "find_cluster", lambda _: self.cluster())
@@ -112,7 +112,7 @@ class Scene:
         return code, out.out, out.err
 
     def cluster(self) -> target.Cluster:
-        """What the command line talks to."""
+        """The cluster that commands use."""
         endpoint = Endpoint.with_token("https://127.0.0.1:1", "t")
         return target.Cluster(endpoint, "test", "a test", local=self.local)
 
@@ -154,14 +154,14 @@ def job(kind: str, name: str, roles: dict[str, int], *, gpus: int = 0, age: int 
 
 
 def condition(of: Raw, type_: str, message: str = "", *, age: int = 0) -> Raw:
-    """The same job in this state."""
+    """The job with this condition alone."""
     row = {"type": type_, "status": "True", "message": message, "lastTransitionTime": ago(age)}
     status = {**of["status"], "conditions": [row]}
     return {**of, "status": status}
 
 
 def pod(of: Raw, role: str, index: int, phase: str = "Pending", **more: Any) -> Raw:
-    """A pod of that job; `node`, `ip`, `gpus`, `why`, `name`, `age` say more."""
+    """A pod of that job, optionally with `node`, `ip`, `gpus`, `why`, `name` and `age`."""
     kind, name = of["kind"], of["metadata"]["name"]
     state = {"running": {"startedAt": ago(1)}} if phase == "Running" else {"waiting": {}}
     conditions = []

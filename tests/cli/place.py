@@ -52,8 +52,8 @@ class Place:
         self.client.patch(pods, key, {"status": ready}, subresource="status")
 
     def spec(self, name: str) -> Raw:
-        found: Raw = self.client.get(TFJOBS, Key(self.namespace, name))["spec"]
-        return found
+        spec: Raw = self.client.get(TFJOBS, Key(self.namespace, name))["spec"]
+        return spec
 
     def names(self) -> list[str]:
         return sorted(j["metadata"]["name"] for j in self.client.list(TFJOBS, self.namespace).items)
@@ -65,7 +65,7 @@ def ended(type_: str, when: str = "2026-01-01T00:00:00Z") -> Raw:
 
 
 def finish(place: Place, name: str, type_: str) -> None:
-    """It ends, and its time to live is over at once."""
+    """End the job and delete it at once, as a short time to live does."""
     key = Key(place.namespace, name)
     place.client.patch(TFJOBS, key, {"status": ended(type_)}, subresource="status")
     place.client.delete(TFJOBS, key)

@@ -19,7 +19,7 @@ BARE = {"tfjob": "Worker", "mpijob": "Worker", "pytorchjob": "Master", "jaxjob":
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a dry run printed."""
+    """The objects that a dry run printed."""
 
     objects: list[Raw]
 
@@ -29,35 +29,35 @@ class DryRun:
 
     @property
     def replicas(self) -> Raw:
-        found: Raw = self.job["spec"][JOB_KIND_BY_NAME[self.job["kind"]].replicas_field]
-        return found
+        replicas: Raw = self.job["spec"][JOB_KIND_BY_NAME[self.job["kind"]].replicas_field]
+        return replicas
 
     def pod(self, role: str) -> Raw:
-        found: Raw = self.replicas[role]["template"]["spec"]
-        return found
+        spec: Raw = self.replicas[role]["template"]["spec"]
+        return spec
 
     def at(self, path: str) -> Any:
         """A field: `job/…`, `ROLE/…` (its replica), `pod:ROLE/…`, `main:ROLE/…`, `KIND/…`."""
         head, _, rest = path.partition("/")
-        what, _, role = head.partition(":")
-        found: Any
-        if what == "job":
-            found = self.job
-        elif what in ("pod", "main", "init"):
-            found = self.pod(role)
+        place, _, role = head.partition(":")
+        node: Any
+        if place == "job":
+            node = self.job
+        elif place in ("pod", "main", "init"):
+            node = self.pod(role)
             lists = {"main": "containers", "init": "initContainers"}
-            found = found if what == "pod" else (found.get(lists[what]) or [{}])[0]
-        elif what in self.replicas:
-            found = self.replicas[what]
+            node = node if place == "pod" else (node.get(lists[place]) or [{}])[0]
+        elif place in self.replicas:
+            node = self.replicas[place]
         else:
-            found = next((item for item in self.objects if item["kind"] == what), None)
+            node = next((item for item in self.objects if item["kind"] == place), None)
         for step in rest.split("/") if rest else []:
             step = step.replace("~", "/")
-            if isinstance(found, list):
-                found = next((row for row in found if row.get("name") == step), None)
-            elif isinstance(found, dict):
-                found = found.get(step)
-        return found
+            if isinstance(node, list):
+                node = next((row for row in node if row.get("name") == step), None)
+            elif isinstance(node, dict):
+                node = node.get(step)
+        return node
 
 
 class Machine:

@@ -106,7 +106,7 @@ def test_a_server_certificate_of_another_ca_is_not_trusted(
 
 
 @pytest.mark.kube
-def test_a_wrong_token_names_what_was_rejected(listing: Any, control_plane: ControlPlane) -> None:
+def test_a_wrong_token_is_reported_as_rejected(listing: Any, control_plane: ControlPlane) -> None:
     config = kubeconfig(control_plane.url, control_plane.ca_file.read_bytes(), token="wrong")
 
     outcome = listing(config)

@@ -68,7 +68,7 @@ def test_a_write_does_not_name_the_local_cluster(local_jobs: Place, command: str
 
 
 @pytest.mark.parametrize("command", READS)
-def test_a_read_and_a_dry_run_name_no_cluster(jobs: Place, command: str) -> None:
+def test_reads_and_dry_runs_name_no_cluster(jobs: Place, command: str) -> None:
     code, _, err = jobs.arena(*command.split())
 
     assert code == 0, err

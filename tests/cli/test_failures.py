@@ -8,7 +8,7 @@ from muster.cli.failures import Failures
 from muster.errors import MusterError, NotFound, Unreachable, UsageError
 
 
-def test_an_error_is_collected_and_the_rest_goes_on() -> None:
+def test_an_error_is_collected_and_the_command_continues() -> None:
     failures, done = Failures(), []
     for number in range(3):
         with failures.collecting():

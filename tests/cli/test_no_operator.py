@@ -52,7 +52,7 @@ def test_missing_crds_are_reported_with_rights_in_one_namespace_only(scene: Scen
     assert "CRDs are not installed" in scene.arena("list")[2]
 
 
-def test_a_pod_is_shown_although_no_kind_of_job_is_there(scene: Scene) -> None:
+def test_a_pod_is_shown_although_no_job_crd_is_installed(scene: Scene) -> None:
     lone = pod(job("TFJob", "a", {"Worker": 1}), "worker", 0)
     scene.objects = {"pods": [lone]}
 
@@ -97,7 +97,9 @@ def test_waiting_for_a_job_that_no_operator_has_seen_says_so() -> None:
     assert summary(waited) == f"a PENDING: {UNSEEN}"
 
 
-def test_a_job_that_is_new_or_taken_up_is_not_reported_as_unseen(scene: Scene) -> None:
+def test_a_job_that_is_new_or_that_an_operator_has_seen_is_not_reported_as_unseen(
+    scene: Scene,
+) -> None:
     new = job("TFJob", "a", {"Worker": 1}, age=3)
     seen = condition(job("TFJob", "b", {"Worker": 1}, age=30), "Created")
     scene.objects = {"tfjobs": [new, seen], "pods": []}

@@ -26,7 +26,7 @@ def tensorflow_only(scene: Scene) -> Scene:
 @pytest.mark.parametrize(
     "words", [["list"], ["top", "job"], ["get", "jobs"], ["prune", "--since", "1s", "--dry-run"]]
 )
-def test_kinds_that_may_not_be_listed_are_left_out_and_named(
+def test_kinds_that_the_user_may_not_list_are_left_out_and_named(
     tensorflow_only: Scene, words: list[str]
 ) -> None:
     code, out, err = tensorflow_only.arena(*words)
@@ -46,7 +46,7 @@ def test_a_chosen_type_is_never_left_out(tensorflow_only: Scene) -> None:
     assert "mpijobs" in err
 
 
-def test_listing_no_kind_at_all_is_forbidden(tensorflow_only: Scene) -> None:
+def test_a_user_who_may_list_no_kind_is_forbidden_to_list_jobs(tensorflow_only: Scene) -> None:
     tensorflow_only.forbidden |= {"tfjobs"}
 
     code, out, err = tensorflow_only.arena("list")
@@ -56,14 +56,16 @@ def test_listing_no_kind_at_all_is_forbidden(tensorflow_only: Scene) -> None:
 
 
 @pytest.mark.parametrize("verb", ["get", "suspend", "delete", "explain"])
-def test_a_job_is_found_among_the_kinds_that_may_be_read(tensorflow_only: Scene, verb: str) -> None:
+def test_a_job_is_found_among_the_kinds_that_the_user_may_read(
+    tensorflow_only: Scene, verb: str
+) -> None:
     code, _, err = tensorflow_only.arena(verb, "runs")
 
     assert code == 0
     assert "mpijobs" not in err
 
 
-def test_a_job_that_is_not_found_may_be_of_a_kind_that_may_not_be_read(
+def test_a_missing_job_may_be_of_a_kind_that_the_user_may_not_read(
     tensorflow_only: Scene,
 ) -> None:
     code, _, err = tensorflow_only.arena("get", "other")
@@ -75,7 +77,7 @@ def test_a_job_that_is_not_found_may_be_of_a_kind_that_may_not_be_read(
     assert tensorflow_only.arena("get", "other")[0] == 4
 
 
-def test_without_the_right_to_read_records_a_job_that_is_missing_is_still_missing(
+def test_a_missing_job_is_missing_even_if_its_record_may_not_be_read(
     tensorflow_only: Scene,
 ) -> None:
     tensorflow_only.forbidden |= {"configmaps"}
@@ -83,7 +85,7 @@ def test_without_the_right_to_read_records_a_job_that_is_missing_is_still_missin
     assert tensorflow_only.arena("delete", "other")[0] == 3
 
 
-def test_where_the_line_may_not_be_read_only_the_reason_is_shown(scene: Scene) -> None:
+def test_a_user_who_may_not_read_the_waiting_line_sees_only_the_reason(scene: Scene) -> None:
     waits = job("TFJob", "waits", {"Worker": 1})
     scene.objects = {"tfjobs": [waits], "pods": [pod(waits, "worker", 0, why="too big")]}
     scene.forbidden = {"configmaps"}
@@ -170,7 +172,7 @@ def test_without_the_right_to_read_services_open_is_forbidden(
     assert "services" in err
 
 
-def test_the_status_of_a_cluster_whose_nodes_may_not_be_listed_is_no_failure(
+def test_status_succeeds_if_the_user_may_not_list_nodes(
     scene: Scene,
 ) -> None:
     scene.forbidden = {"nodes"}

@@ -7,13 +7,13 @@ from scripts import generate_cli_reference
 from muster.cli.main import VERBS
 
 
-def test_the_page_is_fresh() -> None:
+def test_the_reference_page_equals_the_generated_one() -> None:
     assert generate_cli_reference.PAGE.read_text() == generate_cli_reference.page(), (
         "stale: run `make docs`"
     )
 
 
-def test_the_page_has_every_verb_and_its_flags() -> None:
+def test_the_reference_page_has_every_verb_and_its_flags() -> None:
     page = generate_cli_reference.page()
 
     assert [verb.name for verb in VERBS if f"\n## arena {verb.name}\n" not in page] == []

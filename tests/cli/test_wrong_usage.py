@@ -24,12 +24,12 @@ def client(job_server: LocalServer) -> Iterator[BlockingClient]:
         yield client
 
 
-def test_there_are_many_wrong_lines_of_every_sort() -> None:
+def test_many_wrong_command_lines_of_every_sort_are_tried() -> None:
     assert len(LINES) >= 200
     assert len({line.fault for line in LINES}) >= 9
 
 
-def test_a_change_would_be_seen(client: BlockingClient) -> None:
+def test_a_change_is_noticed(client: BlockingClient) -> None:
     before = client.list(NAMESPACES).resource_version
     client.create(CONFIG_MAPS, {"metadata": {"generateName": "x-"}}, namespace="default")
 
@@ -37,7 +37,7 @@ def test_a_change_would_be_seen(client: BlockingClient) -> None:
 
 
 @pytest.mark.parametrize("line", LINES, ids=str)
-def test_a_wrong_line_is_a_sentence_and_changes_nothing(
+def test_a_wrong_command_line_prints_a_sentence_and_changes_nothing(
     line: Line,
     job_server: LocalServer,
     client: BlockingClient,

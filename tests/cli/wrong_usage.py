@@ -1,7 +1,7 @@
 """Wrong command lines, hundreds of them, generated from the real verbs and flags.
 
-Each is a line that would be right, with one thing broken in it: a word misspelt, a value of the
-wrong kind, something missing, something too much, or a value that no cluster would take.
+Each is a correct line with one mistake: a misspelt word, a value of the wrong kind, a missing or a
+superfluous word, or a value that no cluster would accept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RIGHT: dict[str, list[str]] = {
     "config unset": ["gang"],
     "completion": ["bash"],
 }
-"""The arguments that each verb needs; those not named here need none."""
+"""The arguments that each verb needs; verbs that are not listed need none."""
 
 WRONG_VALUES: tuple[str, ...] = (
     "--name=Upper", "--name=", "--name=-x", "--name=a_b", f"--name={'x' * 80}", "--name=a/b",
@@ -70,17 +70,17 @@ class Line:
 
 
 def lines(count: int, seed: int) -> list[Line]:
-    """So many different wrong lines, the same for the same seed."""
+    """That number of different wrong lines; the same seed gives the same lines."""
     source = random.Random(seed)
     leaves = dict(_leaves())
-    found = {line.words: line for line in _named_faults()}
+    wrong = {line.words: line for line in _named_faults()}
     faults = (_misspelt_verb, _misspelt_flag, _wrong_type, _no_value, _missing, _too_much)
-    while len(found) < count:
+    while len(wrong) < count:
         path = source.choice(list(leaves))
         line = source.choice(faults)(source, path, leaves[path])
         if line is not None:
-            found.setdefault(line.words, line)
-    return list(found.values())
+            wrong.setdefault(line.words, line)
+    return list(wrong.values())
 
 
 def _leaves() -> Iterator[tuple[str, click.Command]]:
@@ -134,7 +134,7 @@ def _misspelt_verb(source: random.Random, path: str, _: click.Command) -> Line |
 
 
 def _options(command: click.Command) -> list[click.Option]:
-    return [one for one in command.params if isinstance(one, click.Option)]
+    return [option for option in command.params if isinstance(option, click.Option)]
 
 
 def _long(option: click.Option) -> str:
@@ -147,7 +147,9 @@ def _misspelt_flag(source: random.Random, path: str, command: click.Command) -> 
         return None
     flag = "--" + _misspelt(source, _long(option).lstrip("-"))
     known = {
-        word for one in _options(command) for word in (*one.opts, *one.secondary_opts, "--help")
+        word
+        for option in _options(command)
+        for word in (*option.opts, *option.secondary_opts, "--help")
     }
     if flag in (*known, "--", "--debug"):
         return None
@@ -155,10 +157,10 @@ def _misspelt_flag(source: random.Random, path: str, command: click.Command) -> 
 
 
 def _wrong_type(source: random.Random, path: str, command: click.Command) -> Line | None:
-    """A word where a number or one of a few words is wanted."""
+    """A word where a number or option of a few words is wanted."""
     checked = [
-        one for one in _options(command)
-        if not one.is_flag and isinstance(one.type, click.Choice | click.types.IntParamType)
+        option for option in _options(command)
+        if not option.is_flag and isinstance(option.type, click.Choice | click.types.IntParamType)
     ]  # fmt: skip
     if not checked:
         return None
@@ -169,7 +171,9 @@ def _wrong_type(source: random.Random, path: str, command: click.Command) -> Lin
 
 
 def _no_value(source: random.Random, path: str, command: click.Command) -> Line | None:
-    valued = [one for one in _options(command) if not one.is_flag and not _optional(one)]
+    valued = [
+        option for option in _options(command) if not option.is_flag and not _optional(option)
+    ]
     if not valued:
         return None
     return Line((*_right(path), _long(source.choice(valued))), "a flag without its value")
@@ -194,7 +198,7 @@ def _missing(source: random.Random, path: str, _: click.Command) -> Line | None:
 
 
 def _too_much(source: random.Random, path: str, command: click.Command) -> Line | None:
-    if any(isinstance(one, click.Argument) and one.nargs == -1 for one in command.params):
+    if any(isinstance(option, click.Argument) and option.nargs == -1 for option in command.params):
         return None
     words = [source.choice(("more", "--", "extra words")) for _ in range(source.randint(3, 4))]
     return Line((*_right(path), *words, "more", "and", "more"), "too much")

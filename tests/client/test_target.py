@@ -44,8 +44,8 @@ def running_local_cluster() -> Iterator[None]:
 
 
 def source(where: Target = Target()) -> str:  # noqa: B008 - frozen
-    found = find_cluster(where)
-    return found.source if found else ""
+    cluster = find_cluster(where)
+    return cluster.source if cluster else ""
 
 
 def test_nothing_configured_is_no_cluster() -> None:
@@ -79,9 +79,9 @@ def test_a_stored_context_is_used(tmp_path: Path) -> None:
 
     Home.of_user().choose("kube:mine")
 
-    found = find_cluster(Target())
-    assert found is not None
-    assert (found.name, found.local) == ("mine", False)
+    cluster = find_cluster(Target())
+    assert cluster is not None
+    assert (cluster.name, cluster.local) == ("mine", False)
 
 
 def test_a_stored_local_choice_never_falls_through_to_another_cluster(tmp_path: Path) -> None:
@@ -117,14 +117,14 @@ def test_the_namespace_is_the_flag_then_the_context(tmp_path: Path) -> None:
     assert Target(namespace="flag").namespace_in(cluster) == "flag"
 
 
-def test_an_explicit_context_goes_before_the_stored_one(tmp_path: Path) -> None:
+def test_an_explicit_context_takes_precedence_over_the_stored_one(tmp_path: Path) -> None:
     kubeconfig(tmp_path / "home" / ".kube" / "config", "two")
     Home.of_user().choose("kube:one")
 
-    found = find_cluster(Target(context="two"))
+    cluster = find_cluster(Target(context="two"))
 
-    assert found is not None
-    assert found.name == "two"
+    assert cluster is not None
+    assert cluster.name == "two"
 
 
 @pytest.mark.parametrize("before", ["", "kube", "kube:mine"])

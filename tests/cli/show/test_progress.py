@@ -34,7 +34,7 @@ def test_a_quiet_line_prints_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == ""
 
 
-def test_every_change_of_an_instance_is_printed_if_wanted(
+def test_every_change_of_an_instance_is_printed_on_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     waiting = Pod(metadata=ObjectMeta(name="j-worker-0"), status=PodStatus(phase="Pending"))
@@ -49,7 +49,9 @@ def test_every_change_of_an_instance_is_printed_if_wanted(
     assert lines == ["j-worker-0 Pending", "j-worker-0 Running on n1"]
 
 
-def test_an_interrupted_wait_says_that_the_job_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_wait_says_that_the_job_continues(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(KeyboardInterrupt), StatusLine():
         raise KeyboardInterrupt
 

@@ -35,7 +35,7 @@ def test_the_namespaces_become_the_first_column() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from("\n\r\x85\u2028 #:'\"-")))
-def test_yaml_reads_back_as_what_it_was(text: str) -> None:
+def test_yaml_reads_back_as_the_same_value(text: str) -> None:
     for value in ({"a": text}, {"a": [text, {"b": text}], "c": 1}, [text]):
         shown = json_or_yaml(value, "yaml")
         assert yaml.safe_load(shown) == value

@@ -71,7 +71,7 @@ def test_a_crd_and_an_object_of_its_kind_may_come_together(applier: Applier) -> 
     ]
 
 
-def test_every_object_is_tried_and_the_exit_code_tells(applier: Applier) -> None:
+def test_every_object_is_tried_and_the_exit_code_shows_failures(applier: Applier) -> None:
     wrong = {"apiVersion": "nowhere.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
 
     code, lines, err = applier.apply(config_map("a"), wrong, config_map("b"))
@@ -103,12 +103,12 @@ def test_unknown_fields_are_refused(applier: Applier) -> None:
     assert "replcas" in err
 
 
-@pytest.mark.parametrize("how", ["client", "server"])
-def test_a_dry_run_changes_nothing(applier: Applier, how: str) -> None:
+@pytest.mark.parametrize("mode", ["client", "server"])
+def test_a_dry_run_changes_nothing(applier: Applier, mode: str) -> None:
     applier.apply(config_map("old", a="1"))
 
     code, lines, _ = applier.apply(
-        config_map("old", a="2"), config_map("new"), flags=(f"--dry-run={how}",)
+        config_map("old", a="2"), config_map("new"), flags=(f"--dry-run={mode}",)
     )
 
     expected = {
@@ -118,12 +118,12 @@ def test_a_dry_run_changes_nothing(applier: Applier, how: str) -> None:
             "configmap/new created (server dry run)",
         ],
     }
-    assert (code, lines) == (0, expected[how])
+    assert (code, lines) == (0, expected[mode])
     assert applier.data("old") == {"a": "1"}
     assert applier.data("new") is None
 
 
-def test_the_objects_are_printed_on_request(applier: Applier) -> None:
+def test_the_objects_are_printed_with_the_output_flag(applier: Applier) -> None:
     code, lines, _ = applier.apply(config_map("x", a="1"), pod("p"), flags=("-o", "json"))
 
     whole = json.loads("\n".join(lines))
@@ -150,7 +150,7 @@ def test_the_templates_output_can_be_piped_in(applier: Applier) -> None:
 
 
 @pytest.mark.parametrize("applier", ["local"], indirect=True)  # elsewhere CRDs of ours would stay
-def test_the_seeds_lines_create_the_job(applier: Applier) -> None:
+def test_the_seeds_commands_create_the_job(applier: Applier) -> None:
     """`oc process -f openshift/… | oc apply -f -`, after teaching the cluster the job kinds."""
     assert applier.arena("apply", "-f", "-", stdin=crds.load_all())[0] == 0
     applier.patch.chdir(EXAMPLES)

@@ -22,8 +22,8 @@ def waiting_mpi(scene: Scene) -> None:
         "since": ago(18), "dialect": "volcano", "least": 5,
     }  # fmt: skip
     ahead = {**row, "gang": "default/other", "place": 1}
-    for each in pods:
-        each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "mpi-dist"}
+    for member in pods:
+        member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "mpi-dist"}
     line = {
         "metadata": {"name": "muster-line", "namespace": "kube-system"},
         "data": {"line": json.dumps([ahead, row])},
@@ -205,7 +205,7 @@ def test_a_path_is_not_a_name(scene: Scene, verb: str, text: str) -> None:
     assert f"{text}: write NAME, job/NAME or pod/NAME" in err
 
 
-def test_a_type_may_be_written_with_its_group(scene: Scene) -> None:
+def test_a_type_may_carry_its_group(scene: Scene) -> None:
     scene.objects = {"tfjobs": [job("TFJob", "a", {"Worker": 1})], "pods": []}
 
     assert scene.arena("get", "tfjobs.kubeflow.org/a")[0] == 0
@@ -250,13 +250,13 @@ def test_json_has_arenas_fields_in_arenas_order(scene: Scene) -> None:
     assert [row["requestGPUs"] for row in data["instances"]] == [0, 2, 2, 2, 2]
 
 
-def test_only_names_are_printed(scene: Scene) -> None:
+def test_with_o_name_only_names_are_printed(scene: Scene) -> None:
     running_mpi(scene)
 
     assert scene.arena("get", "mpi-dist", "-o", "name")[1] == "mpijob/mpi-dist\n"
 
 
-def test_events_are_those_of_the_job_and_its_pods(scene: Scene) -> None:
+def test_the_events_of_a_job_include_those_of_its_pods(scene: Scene) -> None:
     waiting_mpi(scene)
 
     def event(kind: str, name: str, uid: str, reason: str, age: int) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def test_events_are_those_of_the_job_and_its_pods(scene: Scene) -> None:
     )
 
 
-def test_without_events_it_says_so(scene: Scene) -> None:
+def test_a_job_without_events_says_so(scene: Scene) -> None:
     running_mpi(scene)
     scene.objects["events"] = []
 
@@ -303,8 +303,8 @@ def test_several_names_are_all_shown_although_one_is_missing(scene: Scene) -> No
 
 
 def test_several_jobs_are_one_list_for_machines(scene: Scene) -> None:
-    one, other = job("TFJob", "a", {"Worker": 1}), job("TFJob", "b", {"Worker": 1})
-    scene.objects = {"tfjobs": [one, other], "pods": []}
+    first, second = job("TFJob", "a", {"Worker": 1}), job("TFJob", "b", {"Worker": 1})
+    scene.objects = {"tfjobs": [first, second], "pods": []}
 
     _, out, _ = scene.arena("get", "a", "b", "-o", "json")
     assert [row["name"] for row in json.loads(out)] == ["a", "b"]
@@ -319,11 +319,11 @@ def test_several_jobs_are_one_list_for_machines(scene: Scene) -> None:
 
 def unstartable(scene: Scene) -> str:
     """A pod that has a node and cannot start there, and the reason."""
-    one = job("TFJob", "a", {"Worker": 1})
-    stuck = pod(one, "worker", 0, node="n")
+    tfjob = job("TFJob", "a", {"Worker": 1})
+    stuck = pod(tfjob, "worker", 0, node="n")
     waiting = {"reason": "CreateContainerConfigError", "message": 'secret "keys" not found'}
     stuck["status"]["containerStatuses"] = [{"name": "c", "state": {"waiting": waiting}}]
-    scene.objects = {"tfjobs": [one], "pods": [stuck], "configmaps": []}
+    scene.objects = {"tfjobs": [tfjob], "pods": [stuck], "configmaps": []}
     return 'CreateContainerConfigError: secret "keys" not found'
 
 
@@ -353,12 +353,12 @@ def test_explain_reports_why_a_job_is_invalid(scene: Scene) -> None:
 
 
 def test_a_tensorboard_that_cannot_start_is_shown_with_its_reason(scene: Scene) -> None:
-    one = condition(job("TFJob", "a", {"Worker": 1}), "Running")
+    tfjob = condition(job("TFJob", "a", {"Worker": 1}), "Running")
     service = {
         "metadata": {"name": "a-tensorboard", "namespace": "default"},
         "spec": {"ports": [{"port": 6006, "nodePort": 30001}]},
     }
-    board = pod(one, "tensorboard", 0, phase="Running", name="a-tensorboard-1")
+    board = pod(tfjob, "tensorboard", 0, phase="Running", name="a-tensorboard-1")
     board["metadata"] |= {"labels": {"release": "a", "role": "tensorboard"}, "ownerReferences": []}
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
     ended = {
@@ -367,7 +367,7 @@ def test_a_tensorboard_that_cannot_start_is_shown_with_its_reason(scene: Scene) 
     board["status"]["containerStatuses"] = [
         {"name": "c", "restartCount": 3, "state": {"waiting": waiting}, "lastState": ended}
     ]
-    scene.objects = {"tfjobs": [one], "pods": [board], "services": [service], "configmaps": []}
+    scene.objects = {"tfjobs": [tfjob], "pods": [board], "services": [service], "configmaps": []}
 
     _, out, _ = scene.arena("get", "a")
     assert "http://127.0.0.1:30001\n  It is not running: CrashLoopBackOff: " in out
@@ -379,9 +379,9 @@ def test_a_tensorboard_that_cannot_start_is_shown_with_its_reason(scene: Scene) 
     assert "not running" not in out
 
 
-def test_a_container_to_attach_to_must_be_there(scene: Scene) -> None:
-    one = condition(job("TFJob", "a", {"Worker": 1}), "Running")
-    scene.objects = {"tfjobs": [one], "pods": [pod(one, "worker", 0, phase="Running")]}
+def test_attaching_to_a_missing_container_is_an_error(scene: Scene) -> None:
+    tfjob = condition(job("TFJob", "a", {"Worker": 1}), "Running")
+    scene.objects = {"tfjobs": [tfjob], "pods": [pod(tfjob, "worker", 0, phase="Running")]}
 
     assert scene.arena("attach", "a", "-c", "nosuch")[::2] == (
         2,

@@ -30,7 +30,7 @@ def test_a_kind_without_objects_is_a_header_and_no_error(place: Place, word: str
     assert len(out.splitlines()) == 1
 
 
-def test_jobs_made_with_kubectl_are_shown_like_any_other(place: Place) -> None:
+def test_jobs_created_with_kubectl_are_shown_like_others(place: Place) -> None:
     place.job("bare")
 
     assert place.arena("get", "jobs")[1].splitlines()[1].split()[:3] == ["bare", "PENDING", "TFJOB"]

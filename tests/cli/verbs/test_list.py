@@ -44,7 +44,7 @@ def test_jobs_are_filtered_by_status_and_type(
     assert [line.partition("/")[2] for line in out.splitlines()] == names
 
 
-def test_no_jobs_is_a_header_alone(scene: Scene) -> None:
+def test_without_jobs_the_table_is_a_header_alone(scene: Scene) -> None:
     scene.objects = {"tfjobs": [], "pods": []}
 
     assert scene.arena("list")[1].splitlines() == [

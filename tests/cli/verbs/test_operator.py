@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings of every operator that was started."""
-    found: list[Settings] = []
+    started: list[Settings] = []
 
     async def note(client: object, options: Options, stop: object) -> None:
-        found.append(options.settings)
+        started.append(options.settings)
 
     def at_once(target: Target, options: daemon_options.DaemonOptions, work: object) -> None:
         context = daemon_options.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
@@ -33,7 +33,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
     monkeypatch.setattr(run, "run", note)
     monkeypatch.setattr(daemon_options, "run", at_once)
-    return found
+    return started
 
 
 def test_every_flag_reaches_the_settings(started: list[Settings]) -> None:
@@ -48,9 +48,9 @@ def test_every_flag_reaches_the_settings(started: list[Settings]) -> None:
     answer = CliRunner().invoke(operator.command, flags, catch_exceptions=False)
 
     assert answer.exit_code == 0, answer.output
-    (one,) = started
-    assert (one.gang, one.dialect, one.scheduler) == (False, "pdb", "volcano")
-    assert (one.domain, one.delivery_image, one.init_image) == (
+    (settings,) = started
+    assert (settings.gang, settings.dialect, settings.scheduler) == (False, "pdb", "volcano")
+    assert (settings.domain, settings.delivery_image, settings.init_image) == (
         "k8s.example",
         "kubectl:1",
         "alpine:3",
@@ -60,14 +60,14 @@ def test_every_flag_reaches_the_settings(started: list[Settings]) -> None:
 def test_the_domain_may_come_from_the_environment(started: list[Settings]) -> None:
     CliRunner().invoke(operator.command, env={"CUSTOM_CLUSTER_DOMAIN": "cluster.local"})
 
-    assert [one.domain for one in started] == ["cluster.local"]
+    assert [settings.domain for settings in started] == ["cluster.local"]
 
 
 @pytest.mark.parametrize("dialect", dialect_choice.DIALECT_CHOICES)
 def test_every_dialect_is_accepted(dialect: str, started: list[Settings]) -> None:
     CliRunner().invoke(operator.command, [f"--gang-dialect={dialect}"])
 
-    assert [one.dialect for one in started] == [dialect]
+    assert [settings.dialect for settings in started] == [dialect]
 
 
 def test_an_unknown_dialect_is_rejected_with_the_nearest(started: list[Settings]) -> None:

@@ -60,8 +60,8 @@ objects:
 
 
 def items(text: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(text)["items"]
-    return found
+    objects: list[dict[str, Any]] = json.loads(text)["items"]
+    return objects
 
 
 # The seed's line
@@ -120,7 +120,7 @@ def test_yaml_and_json_are_the_same_data(run: Run, monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_the_template_carries_the_program_as_it_is_now() -> None:
+def test_the_template_embeds_the_current_program() -> None:
     text = embed.TEMPLATE.read_text()
 
     assert embed.embedded(text) == text, "run python examples/openshift/embed.py"
@@ -146,7 +146,7 @@ def test_parameters_may_stand_as_plain_words(run: Run, small: str) -> None:
     }
 
 
-def test_a_parameter_file_fills_in_what_the_line_does_not(
+def test_a_parameter_file_gives_the_values_that_the_command_line_lacks(
     run: Run, small: str, tmp_path: Path
 ) -> None:
     values = tmp_path / "values.env"
@@ -224,7 +224,7 @@ def test_unknown_parameters_are_skipped_on_request(run: Run, small: str) -> None
     assert run(*line, "--ignore-unknown-parameters")[0] == 0
 
 
-def test_a_manifest_that_is_no_template_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_manifest_that_is_not_a_template_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("kind: TFJob\napiVersion: kubeflow.org/v1\n")
 

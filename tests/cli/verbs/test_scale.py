@@ -43,7 +43,7 @@ def changed(document: Any, operations: list[dict[str, Any]]) -> Any:
 @given(
     before=st.integers(2, 6), after=st.integers(2, 6), gpus=st.integers(0, 4), gang=st.booleans()
 )
-def test_a_scaled_job_is_the_one_that_would_have_been_submitted(
+def test_a_scaled_job_equals_a_new_submission(
     type_: str, before: int, after: int, gpus: int, gang: bool
 ) -> None:
     args = flags.BY_TYPE[type_](
@@ -160,7 +160,7 @@ def test_scaling_a_running_job_reports_that_its_instances_are_not_restarted(plac
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "99999999999"])
-def test_a_job_cannot_be_scaled_to_what_submit_would_refuse(place: Place, count: str) -> None:
+def test_a_job_cannot_be_scaled_to_numbers_that_submit_refuses(place: Place, count: str) -> None:
     place.job("a")
 
     code, out, err = place.arena("scale", "a", "--workers", count)

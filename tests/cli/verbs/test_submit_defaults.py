@@ -42,7 +42,7 @@ def chart(machine: Machine, text: str, type_: str = "tfjob") -> None:
     file.write_text(text)
 
 
-def test_without_flag_chart_and_config_a_job_is_no_gang(machine: Machine) -> None:
+def test_without_flag_chart_and_config_a_job_is_not_a_gang(machine: Machine) -> None:
     built = machine.dry(*TF, "x")
 
     assert built.at(GANG) == "false"
@@ -66,7 +66,7 @@ def test_the_charts_values_turn_gangs_on_for_their_kind_only(machine: Machine) -
     assert machine.dry("jax", *TF[1:], "x").at(GANG) == "false"
 
 
-def test_the_charts_values_go_before_the_config_file(machine: Machine) -> None:
+def test_the_charts_values_take_precedence_over_the_config_file(machine: Machine) -> None:
     config_file.write("gang", "true")
     chart(machine, "enableGangScheduler: false\n")
 
@@ -329,7 +329,7 @@ def test_every_flag_that_the_page_names_exists(machine: Machine) -> None:
     assert [flag for flag in sorted(named) if flag not in of_kind + of_all] == []
 
 
-def test_a_directory_that_is_there_is_a_source_also_without_a_dot(machine: Machine) -> None:
+def test_an_existing_directory_is_a_source_even_without_a_dot(machine: Machine) -> None:
     machine.monkeypatch.chdir(machine.home)
     (machine.home / "proj").mkdir()
     words = ("--name=j", "--image=i", "--sync-mode=rsync")
@@ -343,7 +343,7 @@ def test_a_directory_that_is_there_is_a_source_also_without_a_dot(machine: Machi
     assert variables["SYNC_SOURCE"] == "other"
 
 
-def test_waiting_for_nothing_is_an_error(machine: Machine) -> None:
+def test_wait_without_a_job_is_an_error(machine: Machine) -> None:
     code, out, err = machine.run("submit", "--wait")
 
     assert (code, out) == (2, "")
@@ -370,7 +370,7 @@ def test_a_changed_value_that_is_broken_yaml_is_refused(machine: Machine) -> Non
         ("--gpu=2", "--gpus"),
     ],
 )
-def test_the_flag_that_is_proposed_is_the_one_to_write(
+def test_the_suggested_flag_is_the_current_spelling(
     machine: Machine, wrong: str, right: str
 ) -> None:
     code, _, err = machine.run("submit", "tf", "--name=j", "--image=i", wrong, "x")
@@ -379,7 +379,7 @@ def test_the_flag_that_is_proposed_is_the_one_to_write(
     assert err.splitlines()[0].replace("'", "").endswith(f"Did you mean {right}?")
 
 
-def test_a_flag_that_resembles_none_gets_no_proposal(machine: Machine) -> None:
+def test_an_unknown_flag_unlike_all_others_gets_no_suggestion(machine: Machine) -> None:
     _, _, err = machine.run("submit", "tf", "--name=j", "--image=i", "--zzz=1", "x")
 
     assert "mean" not in err

@@ -73,7 +73,7 @@ def test_a_command_after_set_keeps_all_of_its_words(machine: Machine) -> None:
     assert built.at("main:Worker/command")[-1] == "echo a # b"
 
 
-def test_keys_are_text_as_well(machine: Machine) -> None:
+def test_parameters_are_substituted_in_keys_too(machine: Machine) -> None:
     built = submitted(machine, SHORT + "label: {on: off, 1.10: yes}\n")
 
     labels = built.at("job/metadata/labels")

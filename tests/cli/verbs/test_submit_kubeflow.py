@@ -147,6 +147,6 @@ def test_on_a_real_server_a_failure_half_way_is_rolled_back(
 
     plane.request("DELETE", "/api/v1/namespaces/default/services/half-tensorboard")
     assert machine.run(*words)[0] == 0
-    _, made = plane.request("GET", job)
-    _, kept = plane.request("GET", record)
-    assert kept["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+    _, created = plane.request("GET", job)
+    _, config_map = plane.request("GET", record)
+    assert config_map["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]

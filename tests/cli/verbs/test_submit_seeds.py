@@ -42,7 +42,7 @@ def test_the_tensorflow_command_gives_one_server_and_two_workers(machine: Machin
 
 
 @pytest.mark.parametrize("role", ["PS", "Worker"])
-def test_its_code_is_fetched_to_where_the_command_looks_for_it(machine: Machine, role: str) -> None:
+def test_the_code_is_fetched_into_the_directory_of_the_command(machine: Machine, role: str) -> None:
     built = machine.dry(*words("tensorflow"))
 
     variables = {row["name"]: row["value"] for row in built.at(f"init:{role}/env")}

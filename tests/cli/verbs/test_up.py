@@ -80,12 +80,12 @@ def test_two_starts_at_once_report_the_same_cluster() -> None:
             subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             for _ in range(2)
         ]
-        outputs = [one.communicate(timeout=60)[1] for one in both]
+        outputs = [process.communicate(timeout=60)[1] for process in both]
         pid = Home.of_user().running()
     finally:
         subprocess.run([ARENA, "down"], capture_output=True, check=True)
 
-    assert [one.returncode for one in both] == [0, 0], outputs
+    assert [process.returncode for process in both] == [0, 0], outputs
     assert pid
     assert all(f"(pid {pid})" in text for text in outputs), outputs
     assert sum("already up" in text for text in outputs) == 1, outputs

@@ -113,7 +113,7 @@ def _away(*_: object) -> Response:
 
 
 @pytest.mark.parametrize(("type_", "expected"), [("Failed", 10), ("Succeeded", 0)])
-def test_the_exit_code_is_the_jobs_however_short_its_time_to_live(
+def test_the_exit_code_is_the_jobs_even_with_a_short_time_to_live(
     place: Place, monkeypatch: pytest.MonkeyPatch, type_: str, expected: int
 ) -> None:
     real = JobWatch.wait

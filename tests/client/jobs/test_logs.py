@@ -41,10 +41,10 @@ class Script:
     def __exit__(self, *_: object) -> None: ...
 
     def get(self, *_: object) -> Pod:
-        found = next(self.after)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        outcome = next(self.after)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def list(self, *_: object, **__: object) -> Any:
         return type("L", (), {"items": [pod("Running")], "resource_version": "1"})
@@ -80,7 +80,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "POLL_SECONDS", 0)
 
 
-def test_a_log_that_breaks_off_goes_on_where_it_was() -> None:
+def test_a_log_that_breaks_off_continues_where_it_was() -> None:
     away = Unreachable("gone")
     script = Script(
         [[line(1, "a"), line(2, "b"), away], [line(1, "a"), line(2, "b"), line(3, "c")]],
@@ -102,7 +102,7 @@ def test_a_stream_that_ends_while_the_pod_runs_is_opened_again() -> None:
 
 
 @pytest.mark.parametrize("end", [pod("Failed"), pod("Running", "another"), NotFound("x")])
-def test_it_ends_with_the_pod(end: Pod | Exception) -> None:
+def test_following_ends_with_the_pod(end: Pod | Exception) -> None:
     script = Script([[line(1, "a")]], [pod("Running"), end])
 
     assert run(script, LogOptions(follow=True)) == b"a\n"
@@ -156,7 +156,7 @@ def test_a_log_that_cannot_be_read_does_not_end_the_others() -> None:
     assert warnings == ["x: no log"]
 
 
-def test_when_no_log_can_be_read_that_is_an_error() -> None:
+def test_it_is_an_error_if_no_log_can_be_read() -> None:
     script = Script([[NotFound("no log")]], [pod("Running")])
 
     with pytest.raises(NotFound):
@@ -198,7 +198,7 @@ FAILED = {"terminated": {"exitCode": 128}}
 
 
 @pytest.mark.parametrize(
-    ("found", "container"),
+    ("current", "container"),
     [
         (initialising(state={"running": {}}), "init-code"),
         (initialising(state=FAILED), "init-code"),
@@ -208,8 +208,8 @@ FAILED = {"terminated": {"exitCode": 128}}
         (pod("Running"), ""),
     ],
 )
-def test_while_an_init_container_runs_its_log_is_read(found: Pod, container: str) -> None:
-    script = Script([[b"x"]], [found])
+def test_while_an_init_container_runs_its_log_is_read(current: Pod, container: str) -> None:
+    script = Script([[b"x"]], [current])
 
     run(script, LogOptions())
 
@@ -238,7 +238,7 @@ def test_a_pod_that_was_evicted_is_reported() -> None:
     assert notes_of(play) == ["p was stopped from outside: The cluster was stopped."]
 
 
-def test_a_pod_that_was_replaced_while_the_cluster_was_away_is_reported() -> None:
+def test_a_pod_that_was_replaced_while_the_cluster_was_unreachable_is_reported() -> None:
     gone = Unreachable("refused")
     play = Script([[line(1, "a")]], [pod("Running"), gone, gone, pod("Running", uid="new")])
 

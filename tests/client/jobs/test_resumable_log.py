@@ -44,7 +44,7 @@ def test_nothing_is_printed_twice_or_left_out(
     assert printed == b"".join(line.partition(b" ")[2] for line in lines)
 
 
-def test_timestamps_stay_if_wanted() -> None:
+def test_timestamps_stay_on_request() -> None:
     line = b"2026-01-02T03:04:05.1Z hello\n"
 
     assert ResumableLog(timestamps=True).feed(line) == line

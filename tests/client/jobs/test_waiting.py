@@ -62,7 +62,7 @@ def test_waiting_ends_with_success_and_survives_an_unreachable_cluster() -> None
     assert notes == ["waiting for the cluster: no answer"]
 
 
-def test_a_job_that_fails_is_an_error_with_the_exit_code_of_its_own() -> None:
+def test_a_job_that_fails_is_an_error_with_its_own_exit_code() -> None:
     with pytest.raises(JobFailed, match="the job j failed: out of memory") as failed:
         wait(job("RUNNING"), job("FAILED", "out of memory"))
 
@@ -111,7 +111,7 @@ def test_a_job_that_runs_or_ran_has_started() -> None:
         (MPIJOBS, "worker", "Failed", {"cleanPodPolicy": "All"}, False),
     ],
 )
-def test_logs_are_left_of_pods_that_the_clean_up_keeps(
+def test_pods_that_the_clean_up_keeps_have_logs(
     kind: Kind[Raw], role: str, phase: str, policy: Raw, kept: bool
 ) -> None:
     roles = ("launcher", "worker") if kind is MPIJOBS else ("worker",)

@@ -69,7 +69,7 @@ def filled(written: Any, /, **values: str) -> Any:
         (None, None),
     ],
 )
-def test_a_field_becomes_what_openshift_makes_of_it(written: Any, becomes: Any) -> None:
+def test_a_field_is_substituted_as_openshift_does_it(written: Any, becomes: Any) -> None:
     assert filled(written, A="one", B="2") == becomes
 
 
@@ -90,7 +90,7 @@ def test_a_field_becomes_what_openshift_makes_of_it(written: Any, becomes: Any) 
         ("9" * 5000, "9" * 5000),
     ],
 )
-def test_double_braces_take_the_value_as_json_or_else_as_text(text: str, value: Any) -> None:
+def test_double_braces_insert_the_value_as_json_or_else_as_text(text: str, value: Any) -> None:
     result = filled("${{A}}", A=text)
 
     assert result == value
@@ -105,7 +105,7 @@ literal = st.text(st.characters(exclude_characters="$"), max_size=10)
 
 
 @given(a=tricky, b=tricky, parts=st.lists(st.one_of(literal, st.sampled_from("AB")), max_size=6))
-def test_values_are_substituted_once(a: str, b: str, parts: list[str]) -> None:
+def test_a_substituted_value_is_not_substituted_again(a: str, b: str, parts: list[str]) -> None:
     values = {"A": a, "B": b}
     written = "".join(f"${{{part}}}" if part in values else part for part in parts)
     expected = "".join(values.get(part, part) for part in parts)
@@ -135,7 +135,7 @@ def test_json_survives_double_braces(value: Any) -> None:
 
 
 @given(item=st.dictionaries(texts, json_values, max_size=4), value=tricky)
-def test_without_references_an_object_stays_as_it_is(item: Raw, value: str) -> None:
+def test_an_object_without_references_is_unchanged(item: Raw, value: str) -> None:
     assume("${" not in json.dumps(item))
     whole = {"apiVersion": "v1", "kind": "X", **{k: v for k, v in item.items() if k != "metadata"}}
     raw = source(whole, parameters=[parameter("A")])
@@ -153,7 +153,7 @@ def test_keys_that_become_the_same_are_refused() -> None:
 # Parameters
 
 
-def test_a_given_value_goes_before_the_default_and_the_default_before_generate() -> None:
+def test_a_given_value_replaces_the_default_and_the_default_replaces_generate() -> None:
     item = {"kind": "X", "v": "${A}"}
     both = source(
         item, parameters=[parameter("A", value="d", generate="expression", **{"from": "g"})]
@@ -196,7 +196,7 @@ def test_an_unknown_parameter_gets_the_nearest_name() -> None:
 # Labels and namespaces
 
 
-def test_the_templates_labels_go_onto_every_object_with_parameters_put_in() -> None:
+def test_every_object_gets_the_templates_labels_with_their_parameters() -> None:
     raw = source(
         {"kind": "X", "metadata": {"labels": {"own": "1", "app": "old"}}},
         {"kind": "Y"},
