@@ -1,4 +1,4 @@
-"""The lock of a local cluster's home: who only looks is in nobody's way."""
+"""The lock of a local cluster's home: readers block nobody."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.waiting import until
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """A home whose last daemon was killed: its number is still there."""
+    """A home whose last daemon was killed: its PID is still in the file."""
     (tmp_path / "daemon.lock").write_text("4242")
     return Home(tmp_path)
 
 
-def test_of_two_who_look_at_once_neither_takes_the_other_for_a_daemon(home: Home) -> None:
+def test_a_reader_does_not_take_another_reader_for_a_daemon(home: Home) -> None:
     with home.lock.open("r+") as other:
         fcntl.flock(other, fcntl.LOCK_SH)
 
@@ -31,44 +31,44 @@ def test_of_two_who_look_at_once_neither_takes_the_other_for_a_daemon(home: Home
         assert home.was_killed()
 
 
-def test_a_daemon_waits_for_one_who_is_looking(home: Home) -> None:
-    begun, over = threading.Event(), threading.Event()
+def test_a_daemon_waits_for_a_reader(home: Home) -> None:
+    started, stop = threading.Event(), threading.Event()
 
     def serve() -> None:
         with home.held():
-            begun.set()
-            over.wait()
+            started.set()
+            stop.wait()
 
     daemon = threading.Thread(target=serve)
     with home.lock.open("r+") as other:
         fcntl.flock(other, fcntl.LOCK_SH)
         daemon.start()
-        assert not begun.wait(0.1)
+        assert not started.wait(0.1)
     try:
-        until(begun.is_set, what="the daemon has the home")
+        until(started.is_set, what="the daemon holds the lock")
         assert home.running()
     finally:
-        over.set()
+        stop.set()
         daemon.join()
     assert home.running() is None
 
 
 def test_a_constant_reader_does_not_keep_a_daemon_from_starting(home: Home) -> None:
-    over = threading.Event()
+    stop = threading.Event()
 
-    def look() -> None:
-        while not over.is_set():
+    def read() -> None:
+        while not stop.is_set():
             home.running()
 
-    looker = threading.Thread(target=look)
-    looker.start()
+    reader = threading.Thread(target=read)
+    reader.start()
     try:
         for _ in range(20):
             with home.held():
                 assert home.running()
     finally:
-        over.set()
-        looker.join()
+        stop.set()
+        reader.join()
 
 
 def test_a_second_daemon_is_refused_at_once(home: Home) -> None:
@@ -100,17 +100,17 @@ def dying(home: Home) -> Iterator[subprocess.Popen[bytes]]:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
         stat = Path(f"/proc/{process.pid}/stat")
-        until(lambda: ") Z " in stat.read_text(), what="the end of its first thread")
+        until(lambda: ") Z " in stat.read_text(), what="the exit of its first thread")
         yield process
         process.kill()
 
 
-def test_a_killed_daemon_is_not_running_though_its_lock_is_held_a_bit_longer(
+def test_a_killed_daemon_is_not_running_although_a_thread_still_holds_its_lock(
     home: Home, dying: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert dying.stdin is not None
-    let_go = dying.stdin.close
-    monkeypatch.setattr("muster.local.home.time.sleep", lambda _: let_go())
+    release = dying.stdin.close
+    monkeypatch.setattr("muster.local.home.time.sleep", lambda _: release())
 
     assert home.running() is None
     with home.held():

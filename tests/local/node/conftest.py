@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
-from tests.local.node.local_node import may_make_namespaces
+from tests.local.node import leftovers
+from tests.local.node.local_node import LocalNode, local_node, may_make_namespaces
 from tests.prerequisites import missing_prerequisite
 
 
@@ -12,3 +16,11 @@ from tests.prerequisites import missing_prerequisite
 def namespaces() -> None:
     if not may_make_namespaces():
         missing_prerequisite("netns", "this machine forbids namespaces")
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
+    """A running cluster. After the test nothing of it may be left on the machine."""
+    async with local_node(tmp_path) as node:
+        yield node
+    assert not leftovers.of(tmp_path)

@@ -1,4 +1,4 @@
-"""The client's side of an exec or attach, in memory."""
+"""An in-memory client of exec and attach."""
 
 from __future__ import annotations
 

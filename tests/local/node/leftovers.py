@@ -1,7 +1,7 @@
-"""What a local cluster has on this machine outside its home: processes, links, mounts.
+"""Processes, links and mounts of a local cluster on this machine.
 
-`of(home)` finds everything that belongs to the cluster with that home, whoever its parent is by
-now; after `down` it must be empty. End-to-end tests use it too.
+`of(home)` finds everything outside the home that belongs to the cluster with that home, also
+processes whose parent has exited; after `down` it must be empty. End-to-end tests use it too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Leftovers:
 
 
 def of(home: Path) -> Leftovers:
-    """Everything of that cluster, this process and its ancestors excepted."""
+    """Everything of that cluster, except this process and its ancestors."""
     return Leftovers(_processes(str(home)), _links(home), _mounts(str(home)))
 
 
@@ -35,11 +35,11 @@ def _processes(home: str) -> dict[int, str]:
     while pid > 1:
         ancestors.add(pid)
         pid = _parent(pid)
-    found = {}
+    processes = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         if int(name) not in ancestors and _mentions(int(name), home):
-            found[int(name)] = _read(f"/proc/{name}/cmdline").replace(b"\0", b" ").decode()
-    return found
+            processes[int(name)] = _read(f"/proc/{name}/cmdline").replace(b"\0", b" ").decode()
+    return processes
 
 
 def _mentions(pid: int, home: str) -> bool:

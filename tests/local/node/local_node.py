@@ -54,7 +54,7 @@ async def wait_for(check: Callable[[], Awaitable[T]], what: str = "") -> T:
 
 @dataclass
 class LocalNode:
-    """The client of a running cluster, and what tests often ask it."""
+    """The client of a running cluster, with requests that tests often need."""
 
     client: Client
     home: Path
@@ -94,7 +94,7 @@ class LocalNode:
         )
 
     async def ended(self, name: str) -> Raw:
-        """How the pod's first container ended."""
+        """The terminated state of the pod's first container, once the pod has ended."""
         pod = await self.phase(name, "Succeeded", "Failed")
         state: Raw = pod["status"]["containerStatuses"][0]["state"]["terminated"]
         return state
@@ -155,10 +155,10 @@ async def local_node(home: Path, **settings: Any) -> AsyncIterator[LocalNode]:
 
 
 async def _served(server: ApiServer, agent: Agent) -> Endpoint:
-    """Where the server is, once it listens for pods too."""
-    for_pods = agent.network.listen(server.port)
-    if for_pods is not None:
-        await server.accept_from(for_pods)
+    """The server's endpoint, once the server listens for pods too."""
+    pod_socket = agent.network.listen(server.port)
+    if pod_socket is not None:
+        await server.accept_from(pod_socket)
     return Endpoint.with_token(server.url, server.token, ca=server.ca)
 
 
@@ -181,13 +181,13 @@ async def serve(home: Path, runtime: str) -> None:
 async def daemon(
     home: Path, runtime: str = "namespaces"
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, LocalNode]]:
-    """The same in a process of its own, killed without mercy at the end."""
+    """The same in a process of its own, killed at the end."""
     command = [sys.executable, "-m", "tests.local.node.local_node", str(home), runtime]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
-        facts = json.loads(await process.stdout.readline())
-        endpoint = Endpoint.with_token(facts["url"], facts["token"], ca=facts["ca"].encode())
+        access = json.loads(await process.stdout.readline())
+        endpoint = Endpoint.with_token(access["url"], access["token"], ca=access["ca"].encode())
         async with Client.connect(endpoint) as client:
             yield process, LocalNode(client, home)
     finally:

@@ -30,7 +30,7 @@ def manifest(name: str = "p", *containers: Raw, **spec: Any) -> Raw:
     }
 
 
-def pod(name: str = "p", *containers: Raw, meta: Raw | None = None, **spec: Any) -> Pod:
+def make_pod(name: str = "p", *containers: Raw, meta: Raw | None = None, **spec: Any) -> Pod:
     """A pod as the node reads it. `status=` sets its status."""
     status = spec.pop("status", {})
     body = manifest(name, *containers, **spec) | {"status": status}
@@ -73,7 +73,7 @@ def exited(
 def record(
     *, open: bool = True, sandbox: int = 0, **containers: Attempt | tuple[Attempt, ...]
 ) -> PodRecord:
-    """What this machine knows: attempts by container name."""
+    """A pod's record on this machine: attempts by container name."""
     attempts = {n: a if isinstance(a, tuple) else (a,) for n, a in containers.items()}
     pause = 7 if open else 0
     return PodRecord(

@@ -1,4 +1,4 @@
-"""Attaching to a container: all input arrives, whenever the program reads."""
+"""Attach: all input arrives, whenever the program reads it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHUNK = 32 << 10
 
 
 class Typist:
-    """A client that types very much, and keeps what it is shown."""
+    """A client that sends much input, and records the output."""
 
     def __init__(self, amount: int = MUCH, *, after: bytes = b"", then_stay: bool = False) -> None:
         self._amount = amount
@@ -37,7 +37,7 @@ class Typist:
         self.out = b""
 
     async def stdin(self) -> AsyncIterator[bytes]:
-        await eventually(lambda: self._after in self.out, what="what to answer to")
+        await eventually(lambda: self._after in self.out, what="the output to answer to")
         while self.typed < self._amount:
             yield b"x" * CHUNK
             self.typed += CHUNK
@@ -59,8 +59,8 @@ class Typist:
 
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path / "home") as running:
-        yield running
+    async with local_node(tmp_path / "home") as node:
+        yield node
     assert not leftovers.of(tmp_path / "home")
 
 
@@ -76,7 +76,7 @@ def gated(gate: Path, script: str, **fields: object) -> Raw:
 WAIT = "until [ -e /gate/go ]; do sleep 0.02; done; "
 
 
-async def test_a_program_that_reads_late_still_gets_everything_and_then_the_end(
+async def test_a_program_that_reads_late_gets_all_input_and_then_end_of_file(
     local: LocalNode, tmp_path: Path
 ) -> None:
     await local.run(gated(tmp_path / "gate", WAIT + "wc -c"))
@@ -97,7 +97,7 @@ async def test_a_program_that_reads_late_still_gets_everything_and_then_the_end(
 async def test_input_is_not_read_while_the_program_does_not_read(
     local: LocalNode, tmp_path: Path
 ) -> None:
-    """So that what the supervisor keeps for it is bounded."""
+    """So the shim's buffer for it is bounded."""
     await local.run(gated(tmp_path / "gate", WAIT + "wc -c"))
     pod = await local.phase("p", "Running")
     first, second = Typist(), Typist(CHUNK)
@@ -107,14 +107,14 @@ async def test_input_is_not_read_while_the_program_does_not_read(
         group.create_task(local.backend.exec(pod, options, first))
         await eventually(lambda: first.typed >= 4 * CHUNK, what="more than a pipe holds")
         other = ExecOptions("main", ("true",))
-        assert await local.backend.exec(pod, other, second) == 0  # the supervisor is not busy
+        assert await local.backend.exec(pod, other, second) == 0  # the shim is not busy
         assert first.typed < MUCH
         (tmp_path / "gate" / "go").touch()
 
     assert first.typed == MUCH
 
 
-async def test_a_terminal_whose_program_does_not_read_holds_nothing_up(
+async def test_a_terminal_whose_program_does_not_read_blocks_nothing_else(
     local: LocalNode, tmp_path: Path
 ) -> None:
     script = "stty raw -echo; echo; i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.02; done"
@@ -127,9 +127,9 @@ async def test_a_terminal_whose_program_does_not_read_holds_nothing_up(
         options = ExecOptions("main", stdin=True, tty=True)
         attached = group.create_task(local.backend.exec(pod, options, typist))
         await eventually(lambda: typist.typed >= 4 * CHUNK, what="more than a terminal holds")
-        seen = len(await local.log("p"))
+        length = len(await local.log("p"))
         await eventually(lambda: typist.out.count(b"tick") > 20, what="more ticks")
-        assert len(await local.log("p")) > seen
+        assert len(await local.log("p")) > length
         assert await local.backend.exec(pod, ExecOptions("main", ("true",)), Typist(0)) == 0
         await local.client.delete(PODS, Key("default", "p"), grace=1)
         await local.gone("p")
@@ -137,10 +137,10 @@ async def test_a_terminal_whose_program_does_not_read_holds_nothing_up(
     assert attached.done()
 
 
-async def test_a_terminal_of_exec_takes_more_than_it_holds(
+async def test_a_terminal_of_exec_relays_more_than_its_buffers_hold(
     local: LocalNode, tmp_path: Path
 ) -> None:
-    """And more is printed, before any of it is read, than it holds on the way back."""
+    """The program also prints more than they hold before it reads."""
     await local.run(gated(tmp_path / "gate", "sleep 1000"))
     pod = await local.phase("p", "Running")
     amount = 32 * CHUNK
@@ -159,10 +159,10 @@ async def test_a_container_with_a_terminal_has_a_term_variable_unless_it_sets_an
     local: LocalNode,
 ) -> None:
     ask = ("sh", "-c", 'echo "<$TERM>"')
-    mine = [{"name": "TERM", "value": "vt100"}]
+    own_term = [{"name": "TERM", "value": "vt100"}]
     await local.run(
         manifest("p", container("main", *ask, tty=True)),
-        manifest("own", container("main", *ask, tty=True, env=mine)),
+        manifest("own", container("main", *ask, tty=True, env=own_term)),
         manifest("none", container("main", *ask)),
     )
     for name, term in (("p", "<xterm>"), ("own", "<vt100>"), ("none", "<>")):
@@ -173,7 +173,7 @@ async def test_a_container_with_a_terminal_has_a_term_variable_unless_it_sets_an
 async def test_with_stdin_once_the_input_closes_with_the_first_client(
     local: LocalNode, tmp_path: Path
 ) -> None:
-    """Also if that one just goes away."""
+    """Also if this client disconnects without closing its input."""
     await local.run(gated(tmp_path / "gate", "echo up; wc -c"))
     await local.says("p", "up")
     pod = await local.phase("p", "Running")
@@ -182,7 +182,7 @@ async def test_with_stdin_once_the_input_closes_with_the_first_client(
         attached = group.create_task(
             local.backend.exec(pod, ExecOptions("main", stdin=True), typist)
         )
-        await eventually(lambda: typist.typed == CHUNK, what="all is typed")
+        await eventually(lambda: typist.typed == CHUNK, what="all input is sent")
         attached.cancel()
 
     assert (await local.ended("p"))["exitCode"] == 0
@@ -199,6 +199,6 @@ async def test_without_stdin_once_the_next_client_continues_the_input(
     async with asyncio.TaskGroup() as group:
         for typist in (Typist(CHUNK), Typist(CHUNK)):
             group.create_task(local.backend.exec(pod, options, typist))
-            await eventually(lambda one=typist: one.done, what="all is typed")  # type: ignore[misc]
+            await eventually(lambda client=typist: client.done, what="all input is sent")  # type: ignore[misc]
 
     assert (await local.log("p")).split() == [str(2 * CHUNK)]

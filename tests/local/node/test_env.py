@@ -12,14 +12,14 @@ from muster.local.node import env
 from muster.local.node.env import PodContext
 from muster.local.node.pod import Container
 from muster.local.node.volumes.volume_sources import FieldRef
-from tests.local.node.pod_builders import Raw, container, pod
+from tests.local.node.pod_builders import Raw, container, make_pod
 
 BASE = {"PATH": "/bin", "HOME": "/root"}
 
 
-def variables(*given: Raw, around: PodContext | None = None, **fields: object) -> dict[str, str]:
-    one = pod("p", container("main", "true", env=list(given), **fields))
-    return env.environment(one, one.spec.containers[0], around or PodContext(), BASE)
+def variables(*entries: Raw, context: PodContext | None = None, **fields: object) -> dict[str, str]:
+    pod = make_pod("p", container("main", "true", env=list(entries), **fields))
+    return env.environment(pod, pod.spec.containers[0], context or PodContext(), BASE)
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_references_are_replaced_where_the_name_is_known(text: str, expected: st
 
 
 def test_a_variable_may_use_earlier_variables_but_not_later_ones() -> None:
-    found = variables(
+    values = variables(
         {"name": "LATE", "value": "$(HOST)"},
         {"name": "HOST", "value": "ps-0"},
         {"name": "URL", "value": "$(HOST):2222"},
     )
 
-    assert found["URL"] == "ps-0:2222"
-    assert found["LATE"] == "$(HOST)"
+    assert values["URL"] == "ps-0:2222"
+    assert values["LATE"] == "$(HOST)"
 
 
 def test_own_variables_override_the_base_environment() -> None:
@@ -56,21 +56,21 @@ def test_own_variables_override_the_base_environment() -> None:
 
 
 def test_variables_can_have_the_values_of_pod_fields() -> None:
-    asked = {
+    source = {
         "NAME": "metadata.name",
         "SPACE": "metadata.namespace",
         "NODE": "spec.nodeName",
         "IP": "status.podIP",
         "APP": "metadata.labels['app']",
     }
-    given = [
+    entries = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in asked.items()
+        for name, path in source.items()
     ]
 
-    found = variables(*given, around=PodContext(pod_ip="10.0.0.7"))
+    values = variables(*entries, context=PodContext(pod_ip="10.0.0.7"))
 
-    assert {name: found[name] for name in asked} == {
+    assert {name: values[name] for name in source} == {
         "NAME": "p",
         "SPACE": "default",
         "NODE": "muster-0",
@@ -91,36 +91,36 @@ def test_variables_can_have_the_values_of_pod_fields() -> None:
 def test_resources_are_counted_in_units_of_the_divisor(
     resource: str, divisor: str, expected: str
 ) -> None:
-    asked = {"resourceFieldRef": {"resource": resource, "divisor": divisor}}
+    source = {"resourceFieldRef": {"resource": resource, "divisor": divisor}}
     resources = {"limits": {"cpu": "1500m"}, "requests": {"memory": "512Mi"}}
 
-    found = variables(
-        {"name": "X", "valueFrom": asked},
-        around=PodContext(node={"memory": "64Gi"}),
+    values = variables(
+        {"name": "X", "valueFrom": source},
+        context=PodContext(node={"memory": "64Gi"}),
         resources=resources,
     )
 
-    assert found["X"] == expected
+    assert values["X"] == expected
 
 
-def test_config_maps_and_secrets_give_single_values_and_whole_sets() -> None:
-    around = PodContext(
+def test_variables_come_from_single_keys_and_from_whole_objects() -> None:
+    context = PodContext(
         config_maps={"conf": {"rate": "0.1", "not a name": "x"}},
         secrets={"key": {"token": base64.b64encode(b"s3cret").decode()}},
     )
 
-    found = variables(
+    values = variables(
         {"name": "RATE", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "rate"}}},
-        around=around,
+        context=context,
         envFrom=[
             {"secretRef": {"name": "key"}},
             {"prefix": "C_", "configMapRef": {"name": "conf"}},
         ],
     )
 
-    assert found["RATE"] == found["C_rate"] == "0.1"
-    assert found["token"] == "s3cret"
-    assert "C_not a name" not in found
+    assert values["RATE"] == values["C_rate"] == "0.1"
+    assert values["token"] == "s3cret"
+    assert "C_not a name" not in values
 
 
 def test_a_missing_reference_is_named_unless_it_is_optional() -> None:
@@ -131,7 +131,7 @@ def test_a_missing_reference_is_named_unless_it_is_optional() -> None:
     with pytest.raises(MissingReference, match="key rate"):
         variables(
             {"name": "A", "valueFrom": {"configMapKeyRef": ref}},
-            around=PodContext(config_maps={"conf": {}}),
+            context=PodContext(config_maps={"conf": {}}),
         )
     optional = variables({"name": "A", "valueFrom": {"configMapKeyRef": ref | {"optional": True}}})
     assert "A" not in optional
@@ -158,7 +158,7 @@ def test_labels_are_quoted_so_that_a_value_is_one_line() -> None:
     meta = {"annotations": {"a": 'say "hi"\\\n\tbell\a', "b": "caf\xe9 \x1f\u200b\U000e0001"}}
     ref = msgspec.convert({"fieldPath": "metadata.annotations"}, FieldRef)
 
-    lines = env.field_value(pod("p", meta=meta), ref, PodContext()).split("\n")
+    lines = env.field_value(make_pod("p", meta=meta), ref, PodContext()).split("\n")
 
     assert lines == [
         r'a="say \"hi\"\\\n\tbell\a"',

@@ -7,7 +7,6 @@ import os
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,13 +14,9 @@ from muster import errors
 from muster.api.kinds import EVENTS
 from muster.local.apiserver.streams.node_interface import ExecOptions
 from muster.local.node.events import PodEvents
-from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient
-from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
-from tests.local.node.pod_builders import NOW, container, manifest, pod
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.local.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
+from tests.local.node.pod_builders import NOW, container, make_pod, manifest
 
 OWNER = {"ownerReferences": [{"kind": "TFJob", "name": "j", "uid": "u", "controller": True}]}
 SHOW_HOST = """
@@ -33,13 +28,6 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 http.server.HTTPServer(("0.0.0.0", 8080), Answer).serve_forever()
 """
-
-
-@pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path) as running:
-        yield running
-    assert not leftovers.of(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +43,8 @@ def test_system_errors_are_reported_without_numbers_and_reprs(error: Exception, 
     assert errors.describe(error) == words
 
 
-class Written:
-    """A client that keeps the events it is given."""
+class RecordedEvents:
+    """A client that records the events it is given."""
 
     def __init__(self) -> None:
         self.events: list[Raw] = []
@@ -67,12 +55,12 @@ class Written:
 
 @pytest.mark.looptime
 async def test_events_about_a_whole_job_are_recorded_once_whatever_its_images() -> None:
-    client = Written()
+    client = RecordedEvents()
     events = PodEvents(client, lambda: NOW)  # type: ignore[arg-type]
 
     for name in ("w-0", "w-1", "ps-0"):
-        events.record_once_per_owner(pod(name, meta=OWNER), "Pulled", f"{name}: not pulled")
-    events.record_once_per_owner(pod("bare"), "Pulled", "bare: not pulled")
+        events.record_once_per_owner(make_pod(name, meta=OWNER), "Pulled", f"{name}: not pulled")
+    events.record_once_per_owner(make_pod("bare"), "Pulled", "bare: not pulled")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await events.run()
@@ -80,27 +68,29 @@ async def test_events_about_a_whole_job_are_recorded_once_whatever_its_images() 
     assert [event["message"] for event in client.events] == ["w-0: not pulled", "bare: not pulled"]
 
 
-class HangsUp(ExecClient):
+class Disconnects(ExecClient):
     async def stdout(self, data: bytes) -> None:
         raise ConnectionResetError("Cannot write to closing transport")
 
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_client_that_hangs_up_ends_its_program_and_nothing_else(local: LocalNode) -> None:
+async def test_a_client_that_disconnects_ends_only_its_own_program(local: LocalNode) -> None:
     await local.run(manifest("p", container("main", "sleep", "1000")))
-    one = await local.phase("p", "Running")
+    pod = await local.phase("p", "Running")
     talk = ("sh", "-c", "while echo still here; do sleep 0.01; done")
 
-    code = await local.backend.exec(one, ExecOptions("main", talk), HangsUp(b""))
+    code = await local.backend.exec(pod, ExecOptions("main", talk), Disconnects(b""))
 
     assert code == 137
-    assert await local.backend.exec(one, ExecOptions("main", ("true",)), ExecClient(b"")) == 0
+    assert await local.backend.exec(pod, ExecOptions("main", ("true",)), ExecClient(b"")) == 0
 
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_probe_connects_to_the_pods_address_and_reports_a_refusal(local: LocalNode) -> None:
+async def test_a_probe_connects_to_the_pods_address_and_reports_a_refused_connection(
+    local: LocalNode,
+) -> None:
     probe = {"httpGet": {"port": 8080}, "periodSeconds": 1}
     await local.run(
         manifest("serves", container("main", "python", "-c", SHOW_HOST, readinessProbe=probe)),
@@ -111,26 +101,26 @@ async def test_a_probe_connects_to_the_pods_address_and_reports_a_refusal(local:
     address = (await local.pod("serves"))["status"]["podIP"]
     assert text.splitlines()[0] == f"asked for {address}:8080"
 
-    async def told() -> bool:
+    async def recorded() -> bool:
         listing = await local.client.list(EVENTS, "default")
-        said = [e.message for e in listing.items if e.reason == "Unhealthy"]
-        assert not [message for message in said if "Errno" in message]
-        return any("Connection refused" in message for message in said)
+        messages = [e.message for e in listing.items if e.reason == "Unhealthy"]
+        assert not [message for message in messages if "Errno" in message]
+        return any("Connection refused" in message for message in messages)
 
-    await wait_for(told, "the event")
+    await wait_for(recorded, "the event")
 
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_container_whose_supervisor_was_killed_ended_then_and_not_when_it_began(
+async def test_a_container_whose_shim_was_killed_finished_at_that_time(
     local: LocalNode,
 ) -> None:
     await local.run(manifest("p", container("main", "sleep", "1000")))
-    one = await local.phase("p", "Running")
-    folder = local.home / "pods" / one["metadata"]["uid"] / "containers/main/0"
+    pod = await local.phase("p", "Running")
+    folder = local.home / "pods" / pod["metadata"]["uid"] / "containers/main/0"
     long_ago = (datetime.now(UTC) - timedelta(hours=1)).timestamp()
     os.utime(folder, (long_ago, long_ago))
-    os.kill(_parent(local.pid(one)), signal.SIGKILL)
+    os.kill(_parent(local.pid(pod)), signal.SIGKILL)
 
     ended = await local.ended("p")
 

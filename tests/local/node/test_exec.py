@@ -1,29 +1,15 @@
-"""Programs run inside pods with exec, and attaching to a container."""
+"""Exec and attach in real pods."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from muster.local.apiserver.streams.node_interface import ExecOptions
-from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient
-from tests.local.node.local_node import LocalNode, local_node, needs_namespaces
+from tests.local.node.local_node import LocalNode, needs_namespaces
 from tests.local.node.pod_builders import container, manifest, shell
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 pytestmark = [pytest.mark.slow, needs_namespaces]
-
-
-@pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path) as running:
-        yield running
-    assert not leftovers.of(tmp_path)
 
 
 async def test_exec_runs_inside_the_pod_and_returns_the_exit_code(local: LocalNode) -> None:
@@ -64,7 +50,7 @@ async def test_exec_of_an_unknown_program_fails_with_a_reason(local: LocalNode) 
 async def test_attach_relays_the_containers_output_and_input(
     local: LocalNode,
 ) -> None:
-    """How the container ends is not the attaching's business: that worked."""
+    """Attach itself succeeds, whatever the container's exit code is."""
     script = "read word; echo heard $word; echo why > /dev/termination-log; exit 6"
     await local.run(manifest("p", container("main", "sh", "-c", script, stdin=True)))
     pod = await local.phase("p", "Running")

@@ -11,17 +11,26 @@ import pytest
 from muster.api.core import PodStatus
 from muster.local.node.pod import Pod
 from muster.local.node.pod_status import WaitingReason, pod_status
-from muster.local.node.runtime.pod_records import LOST, Attempt, State
-from tests.local.node.pod_builders import NOTHING, NOW, ago, container, exited, pod, record, running
+from muster.local.node.runtime.pod_records import LOST, Attempt, PodRecord, State
+from tests.local.node.pod_builders import (
+    NOTHING,
+    NOW,
+    ago,
+    container,
+    exited,
+    make_pod,
+    record,
+    running,
+)
 
 
-def told(one: Pod, known: Any, **troubles: WaitingReason) -> dict[str, Any]:
-    return pod_status(one, known, troubles, "10.1.0.1", NOW)
+def status_of(pod: Pod, known: PodRecord, **waiting: WaitingReason) -> dict[str, Any]:
+    return pod_status(pod, known, waiting, "10.1.0.1", NOW)
 
 
 def state(body: dict[str, Any], index: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = body["containerStatuses"][index]["state"]
-    return found
+    container_state: dict[str, Any] = body["containerStatuses"][index]["state"]
+    return container_state
 
 
 def conditions(body: dict[str, Any]) -> dict[str, str]:
@@ -29,7 +38,7 @@ def conditions(body: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_pod_that_was_just_bound_is_pending_and_being_created() -> None:
-    body = told(pod(), NOTHING)
+    body = status_of(make_pod(), NOTHING)
 
     assert body["phase"] == "Pending"
     assert state(body) == {"waiting": {"reason": "ContainerCreating"}}
@@ -37,7 +46,7 @@ def test_a_pod_that_was_just_bound_is_pending_and_being_created() -> None:
 
 
 def test_a_running_pod_is_ready_and_has_its_address() -> None:
-    body = told(pod(), record(main=running()))
+    body = status_of(make_pod(), record(main=running()))
 
     assert body["phase"] == "Running"
     assert body["podIP"] == "10.1.0.2"
@@ -46,17 +55,17 @@ def test_a_running_pod_is_ready_and_has_its_address() -> None:
     assert state(body) == {"running": {"startedAt": "2026-01-02T03:04:00Z"}}
 
 
-def test_one_container_that_ended_makes_the_pod_unready_but_not_finished() -> None:
-    two = pod("p", container("a"), container("b"))
+def test_a_container_that_exited_makes_the_pod_unready_but_not_finished() -> None:
+    pod = make_pod("p", container("a"), container("b"))
 
-    body = told(two, record(a=exited(0), b=running()))
+    body = status_of(pod, record(a=exited(0), b=running()))
 
     assert body["phase"] == "Running"
     assert conditions(body)["Ready"] == "False"
 
 
 def test_exit_code_and_signal_are_reported() -> None:
-    body = told(pod(), record(main=exited(137)))
+    body = status_of(make_pod(), record(main=exited(137)))
 
     assert body["phase"] == "Failed"
     ended = state(body)["terminated"]
@@ -64,45 +73,45 @@ def test_exit_code_and_signal_are_reported() -> None:
 
 
 def test_a_succeeded_pod_is_not_ready_because_it_completed() -> None:
-    body = told(pod(), record(main=exited(0)))
+    body = status_of(make_pod(), record(main=exited(0)))
 
     assert body["phase"] == "Succeeded"
     ready = next(c for c in body["conditions"] if c["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
 
 
-def test_waiting_for_a_restart_shows_the_last_end_and_the_count() -> None:
-    again = pod(restartPolicy="Always")
+def test_a_container_that_waits_for_a_restart_shows_its_last_exit_and_restart_count() -> None:
+    pod = make_pod(restartPolicy="Always")
 
-    body = told(again, record(main=(exited(1, 1), exited(3, 2))))
+    body = status_of(pod, record(main=(exited(1, 1), exited(3, 2))))
 
-    one = body["containerStatuses"][0]
-    assert one["restartCount"] == 2
-    assert one["state"]["waiting"]["reason"] == "CrashLoopBackOff"
-    assert one["lastState"]["terminated"]["exitCode"] == 3
+    status = body["containerStatuses"][0]
+    assert status["restartCount"] == 2
+    assert status["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert status["lastState"]["terminated"]["exitCode"] == 3
     assert body["phase"] == "Running"
 
 
 def test_the_status_of_a_waiting_pod_is_stable() -> None:
-    again = pod(restartPolicy="Always", status={"startTime": ago(60).isoformat()})
+    pod = make_pod(restartPolicy="Always", status={"startTime": ago(60).isoformat()})
     known = record(main=(exited(1, 1), exited(3, 2)))
 
-    first = told(again, known)
-    seen = msgspec.structs.replace(again, status=msgspec.convert(first, PodStatus))
+    first = status_of(pod, known)
+    updated = msgspec.structs.replace(pod, status=msgspec.convert(first, PodStatus))
 
-    assert pod_status(seen, known, {}, "10.1.0.1", ago(-3)) == first
+    assert pod_status(updated, known, {}, "10.1.0.1", ago(-3)) == first
 
 
-def test_a_running_container_shows_how_it_ended_before() -> None:
-    body = told(pod(restartPolicy="Always"), record(main=(exited(1, 0), running(1))))
+def test_a_running_container_shows_its_previous_exit() -> None:
+    body = status_of(make_pod(restartPolicy="Always"), record(main=(exited(1, 0), running(1))))
 
     assert body["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
 
 
 def test_ordinary_containers_wait_for_the_init_containers() -> None:
-    one = pod("p", container(), initContainers=[container("i")])
+    pod = make_pod("p", container(), initContainers=[container("i")])
 
-    body = told(one, record(i=running()))
+    body = status_of(pod, record(i=running()))
 
     assert body["phase"] == "Pending"
     assert state(body) == {"waiting": {"reason": "PodInitializing"}}
@@ -111,73 +120,79 @@ def test_ordinary_containers_wait_for_the_init_containers() -> None:
 
 
 def test_the_reason_why_a_container_waits_is_reported() -> None:
-    body = told(pod(), record(), main=WaitingReason("CreateContainerConfigError", "no such map"))
+    body = status_of(
+        make_pod(), record(), main=WaitingReason("CreateContainerConfigError", "no such map")
+    )
 
     waiting = state(body)["waiting"]
     assert waiting == {"reason": "CreateContainerConfigError", "message": "no such map"}
 
 
-def test_a_container_that_is_only_starting_does_not_make_the_pod_run() -> None:
-    assert told(pod(), record(main=Attempt(0, State.STARTING)))["phase"] == "Pending"
+def test_a_pod_whose_container_is_still_starting_is_pending() -> None:
+    assert status_of(make_pod(), record(main=Attempt(0, State.STARTING)))["phase"] == "Pending"
 
 
-def test_a_restart_of_the_machine_is_the_machines_fault() -> None:
+def test_a_pod_lost_in_a_machine_restart_has_a_disruption_condition() -> None:
     lost = replace(exited(137), reason=LOST)
     rebooted = replace(record(open=False, main=lost), rebooted=True)
 
-    body = told(pod(), rebooted)
+    body = status_of(make_pod(), rebooted)
 
     assert (body["phase"], body["reason"]) == ("Failed", "Terminated")
     assert conditions(body)["DisruptionTarget"] == "True"
-    assert "DisruptionTarget" not in conditions(told(pod(), record(open=False, main=lost)))
-    ended = replace(record(open=False, main=exited(1)), rebooted=True)
-    assert "DisruptionTarget" not in conditions(told(pod(), ended))
+    exited_before = replace(record(open=False, main=exited(1)), rebooted=True)
+    for other in (record(open=False, main=lost), exited_before):
+        assert "DisruptionTarget" not in conditions(status_of(make_pod(), other))
 
 
 @pytest.mark.parametrize("code", [0, 143])
-def test_being_stopped_with_the_cluster_is_not_the_pods_end(code: int) -> None:
-    """However its program takes being asked to end."""
+def test_a_pod_stopped_with_the_cluster_has_a_disruption_condition(code: int) -> None:
+    """Whatever exit code its program has after SIGTERM."""
     stopped = replace(record(open=False, main=exited(code)), stopped=True)
 
-    body = told(pod(), stopped)
+    body = status_of(make_pod(), stopped)
 
     assert (body["phase"], body["reason"]) == ("Failed", "Terminated")
     assert conditions(body)["DisruptionTarget"] == "True"
-    assert told(pod(restartPolicy="Always"), stopped)["phase"] == "Running"
-    again = told(pod("p", status={"conditions": body["conditions"]}), stopped)
-    assert again["conditions"] == body["conditions"]
+    assert status_of(make_pod(restartPolicy="Always"), stopped)["phase"] == "Running"
+    second = status_of(make_pod("p", status={"conditions": body["conditions"]}), stopped)
+    assert second["conditions"] == body["conditions"]
 
 
-def test_the_time_of_a_condition_moves_only_when_it_changes() -> None:
+def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     since = "2026-01-01T00:00:00Z"
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
-    one = pod("p", status={"conditions": [ready]})
+    pod = make_pod("p", status={"conditions": [ready]})
 
-    kept = told(one, record(main=running()))["conditions"]
-    moved = told(one, record(main=exited(1)))["conditions"]
+    unchanged = status_of(pod, record(main=running()))["conditions"]
+    changed = status_of(pod, record(main=exited(1)))["conditions"]
 
-    assert next(c for c in kept if c["type"] == "Ready")["lastTransitionTime"] == since
-    assert next(c for c in moved if c["type"] == "Ready")["lastTransitionTime"] != since
+    assert next(c for c in unchanged if c["type"] == "Ready")["lastTransitionTime"] == since
+    assert next(c for c in changed if c["type"] == "Ready")["lastTransitionTime"] != since
 
 
-def test_conditions_of_others_are_kept() -> None:
-    mine = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+def test_conditions_of_others_stay() -> None:
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
 
-    body = told(pod("p", status={"conditions": [mine]}), record(main=running()))
+    body = status_of(make_pod("p", status={"conditions": [scheduled]}), record(main=running()))
 
-    assert mine in body["conditions"]
+    assert scheduled in body["conditions"]
 
 
 def test_a_finished_pod_is_not_written_again() -> None:
     ended = {"name": "main", "state": {"terminated": {"exitCode": 0}}}
-    done = pod("p", status={"phase": "Succeeded", "containerStatuses": [ended]})
+    done = make_pod("p", status={"phase": "Succeeded", "containerStatuses": [ended]})
 
-    assert told(done, record(main=exited(0))) == {}
+    assert status_of(done, record(main=exited(0))) == {}
 
 
-def test_a_pod_that_ran_too_long_failed() -> None:
-    late = pod("p", activeDeadlineSeconds=10, status={"startTime": ago(11).isoformat()})
+def test_a_pod_past_its_active_deadline_has_failed() -> None:
+    late = make_pod("p", activeDeadlineSeconds=10, status={"startTime": ago(11).isoformat()})
 
-    body = told(late, record(main=exited(137)))
+    body = status_of(late, record(main=exited(137)))
 
     assert (body["phase"], body["reason"]) == ("Failed", "DeadlineExceeded")

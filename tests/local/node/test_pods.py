@@ -1,4 +1,4 @@
-"""Real pods: processes in namespaces, their files, logs and exits."""
+"""Real pods: processes in namespaces, their files, logs and exit codes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from muster.api.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
-from muster.api.meta import Key
+from muster.api.meta import Key, condition_is_true
 from tests.local.node import leftovers
-from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
+from tests.local.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest, shell
 from tests.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
@@ -28,15 +24,8 @@ HOME = Path.home()
 PLACES = [Path("/"), Path("/tmp"), HOME, HOME / ".cache", Path("/run"), Path("/usr")]
 
 
-@pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path) as running:
-        yield running
-    assert not leftovers.of(tmp_path)
-
-
-async def test_pods_that_end_do_not_affect_others(local: LocalNode) -> None:
-    """Many at once: ends and starts meet, and the kernel gives freed namespaces' numbers again."""
+async def test_pods_that_exit_do_not_affect_other_pods(local: LocalNode) -> None:
+    """Forty at once: some exit while others start, and the kernel reuses namespace numbers."""
     names = [f"p{number}" for number in range(40)]
     await local.run(*(shell(name, f"echo {name}") for name in names))
 
@@ -46,7 +35,7 @@ async def test_pods_that_end_do_not_affect_others(local: LocalNode) -> None:
     assert await local.log("p39") == "p39\n"
 
 
-async def test_what_a_pod_writes_stays_in_the_pod(local: LocalNode) -> None:
+async def test_files_that_a_pod_writes_stay_in_the_pod(local: LocalNode) -> None:
     script = """
         touch /made-by-pod /tmp/made-by-pod ~/made-by-pod ~/.cache/made-by-pod /run/made-by-pod &&
         echo loss > /training_logs/loss && ls / && touch /usr/made-by-pod
@@ -95,7 +84,7 @@ async def test_a_program_that_cannot_run_has_a_reason(local: LocalNode) -> None:
     assert "no-such-program" in ended["message"]
 
 
-async def test_init_containers_share_volumes_with_the_rest(local: LocalNode) -> None:
+async def test_init_containers_share_volumes_with_the_main_container(local: LocalNode) -> None:
     mounts = [{"name": "v", "mountPath": "/data/deep"}]
     pod = manifest(
         "p",
@@ -112,7 +101,9 @@ async def test_init_containers_share_volumes_with_the_rest(local: LocalNode) -> 
     assert await local.log("p") == "first\nsecond\n"
 
 
-async def test_objects_appear_as_files_and_variables(local: LocalNode) -> None:
+async def test_config_maps_secrets_and_pod_fields_appear_as_files_and_variables(
+    local: LocalNode,
+) -> None:
     meta = {"name": "conf", "namespace": "default"}
     await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}})
     secret = {"token": base64.b64encode(b"hush").decode()}
@@ -166,7 +157,7 @@ async def test_a_pod_waits_for_a_config_map_with_a_reason(local: LocalNode) -> N
     assert (await local.ended("p"))["exitCode"] == 0
 
 
-async def test_logs_can_be_cut_followed_and_stamped(local: LocalNode) -> None:
+async def test_logs_can_be_followed_limited_and_timestamped(local: LocalNode) -> None:
     await local.run(
         shell("p", "printf 'a\\nb\\n'; printf half; sleep 0.3; echo ' line'; echo err >&2")
     )
@@ -238,24 +229,24 @@ async def test_an_images_directory_covers_the_host_files(local: LocalNode) -> No
     assert await local.log("p") == f"from the image\n{len(os.listdir('/opt')) + 1}\n"
 
 
-async def test_when_the_first_process_dies_the_pod_dies(local: LocalNode) -> None:
+async def test_a_pod_ends_when_its_first_process_is_killed(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")
-    facts = json.loads((local.home / "pods" / pod["metadata"]["uid"] / "pod").read_text())
+    record = json.loads((local.home / "pods" / pod["metadata"]["uid"] / "pod").read_text())
 
-    os.kill(facts["pause"], signal.SIGKILL)
+    os.kill(record["pause"], signal.SIGKILL)
 
     assert (await local.ended("p"))["exitCode"] == 137
     assert pod["status"]["phase"] == "Running"
 
 
-async def test_a_killed_shim_takes_its_container_along_and_that_is_reported(
+async def test_a_killed_shim_ends_its_container_and_the_status_says_so(
     local: LocalNode,
 ) -> None:
     await local.run(shell("p", "sleep 1000"))
     await local.phase("p", "Running")
-    record = leftovers.of(local.home).processes
-    shim = next(pid for pid, line in record.items() if "import shim" in line)
+    processes = leftovers.of(local.home).processes
+    shim = next(pid for pid, line in processes.items() if "import shim" in line)
 
     os.kill(shim, signal.SIGKILL)
 
@@ -263,14 +254,12 @@ async def test_a_killed_shim_takes_its_container_along_and_that_is_reported(
     assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
 
 
-async def test_nodes_are_registered_ready_with_what_was_declared(local: LocalNode) -> None:
-    async def ready() -> list[str]:
-        nodes = (await local.client.list(NODES)).items
-        good = [n for n in nodes if any(c.type == "Ready" for c in n.status.conditions)]
-        return [n.metadata.name for n in good if n.status.allocatable.get("nvidia.com/gpu") == "1"]
-
+async def test_nodes_are_registered_as_ready_with_the_declared_gpus(local: LocalNode) -> None:
     async def both() -> bool:
-        return await ready() == ["muster-0", "muster-1"]
+        nodes = (await local.client.list(NODES)).items
+        ready = [n for n in nodes if condition_is_true(n.status.conditions, "Ready")]
+        gpus = {n.metadata.name: n.status.allocatable.get("nvidia.com/gpu") for n in ready}
+        return gpus == {"muster-0": "1", "muster-1": "1"}
 
     await wait_for(both, "both nodes ready")
 
@@ -293,7 +282,7 @@ async def test_the_missing_image_is_reported_once_per_owner(
         await local.ended(f"p{i}")
 
     async def events() -> list[str]:
-        found = [e.reason for e in (await local.client.list(EVENTS, "default")).items]
-        return found if found.count("Started") == 2 else []
+        reasons = [e.reason for e in (await local.client.list(EVENTS, "default")).items]
+        return reasons if reasons.count("Started") == 2 else []
 
     assert (await wait_for(events)).count("Pulled") == 1

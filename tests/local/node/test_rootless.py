@@ -1,4 +1,4 @@
-"""The same pods without root: tests of this package run again as an ordinary user."""
+"""Pods without root: runs tests of this package again as an ordinary user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [
 
 
 def interpreter() -> str:
-    """A Python of our version that everybody may run: ours may be in root's own home."""
+    """A Python of our version that every user may run: ours may be in root's own home."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for candidate in (sys.executable, shutil.which(version, path="/usr/local/bin:/usr/bin")):
         if candidate and _runs(candidate):
@@ -57,8 +57,8 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize("what", FILES)
-def test_an_ordinary_user_runs_the_same_pods(what: str) -> None:
+@pytest.mark.parametrize("file", FILES)
+def test_an_ordinary_user_runs_the_same_pods(file: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, NOBODY, NOBODY)
         paths = [*site.getsitepackages(), str(ROOT / "src"), str(ROOT)]
@@ -70,7 +70,7 @@ def test_an_ordinary_user_runs_the_same_pods(what: str) -> None:
         }
         options = ["-q", "-p", "no:cacheprovider", f"--basetemp={home}/t", "-o", "addopts="]
         done = subprocess.run(
-            [interpreter(), "-m", "pytest", *options, f"tests/local/node/{what}"],
+            [interpreter(), "-m", "pytest", *options, f"tests/local/node/{file}"],
             cwd=ROOT,
             env=environment,
             user=NOBODY,

@@ -1,4 +1,4 @@
-"""A pod's programs and the API: their token, what it allows, and its renewal."""
+"""Programs in pods use the API: their token, its rights, and its renewal."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import base64
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from muster.api.kinds import CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, Kind
 from muster.api.meta import Key
+from muster.local.node.pod import Pod
 from muster.local.node.service_account import TOKEN_DIRECTORY, renew_at, with_token_volume
-from tests.local.node import leftovers
 from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces
-from tests.local.node.pod_builders import container, manifest, pod
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.local.node.pod_builders import container, make_pod, manifest
 
 ROLES: Kind[Raw] = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", dict)
 BINDINGS: Kind[Raw] = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", dict)
@@ -42,13 +38,6 @@ space = "/api/v1/namespaces/" + read("namespace")
 print([code(space + "/configmaps"), code(space + "/secrets"), code("/api/v1/nodes"),
        code(space + "/configmaps", "wrong")])
 """
-
-
-@pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path) as running:
-        yield running
-    assert not leftovers.of(tmp_path)
 
 
 async def allow_config_maps(local: LocalNode, account: str) -> None:
@@ -86,7 +75,7 @@ async def test_a_pods_token_has_exactly_the_rights_of_its_roles(
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_pod_that_wants_no_token_has_none_and_others_keep_theirs_in_their_place(
+async def test_a_pod_without_automount_has_only_its_projected_tokens(
     local: LocalNode,
 ) -> None:
     sources = [
@@ -109,12 +98,12 @@ async def test_a_pod_that_wants_no_token_has_none_and_others_keep_theirs_in_thei
     assert (await local.ended("p"))["exitCode"] == 0
     text = await local.log("p")
     assert text.startswith("p0.5")
-    claims = json.loads(_unpacked(text.removeprefix("p0.5")))
+    claims = json.loads(_decoded(text.removeprefix("p0.5")))
     assert claims["aud"] == ["vault"]
     assert claims["kubernetes.io"]["pod"]["name"] == "p"
 
 
-def _unpacked(text: str) -> bytes:
+def _decoded(text: str) -> bytes:
     return base64.urlsafe_b64decode(text.strip() + "===")
 
 
@@ -149,31 +138,33 @@ async def test_a_pod_waits_for_its_service_account_with_a_reason(local: LocalNod
     assert (await local.ended("p"))["exitCode"] == 0
 
 
-def test_a_token_is_renewed_after_four_fifths_of_its_life_or_a_day() -> None:
-    made = datetime(2026, 1, 1, tzinfo=UTC)
+def test_a_token_is_renewed_after_four_fifths_of_its_lifetime_or_a_day() -> None:
+    issued = datetime(2026, 1, 1, tzinfo=UTC)
 
-    assert renew_at(made, made + timedelta(hours=1)) == made + timedelta(minutes=48)
-    assert renew_at(made, made + timedelta(days=365)) == made + timedelta(days=1)
+    assert renew_at(issued, issued + timedelta(hours=1)) == issued + timedelta(minutes=48)
+    assert renew_at(issued, issued + timedelta(days=365)) == issued + timedelta(days=1)
 
 
 def test_automount_of_the_pod_overrides_that_of_its_service_account() -> None:
-    yes, no = pod(automountServiceAccountToken=True), pod(automountServiceAccountToken=False)
-    silent: Raw = {}
+    unset = make_pod()
+    enabled = make_pod(automountServiceAccountToken=True)
+    disabled = make_pod(automountServiceAccountToken=False)
+
+    def mounts_token(pod: Pod, account: Raw) -> bool:
+        return bool(with_token_volume(pod, account).spec.containers[0].volume_mounts)
+
+    pods = (unset, enabled, disabled)
     against = {"automountServiceAccountToken": False}
-
-    def mounted(one: object, account: Raw) -> bool:
-        return bool(with_token_volume(one, account).spec.containers[0].volume_mounts)  # type: ignore[arg-type]
-
-    assert [mounted(p, silent) for p in (pod(), yes, no)] == [True, True, False]
-    assert [mounted(p, against) for p in (pod(), yes, no)] == [False, True, False]
+    assert [mounts_token(pod, {}) for pod in pods] == [True, True, False]
+    assert [mounts_token(pod, against) for pod in pods] == [False, True, False]
 
 
 def test_a_container_keeps_its_own_mount_at_the_token_directory() -> None:
-    mine = {"name": "v", "mountPath": TOKEN_DIRECTORY}
-    one = pod("p", container("a", volumeMounts=[mine]), container("b"))
+    own_mount = {"name": "v", "mountPath": TOKEN_DIRECTORY}
+    mounting = container("a", volumeMounts=[own_mount])
 
-    first, second = with_token_volume(one, {}).spec.containers
+    first, second = with_token_volume(make_pod("p", mounting, container("b")), {}).spec.containers
 
     assert [m.name for m in first.volume_mounts] == ["v"]
     assert [m.mount_path for m in second.volume_mounts] == [TOKEN_DIRECTORY]
-    assert with_token_volume(pod("p", container("a", volumeMounts=[mine])), {}).spec.volumes == ()
+    assert with_token_volume(make_pod("p", mounting), {}).spec.volumes == ()

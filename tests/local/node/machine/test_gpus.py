@@ -1,4 +1,4 @@
-"""GPUs: found and measured through NVML, allocated by index, kept over restarts."""
+"""GPUs: found and measured through NVML, allocated by index, the same after a restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.local.node.machine.gpus import GpuAllocator, GpuUse
 from muster.local.node.runtime.pod_records import PodRecord, PodRecords
 from tests.local.node import leftovers
 from tests.local.node.local_node import Raw, local_node, needs_namespaces
-from tests.local.node.pod_builders import container, manifest, pod
+from tests.local.node.pod_builders import container, make_pod, manifest
 from tests.prerequisites import missing_prerequisite
 
 LIBRARY = """
@@ -70,7 +70,7 @@ def no_cached_gpus() -> Iterator[None]:
     gpus.find_gpus.cache_clear()
 
 
-def test_the_drivers_gpus_are_found_except_broken_ones(
+def test_all_working_gpus_of_the_driver_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_driver(tmp_path, monkeypatch)
@@ -96,7 +96,7 @@ def test_a_machine_without_a_driver_has_no_gpus(
     assert gpus.gpu_use([0]) == {}
 
 
-def test_load_and_memory_are_read_except_of_broken_gpus(
+def test_load_and_memory_of_working_gpus_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_driver(tmp_path, monkeypatch)
@@ -149,37 +149,37 @@ def gpu_container(name: str, count: int) -> Raw:
     return container(name, resources={"limits": {gpus.RESOURCE: count}})
 
 
-def test_no_gpu_is_allocated_twice_and_those_of_an_ended_pod_are_free_again(tmp_path: Path) -> None:
+def test_no_gpu_is_allocated_twice_and_gpus_of_an_ended_pod_are_free(tmp_path: Path) -> None:
     records = OpenPods(tmp_path)
-    devices = GpuAllocator(records, {"muster-0": (0, 1, 2, 3)})
+    allocator = GpuAllocator(records, {"muster-0": (0, 1, 2, 3)})
 
-    def given(name: str, *containers: Raw) -> list[str]:
-        one = pod(name, *containers)
-        (tmp_path / one.metadata.uid).mkdir(exist_ok=True)
-        records.pods[one.metadata.uid] = True
-        answers = [devices.variables(one, c) for c in one.spec.containers]
-        return [answer["CUDA_VISIBLE_DEVICES"] for answer in answers]
+    def allocate(name: str, *containers: Raw) -> list[str]:
+        pod = make_pod(name, *containers)
+        (tmp_path / pod.metadata.uid).mkdir(exist_ok=True)
+        records.pods[pod.metadata.uid] = True
+        variables = [allocator.variables(pod, c) for c in pod.spec.containers]
+        return [values["CUDA_VISIBLE_DEVICES"] for values in variables]
 
-    assert given("a", gpu_container("x", 1), gpu_container("y", 2), container("z")) == [
+    assert allocate("a", gpu_container("x", 1), gpu_container("y", 2), container("z")) == [
         "0",
         "1,2",
         "",
     ]
     with pytest.raises(MissingReference, match="1 GPU"):
-        given("b", gpu_container("x", 2))
+        allocate("b", gpu_container("x", 2))
     records.pods["uid-a"] = False
-    assert given("b", gpu_container("x", 2)) == ["0,1"]
+    assert allocate("b", gpu_container("x", 2)) == ["0,1"]
 
-    devices = GpuAllocator(records, {"muster-0": (0, 1, 2, 3)})
-    assert given("b", gpu_container("x", 2)) == ["0,1"]
-    assert given("c", gpu_container("x", 2)) == ["2,3"]
+    allocator = GpuAllocator(records, {"muster-0": (0, 1, 2, 3)})
+    assert allocate("b", gpu_container("x", 2)) == ["0,1"]
+    assert allocate("c", gpu_container("x", 2)) == ["2,3"]
 
 
-def test_a_machine_without_gpus_leaves_the_variables_alone(tmp_path: Path) -> None:
-    devices = GpuAllocator(OpenPods(tmp_path), {"muster-0": ()})
-    one = pod("p", gpu_container("x", 1))
+def test_a_machine_without_gpus_sets_no_gpu_variables(tmp_path: Path) -> None:
+    allocator = GpuAllocator(OpenPods(tmp_path), {"muster-0": ()})
+    pod = make_pod("p", gpu_container("x", 1))
 
-    assert devices.variables(one, one.spec.containers[0]) == {}
+    assert allocator.variables(pod, pod.spec.containers[0]) == {}
 
 
 @pytest.mark.slow

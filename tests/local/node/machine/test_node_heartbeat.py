@@ -18,7 +18,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Writes:
-    """A client that notes what is written, on a cluster that has all it is asked for."""
+    """A client that counts writes, on a cluster that has every object."""
 
     def __init__(self) -> None:
         self.statuses = self.beats = 0
@@ -26,8 +26,8 @@ class Writes:
     async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
         self.beats += kind is LEASES
 
-    async def patch(self, kind: Kind[Any], _: Any, body: Any, **how: Any) -> None:
-        self.statuses += kind is NODES and how.get("subresource") == "status"
+    async def patch(self, kind: Kind[Any], _: Any, body: Any, **options: Any) -> None:
+        self.statuses += kind is NODES and options.get("subresource") == "status"
         self.beats += kind is LEASES
 
     async def list(self, *_: Any, **__: Any) -> Any:
@@ -46,7 +46,7 @@ async def test_a_node_writes_its_status_at_once_after_a_gap() -> None:
         beating = group.create_task(NodeHeartbeat(client, [node], "127.0.0.1", clock).run())  # type: ignore[arg-type]
         await asyncio.sleep(65)
         assert (client.statuses, client.beats) == (1, 7)
-        slept[0] = 120.0  # the machine stood still, and nobody beat
+        slept[0] = 120.0  # the machine slept, without a heartbeat
         await asyncio.sleep(10)
         assert (client.statuses, client.beats) == (2, 8)
         await asyncio.sleep(100)

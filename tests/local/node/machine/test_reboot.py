@@ -21,11 +21,11 @@ from tests.waiting import until
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
 
-def pull_the_plug(local: LocalCluster) -> None:
-    """What a restart does: every process and link is gone, and the boot has another name."""
+def restart_machine(local: LocalCluster) -> None:
+    """Simulate a restart: end every process, delete every link, change the saved boot ID."""
     data = local.home / "data"
     local.kill_daemon()
-    # All at once: no shim may see its container killed and report that.
+    # Stop all before killing any: no shim may see its container exit and report it.
     for step in (signal.SIGSTOP, signal.SIGKILL):
         for pid in leftovers.of(data).processes:
             with contextlib.suppress(ProcessLookupError):
@@ -52,16 +52,16 @@ def test_jobs_run_again_after_a_restart_of_the_machine_and_no_failure_is_counted
         local.wait_job("j", "RUNNING")
         before = {local.pod(f"j-worker-{n}").metadata.uid for n in range(2)}
 
-        pull_the_plug(local)
+        restart_machine(local)
         local.up()
 
         def replaced() -> bool:
             try:
                 pods = [local.pod(f"j-worker-{n}") for n in range(2)]
-            except NotFound:  # between two of its name
+            except NotFound:  # deleted, and not created again yet
                 return False
-            fresh = before.isdisjoint(p.metadata.uid for p in pods)
-            return fresh and all(p.status.phase == "Running" for p in pods)
+            all_new = before.isdisjoint(p.metadata.uid for p in pods)
+            return all_new and all(p.status.phase == "Running" for p in pods)
 
         until(replaced, what="both workers running again", timeout=30)
         local.wait_job("j", "RUNNING")
@@ -69,4 +69,4 @@ def test_jobs_run_again_after_a_restart_of_the_machine_and_no_failure_is_counted
         local.wait_job("j", "SUCCEEDED")
     finally:
         local.down()
-    until(lambda: not leftovers.of(local.home), what="nothing left")
+    until(lambda: not leftovers.of(local.home), what="nothing is left")

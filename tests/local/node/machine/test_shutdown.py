@@ -1,4 +1,4 @@
-"""Which pods are marked as stopped when the cluster stops, and how."""
+"""The pods that are marked when the cluster stops, and their status."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def pod(
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Running"])
-def test_a_pod_that_had_not_ended_is_cut_short(phase: str) -> None:
+def test_a_pod_that_had_not_ended_is_marked(phase: str) -> None:
     assert was_stopped(pod(phase=phase), NODES)
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
-def test_a_pod_that_its_owner_replaces_is_cut_short(policy: str) -> None:
+def test_a_pod_with_a_controller_is_marked_whatever_its_restart_policy(policy: str) -> None:
     assert was_stopped(pod(policy=policy, ownerReferences=OWNED), NODES)
 
 
@@ -50,7 +50,7 @@ def test_other_pods_are_not_marked(other: Pod) -> None:
     assert not was_stopped(other, NODES)
 
 
-def test_the_status_blames_the_machine() -> None:
+def test_the_status_has_a_disruption_condition() -> None:
     status = disruption_status("Terminated", "It was stopped.", datetime(2026, 1, 1, tzinfo=UTC))
 
     assert (status["phase"], status["reason"]) == ("Failed", "Terminated")

@@ -20,7 +20,7 @@ A, B = ("u", "a"), ("u", "b")
 
 
 class OnePod(PodRecords):
-    """The records of one pod that runs: this very process."""
+    """The records of one running pod, whose process is this test."""
 
     def uids(self) -> list[str]:
         return ["u", "gone"]
@@ -33,7 +33,7 @@ class OnePod(PodRecords):
         return PodRecord("u", containers={"a": (running,), "ended": (ended,)})
 
 
-def test_cpu_is_time_run_over_time_passed_by_container() -> None:
+def test_cpu_use_is_cpu_time_per_elapsed_time_of_each_container() -> None:
     before = UsageSample(10.0, {(1, 0.0): (A, 5.0), (2, 0.0): (B, 1.0)}, {A: 100, B: 100})
     after = UsageSample(
         12.0, {(1, 0.0): (A, 6.0), (2, 0.0): (B, 1.0), (3, 11.0): (A, 0.5)}, {A: 300, B: 50}
@@ -46,7 +46,7 @@ def test_cpu_is_time_run_over_time_passed_by_container() -> None:
     assert (used.pods["u"]["b"].cores, used.pods["u"]["b"].memory) == (0.0, 50)
 
 
-def test_a_number_used_again_is_another_process() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     before = UsageSample(0.0, {(1, 0.0): (A, 100.0)}, {A: 1})
     after = UsageSample(1.0, {(1, 0.5): (A, 0.25)}, {A: 1})
 
@@ -78,12 +78,12 @@ async def test_a_container_uses_the_gpus_that_are_allocated_to_it(
     assert (used.pods["u"]["a"].gpus, used.pods["u"]["a"].gpu_memory) == (0.75, 111)
 
 
-async def test_running_processes_are_measured_and_ended_ones_are_not(tmp_path: Path) -> None:
+async def test_only_running_processes_are_measured(tmp_path: Path) -> None:
     meter = UsageMeter(OnePod(tmp_path))
 
     first = await meter.usage()
-    ran = time.process_time()
-    while time.process_time() < ran + 0.2:
+    start = time.process_time()
+    while time.process_time() < start + 0.2:
         pass
     second = await meter.usage()
 

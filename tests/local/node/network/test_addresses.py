@@ -20,12 +20,12 @@ def key(name: object) -> Key:
 
 
 @given(st.integers(0, 2**32 - 1), st.sets(st.integers(0, 255), max_size=200))
-def test_the_subnet_overlaps_no_route(seed: int, taken: set[int]) -> None:
-    routes = [IPv4Network(f"10.{number}.0.0/16") for number in taken]
+def test_the_subnet_overlaps_no_route(seed: int, used: set[int]) -> None:
+    routes = [IPv4Network(f"10.{number}.0.0/16") for number in used]
 
-    found = free_subnet(routes, seed)
+    subnet = free_subnet(routes, seed)
 
-    assert not any(found.overlaps(route) for route in routes)
+    assert not any(subnet.overlaps(route) for route in routes)
 
 
 def test_routes_that_cover_all_subnets_are_an_error() -> None:
@@ -33,18 +33,18 @@ def test_routes_that_cover_all_subnets_are_an_error() -> None:
         free_subnet([IPv4Network("10.0.0.0/8")], 0)
 
 
-def test_a_default_route_takes_nothing() -> None:
+def test_a_default_route_overlaps_no_subnet() -> None:
     assert free_subnet([IPv4Network("0.0.0.0/0")], 3) == free_subnet([], 3)
 
 
-def test_a_name_keeps_its_address_and_names_never_share_one() -> None:
+def test_a_name_keeps_its_address_and_no_two_names_share_one() -> None:
     addresses = Addresses(SUBNET)
 
-    given_ = [addresses.allocate(key(i))[0] for i in range(13)]
+    allocated = [addresses.allocate(key(i))[0] for i in range(13)]
 
-    assert len(set(given_)) == 13
-    assert addresses.gateway not in given_
-    assert [addresses.allocate(key(i)) for i in range(13)] == [(a, False) for a in given_]
+    assert len(set(allocated)) == 13
+    assert addresses.gateway not in allocated
+    assert [addresses.allocate(key(i)) for i in range(13)] == [(a, False) for a in allocated]
 
 
 def test_the_least_recently_used_name_loses_its_address_when_the_subnet_is_full() -> None:
@@ -52,14 +52,14 @@ def test_the_least_recently_used_name_loses_its_address_when_the_subnet_is_full(
     first = [addresses.allocate(key(i))[0] for i in range(13)]
     addresses.allocate(key(0))
 
-    taken, new = addresses.allocate(key("new"), busy={"ns/1"})
+    used, new = addresses.allocate(key("new"), busy={"ns/1"})
 
-    assert (taken, new) == (first[2], True)
+    assert (used, new) == (first[2], True)
     assert addresses.find(key(2)) is None
     assert addresses.find(key(0)) == first[0]
 
 
-def test_names_in_use_never_lose_theirs() -> None:
+def test_names_in_use_never_lose_their_addresses() -> None:
     addresses = Addresses(SUBNET)
     names = {str(key(i)) for i in range(13)}
     for i in range(13):

@@ -15,7 +15,7 @@ from muster.api.meta import Key
 from muster.local.node.network import hosts_file
 from muster.local.node.network.hosts_file import HostsFiles
 from muster.local.node.pod import HostAlias, Pod
-from tests.local.node.pod_builders import pod
+from tests.local.node.pod_builders import make_pod
 
 
 def service(name: str, **selector: str) -> Service:
@@ -29,8 +29,8 @@ def service(name: str, **selector: str) -> Service:
 ADDRESSES = {"a": "10.1.0.2", "b": "10.1.0.3", "gone": "10.1.0.9"}
 
 
-def address(one: Pod) -> str:
-    return ADDRESSES[one.metadata.name]
+def address(pod: Pod) -> str:
+    return ADDRESSES[pod.metadata.name]
 
 
 def last(key: Key) -> str:
@@ -38,17 +38,17 @@ def last(key: Key) -> str:
 
 
 def names(text: str) -> dict[str, list[str]]:
-    """Name to addresses, as a resolver reads the file."""
-    found: dict[str, list[str]] = {}
+    """The addresses of each name, as a resolver reads the file."""
+    addresses: dict[str, list[str]] = {}
     for line in text.splitlines():
-        where, *known = line.split()
-        for name in known:
-            found.setdefault(name, []).append(where)
-    return found
+        ip, *line_names = line.split()
+        for name in line_names:
+            addresses.setdefault(name, []).append(ip)
+    return addresses
 
 
 def test_a_pod_has_four_names_in_its_own_namespace_and_three_from_another() -> None:
-    table = hosts_file.hosts_entries([pod("a")], [], address, last)
+    table = hosts_file.hosts_entries([make_pod("a")], [], address, last)
 
     own = names(hosts_file.render_hosts_file("default", table))
     other = names(hosts_file.render_hosts_file("elsewhere", table))
@@ -60,15 +60,15 @@ def test_a_pod_has_four_names_in_its_own_namespace_and_three_from_another() -> N
 
 
 def test_a_service_resolves_to_the_addresses_of_its_pods() -> None:
-    pods = [pod("a", meta={"labels": {"job": "x"}}), pod("b", meta={"labels": {"job": "x"}})]
+    pods = [make_pod(name, meta={"labels": {"job": "x"}}) for name in ("a", "b")]
 
     table = hosts_file.hosts_entries(
         pods, [service("svc", job="x"), service("none", job="y")], address, last
     )
 
-    found = names(hosts_file.render_hosts_file("default", table))
-    assert found["svc.default.svc.cluster.local"] == ["10.1.0.2", "10.1.0.3"]
-    assert "none" not in found
+    resolved = names(hosts_file.render_hosts_file("default", table))
+    assert resolved["svc.default.svc.cluster.local"] == ["10.1.0.2", "10.1.0.3"]
+    assert "none" not in resolved
 
 
 def test_a_service_resolves_to_the_last_address_while_its_pod_is_replaced() -> None:
@@ -78,13 +78,15 @@ def test_a_service_resolves_to_the_last_address_while_its_pod_is_replaced() -> N
 
 
 def test_finished_pods_have_no_name() -> None:
-    done = pod("a", status={"phase": "Succeeded"})
+    done = make_pod("a", status={"phase": "Succeeded"})
 
     assert hosts_file.hosts_entries([done], [], address, last) == []
 
 
-def test_hostname_and_subdomain_make_a_name_too() -> None:
-    table = hosts_file.hosts_entries([pod("a", hostname="w-0", subdomain="job")], [], address, last)
+def test_a_pod_resolves_by_its_hostname_and_subdomain() -> None:
+    table = hosts_file.hosts_entries(
+        [make_pod("a", hostname="w-0", subdomain="job")], [], address, last
+    )
 
     assert names(hosts_file.render_hosts_file("default", table))["w-0.job.default.svc"] == [
         "10.1.0.2"
@@ -92,31 +94,31 @@ def test_hostname_and_subdomain_make_a_name_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "line"),
+    ("pod", "line"),
     [
-        (pod("a"), None),
-        (pod("a", hostname="w-0"), "10.1.0.2\tw-0"),
-        (pod("a", subdomain="job"), "10.1.0.2\ta.job.default.svc.cluster.local a"),
+        (make_pod("a"), None),
+        (make_pod("a", hostname="w-0"), "10.1.0.2\tw-0"),
+        (make_pod("a", subdomain="job"), "10.1.0.2\ta.job.default.svc.cluster.local a"),
         (
-            pod("a", hostname="w-0", subdomain="job"),
+            make_pod("a", hostname="w-0", subdomain="job"),
             "10.1.0.2\tw-0.job.default.svc.cluster.local w-0",
         ),
-        (pod("a" * 70), f"10.1.0.2\t{'a' * 63}"),
+        (make_pod("a" * 70), f"10.1.0.2\t{'a' * 63}"),
     ],
 )
-def test_a_pod_knows_its_own_host_name(one: Pod, line: str | None) -> None:
-    text = hosts_file.render_hosts_file("default", [], own=hosts_file.own_entry(one, "10.1.0.2"))
+def test_the_hosts_file_has_the_pods_own_host_name(pod: Pod, line: str | None) -> None:
+    text = hosts_file.render_hosts_file("default", [], own=hosts_file.own_entry(pod, "10.1.0.2"))
 
     assert text.splitlines()[2:] == ([line] if line else [])
 
 
-def test_the_pods_own_aliases_and_the_api_are_named() -> None:
-    found = names(
+def test_the_hosts_file_has_host_aliases_and_the_api() -> None:
+    resolved = names(
         hosts_file.render_hosts_file("ns", [], [HostAlias("1.2.3.4", ("x", "y"))], "10.1.0.1")
     )
 
-    assert found["x"] == found["y"] == ["1.2.3.4"]
-    assert found["kubernetes.default.svc"] == ["10.1.0.1"]
+    assert resolved["x"] == resolved["y"] == ["1.2.3.4"]
+    assert resolved["kubernetes.default.svc"] == ["10.1.0.1"]
 
 
 def test_the_file_is_rewritten_in_place(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_the_file_is_rewritten_in_place(tmp_path: Path) -> None:
 
 
 class Listed:
-    """An informer's face: what it holds, and nothing that changes."""
+    """Stands in for an informer whose objects do not change."""
 
     def __init__(self, *objects: Any) -> None:
         self.objects = objects
@@ -147,7 +149,7 @@ class Listed:
 
 
 class Addresses:
-    """The part of a runtime that knows where pods are."""
+    """Stands in for a runtime: the addresses of pods."""
 
     host_address = "10.0.0.1"
 
@@ -159,29 +161,29 @@ class Addresses:
 
 
 @pytest.mark.looptime
-async def test_a_pod_that_vanishes_while_files_are_written_is_skipped(
+async def test_a_pod_that_is_removed_while_files_are_written_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pods = [pod(name) for name in ("a", "b")]
-    names = HostsFiles(Addresses(), Listed(*pods), Listed(), tmp_path)  # type: ignore[arg-type]
+    pods = [make_pod(name) for name in ("a", "b")]
+    hosts_files = HostsFiles(Addresses(), Listed(*pods), Listed(), tmp_path)  # type: ignore[arg-type]
     files = [tmp_path / p.metadata.uid / "hosts" for p in pods]
     for file in files:
         file.parent.mkdir(parents=True)
         file.touch()
-    write = names.write
+    write = hosts_files.write
 
-    def write_after_the_first_is_gone(one: Any) -> None:
-        if one is pods[0]:
+    def write_after_the_first_is_removed(item: Any) -> None:
+        if item is pods[0]:
             files[0].unlink()
             files[0].parent.rmdir()
-        write(one)
+        write(item)
 
-    monkeypatch.setattr(names, "write", write_after_the_first_is_gone)
-    names._changed.set()
+    monkeypatch.setattr(hosts_files, "write", write_after_the_first_is_removed)
+    hosts_files._changed.set()
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await names.run()
+            await hosts_files.run()
 
     assert not files[0].exists()
     assert "10.0.0.2" in files[1].read_text()

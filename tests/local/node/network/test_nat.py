@@ -21,8 +21,8 @@ from tests.local.node.local_node import local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest
 from tests.prerequisites import missing_prerequisite
 
-# The process is the machine. Its world is a child in another network, which knows only the way to
-# the machine; its pod is another child, which knows only the way to the bridge.
+# The process plays the machine. Its world is a child in another network namespace, with a route to
+# the machine only; its pod is another child, with a route to the bridge only.
 WORLD = """
 import ipaddress, json, os, signal, socket, sys
 sys.path.insert(0, sys.argv[1])
@@ -72,17 +72,17 @@ def serve():
 
 def call():
     try:
-        heard = socket.create_connection(("203.0.113.2", 80), timeout=5).recv(99).decode()
+        answer = socket.create_connection(("203.0.113.2", 80), timeout=5).recv(99).decode()
     except OSError as error:
-        heard = type(error).__name__
-    os.write(said, heard.encode() or b"nothing")
+        answer = type(error).__name__
+    os.write(answers, answer.encode() or b"nothing")
 
 def switches():
     return {n: Path(f"/proc/sys/net/ipv4/conf/{n}/forwarding").read_text().strip()
             for n in os.listdir("/proc/sys/net/ipv4/conf") if n in ("outer", "all", "lo")}
 
 up_read, up = os.pipe()
-said_read, said = os.pipe()
+answers_read, answers = os.pipe()
 world, go_world = child(lambda: configure("203.0.113.2/24"), serve)
 with Netlink() as net:
     net.add_bridge("outer")
@@ -95,7 +95,7 @@ os.read(up_read, 1)
 before = switches()
 network = BridgeNetwork(Path(sys.argv[2]))
 network.open()
-how = network.external.method if sys.argv[3] == "open" else network._nat.close() or ""
+method = network.external.method if sys.argv[3] == "open" else network._nat.close() or ""
 own = network.allocate(Key("ns", "p"))
 plan = network.link(own)
 pod, go_pod = child(lambda: configure(plan["address"], plan["gateway"]), call)
@@ -103,7 +103,7 @@ with Netlink() as net:
     net.add_veth(plan["link"], net.index(network.bridge), "eth0", pod)
 go_pod()
 os.waitpid(pod, 0)
-heard = os.read(said_read, 99).decode()
+client = os.read(answers_read, 99).decode()
 second = BridgeNetwork(Path(sys.argv[2]) / "second")
 second.open()
 on = switches()["outer"]
@@ -113,44 +113,45 @@ second.close()
 os.kill(world, signal.SIGKILL)
 os.waitpid(world, 0)
 restored = before == switches()
-print(json.dumps({"how": how, "heard": heard, "restored": restored, "on": on + still_on}))
+print(json.dumps({"method": method, "client": client, "restored": restored, "on": on + still_on}))
 """
 
 
-def told(tmp_path: Path, what: str) -> dict[str, str]:
+def run_world(tmp_path: Path, nat: str) -> dict[str, str]:
+    """Run the script with NAT `open` or `closed`; returns its result."""
     inside = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
     script = f'mount -t sysfs sysfs /sys 2>/dev/null; exec {sys.executable} -c "$0" "$@"'
     done = subprocess.run(
-        [*inside, "sh", "-c", script, WORLD, _SOURCE, str(tmp_path), what],
+        [*inside, "sh", "-c", script, WORLD, _SOURCE, str(tmp_path), nat],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    result: dict[str, str] = json.loads(done.stdout)
+    return result
 
 
 @pytest.mark.slow
 @needs_namespaces
-def test_pods_reach_the_world_with_the_machines_address(tmp_path: Path) -> None:
-    told_ = told(tmp_path, "open")
+def test_pods_reach_external_networks_with_the_machines_address(tmp_path: Path) -> None:
+    result = run_world(tmp_path, "open")
 
-    assert told_["how"] == "NAT"
-    assert told_["heard"] == "203.0.113.1"
-    assert told_["on"] == "11"
-    assert told_["restored"]
+    assert result["method"] == "NAT"
+    assert result["client"] == "203.0.113.1"
+    assert result["on"] == "11"
+    assert result["restored"]
     assert list(tmp_path.glob("muster-forwarding-*")) == []
 
 
 @pytest.mark.slow
 @needs_namespaces
-def test_without_it_they_do_not(tmp_path: Path) -> None:
-    assert told(tmp_path, "closed")["heard"] == "TimeoutError"
+def test_without_nat_pods_do_not_reach_external_networks(tmp_path: Path) -> None:
+    assert run_world(tmp_path, "closed")["client"] == "TimeoutError"
 
 
-def test_the_default_routes_links_are_found() -> None:
+def test_the_links_of_default_routes_are_found() -> None:
     table = (
         "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
         "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
@@ -169,15 +170,15 @@ PROGRAMS = ("slirp4netns", "pasta") if os.geteuid() else ("slirp4netns",)
 @pytest.mark.slow
 @needs_namespaces
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_without_root_pods_reach_the_world_through_a_program_of_the_user(
+async def test_without_root_pods_reach_external_networks_through_a_program(
     tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         missing_prerequisite(program, f"{program} is not installed")
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / program).symlink_to(found)
+    (folder / program).symlink_to(path)
     monkeypatch.setenv("PATH", f"{folder}:/bin")
     monkeypatch.setattr(runtime_choice, "_methods", lambda: [("rootless", "user")])
     host = own_address()
@@ -198,6 +199,6 @@ async def test_without_root_pods_reach_the_world_through_a_program_of_the_user(
 
 def own_address() -> str:
     """An address of this machine that is not loopback: outside, as seen from the pods."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        asked.connect(("192.0.2.1", 9))
-        return str(asked.getsockname()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,12 +13,8 @@ from muster.api.core import Service
 from muster.api.kinds import PODS, SERVICES
 from muster.api.meta import Key
 from muster.local.node.network.node_ports import node_ports, ready_targets
-from tests.local.node import leftovers
-from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
-from tests.local.node.pod_builders import container, manifest, pod
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.local.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
+from tests.local.node.pod_builders import container, make_pod, manifest
 
 SERVE = """
 import socket
@@ -44,37 +39,30 @@ def read(raw: Raw) -> Service:
     return msgspec.convert(raw, Service)
 
 
-def test_only_services_with_a_node_port_are_listened_for() -> None:
+def test_only_tcp_node_ports_are_served() -> None:
     assert node_ports([read(service())]) == {}
     assert node_ports([read(service(nodePort=30080))]) == {30080: (Key("default", "s"), 80)}
     assert node_ports([read(service(nodePort=30080, protocol="UDP"))]) == {}
 
 
-def test_connections_go_to_ready_pods_at_the_port_of_that_name() -> None:
+def test_connections_go_to_the_named_port_of_ready_pods() -> None:
     web = container("main", ports=[{"name": "http", "containerPort": 8080}])
-    good = pod("a", web, meta={"labels": {"app": "web"}}, status=READY)
-    unready = pod("b", web, meta={"labels": {"app": "web"}})
-    other = pod("c", web, status=READY)
-    nameless = pod("d", meta={"labels": {"app": "web"}}, status=READY)
+    good = make_pod("a", web, meta={"labels": {"app": "web"}}, status=READY)
+    unready = make_pod("b", web, meta={"labels": {"app": "web"}})
+    other = make_pod("c", web, status=READY)
+    nameless = make_pod("d", meta={"labels": {"app": "web"}}, status=READY)
     everyone = [good, unready, other, nameless]
 
     assert ready_targets(read(service()), everyone, "http") == [("uid-a", 8080)]
     assert ready_targets(read(service()), everyone, 80) == [("uid-a", 80), ("uid-d", 80)]
 
 
-@pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path) as running:
-        yield running
-    assert not leftovers.of(tmp_path)
-
-
-async def answer(port: int, said: bytes) -> bytes:
-    """What comes back; nothing if nobody answers."""
+async def answer(port: int, message: bytes) -> bytes:
+    """The answer to the message; empty if no server answers."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.closing(writer):
-            writer.write(said)
+            writer.write(message)
             writer.write_eof()
             return await reader.read()
     except OSError:
@@ -83,7 +71,7 @@ async def answer(port: int, said: bytes) -> bytes:
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_node_port_leads_to_the_pods_of_its_service_in_turn(local: LocalNode) -> None:
+async def test_a_node_port_connects_to_the_pods_of_its_service_in_turn(local: LocalNode) -> None:
     for name in ("web-0", "web-1"):
         body = manifest(name, container("main", "python", "-c", SERVE))
         body["metadata"]["labels"] = {"app": "web"}
@@ -92,12 +80,12 @@ async def test_a_node_port_leads_to_the_pods_of_its_service_in_turn(local: Local
             "periodSeconds": 1,
         }
         await local.run(body)
-    made = await local.client.create(SERVICES.read_as(dict), service(targetPort=8080))
-    port = made["spec"]["ports"][0]["nodePort"]
+    created = await local.client.create(SERVICES.read_as(dict), service(targetPort=8080))
+    port = created["spec"]["ports"][0]["nodePort"]
 
     async def both() -> bool:
-        heard = {await answer(port, b"x") for _ in range(2)}
-        return heard == {b"web-0:x", b"web-1:x"}
+        answers = {await answer(port, b"x") for _ in range(2)}
+        return answers == {b"web-0:x", b"web-1:x"}
 
     await wait_for(both, "both pods answer")
     await local.client.delete(PODS, Key("default", "web-0"), grace=0)

@@ -1,33 +1,20 @@
-"""How pods reach one another, the API and the machine: names and addresses."""
+"""Pods reach one another, the API and the machine by names and addresses."""
 
 from __future__ import annotations
 
 import socket
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from muster.api.kinds import PODS, SERVICES
 from muster.api.meta import Key
 from tests.e2e.footprint import CLUSTERS
-from tests.local.node import leftovers
-from tests.local.node.local_node import LocalNode, local_node, needs_namespaces
+from tests.local.node.local_node import LocalNode, needs_namespaces
 from tests.local.node.pod_builders import python, shell
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 LISTEN = "import socket; s = socket.create_server(('0.0.0.0', 2222)); print('up', flush=True); "
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
-
-
-@pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path) as running:
-        yield running
-    assert not leftovers.of(tmp_path)
 
 
 async def test_two_pods_listen_on_the_same_port_and_find_each_other_by_name(
@@ -93,5 +80,7 @@ async def test_a_pod_on_the_hosts_network_has_the_hosts_links(local: LocalNode) 
 
     assert (await local.ended("p"))["exitCode"] == 0
     # Other clusters' links come and go.
-    mine = {name for _, name in socket.if_nameindex() if not CLUSTERS.match(name)}
-    assert mine == {name for name in (await local.log("p")).split() if not CLUSTERS.match(name)}
+    host_links = {name for _, name in socket.if_nameindex() if not CLUSTERS.match(name)}
+    assert host_links == {
+        name for name in (await local.log("p")).split() if not CLUSTERS.match(name)
+    }

@@ -1,4 +1,4 @@
-"""Probes and hooks in virtual time: how they change a container's health, and when."""
+"""Probes and hooks change a container's health; tested in virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.local.node.probes.container_tasks import ContainerTasks
 from muster.local.node.probes.handlers import HandlerResult
 from muster.local.node.probes.prober import Prober, ProbeStreak
 from muster.local.node.runtime.pod_records import Attempt, Health, State
-from tests.local.node.pod_builders import container, pod, record
+from tests.local.node.pod_builders import container, make_pod, record
 
 HTTP = {"httpGet": {"port": 80}}
 EXEC = {"exec": {"command": ["check"]}}
@@ -45,7 +45,7 @@ class ScriptedHandlers:
 
 
 class RecordedEvents:
-    """In place of PodEvents."""
+    """Stands in for PodEvents."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
@@ -55,7 +55,7 @@ class RecordedEvents:
 
 
 class Bench:
-    """One running container, watched."""
+    """A running container with its prober."""
 
     def __init__(self, ok: Callable[[float, Handler], bool], **fields: Any) -> None:
         self.status: dict[str, Any] = {}
@@ -67,9 +67,9 @@ class Bench:
         self.begun = clock()
 
     def health(self, number: int = 0) -> Health:
-        one = pod("p", container("main", **self._fields), status=self.status)
+        pod = make_pod("p", container("main", **self._fields), status=self.status)
         attempt = Attempt(number, State.RUNNING, pid=1, started_at=self.begun)
-        last = self.prober.with_health(one, record(main=attempt)).last("main")
+        last = self.prober.with_health(pod, record(main=attempt)).last("main")
         assert last is not None
         return last.health
 
@@ -89,12 +89,12 @@ class Bench:
 def test_a_probe_changes_state_after_its_threshold_of_equal_results() -> None:
     probe = Probe(success_threshold=2, failure_threshold=3)
     streak = ProbeStreak(False)
-    seen = []
-    for answer in (True, False, True, True, False, False, True, False, False, False):
-        streak = streak.after(probe, ok=answer)
-        seen.append(streak.passing)
+    states = []
+    for ok in (True, False, True, True, False, False, True, False, False, False):
+        streak = streak.after(probe, ok=ok)
+        states.append(streak.passing)
 
-    assert seen == [False, False, False, True, True, True, True, True, True, False]
+    assert states == [False, False, False, True, True, True, True, True, True, False]
 
 
 async def test_without_probes_a_running_container_is_ready_and_no_handler_runs() -> None:
@@ -116,7 +116,7 @@ async def test_readiness_follows_the_probe_both_ways() -> None:
     assert ("Unhealthy", "Readiness probe failed: no good") in bench.events.events
 
 
-async def test_a_failed_liveness_probe_means_the_container_is_to_be_stopped() -> None:
+async def test_a_failed_liveness_probe_fails_the_container() -> None:
     probe = {**EXEC, "periodSeconds": 2, "terminationGracePeriodSeconds": 7}
     bench = Bench(lambda now, handler: now < 9, livenessProbe=probe)
     async with bench.watching():
@@ -132,17 +132,17 @@ async def test_no_other_probe_runs_before_the_startup_probe_has_passed() -> None
     startup = {**HTTP, "periodSeconds": 10, "failureThreshold": 30}
     liveness = {**EXEC, "periodSeconds": 1, "failureThreshold": 1}
 
-    def well(now: float, handler: Handler) -> bool:
+    def succeeds(now: float, handler: Handler) -> bool:
         return now > 95 if handler.http_get is not None else now > 50
 
-    bench = Bench(well, startupProbe=startup, livenessProbe=liveness)
+    bench = Bench(succeeds, startupProbe=startup, livenessProbe=liveness)
     async with bench.watching():
         assert await bench.at(99) == Health(started=False, ready=False)
         assert await bench.at(101) == Health(started=True, ready=True)
     assert bench.handlers.times[:12] == [*range(0, 101, 10), 100]
 
 
-async def test_a_container_that_never_starts_is_stopped() -> None:
+async def test_a_failed_startup_probe_fails_the_container() -> None:
     startup = {**HTTP, "periodSeconds": 1, "failureThreshold": 5}
     bench = Bench(lambda now, handler: False, startupProbe=startup)
     async with bench.watching():
@@ -150,7 +150,7 @@ async def test_a_container_that_never_starts_is_stopped() -> None:
         assert (await bench.at(4.5)).failed == "main failed startup probe"
 
 
-async def test_the_start_hook_runs_first_and_its_failure_fails_the_container() -> None:
+async def test_the_post_start_hook_runs_first_and_its_failure_fails_the_container() -> None:
     hook = {"postStart": {"sleep": {"seconds": 4}}}
     good = Bench(lambda now, handler: True, lifecycle=hook, readinessProbe=HTTP)
     async with good.watching():
@@ -166,15 +166,15 @@ async def test_the_start_hook_runs_first_and_its_failure_fails_the_container() -
 async def test_a_restarted_daemon_starts_from_the_reported_status() -> None:
     hook = {"postStart": EXEC}
     bench = Bench(lambda now, handler: now > 5, lifecycle=hook, readinessProbe=HTTP)
-    told = {"name": "main", "ready": True, "started": True, "restartCount": 0}
-    bench.status = {"containerStatuses": [told | {"state": {"running": {}}}]}
+    status = {"name": "main", "ready": True, "started": True, "restartCount": 0}
+    bench.status = {"containerStatuses": [status | {"state": {"running": {}}}]}
     async with bench.watching():
         assert await bench.at(1) == Health(started=True, ready=True)
         assert await bench.at(12) == Health(started=True, ready=True)
     assert bench.handlers.times == [0, 10]
 
 
-async def test_a_new_attempt_starts_anew() -> None:
+async def test_a_new_attempt_starts_with_new_health() -> None:
     bench = Bench(lambda now, handler: now < 1, readinessProbe=HTTP)
     async with bench.watching():
         assert (await bench.at(0.5)).ready
@@ -202,17 +202,17 @@ class Stopped:
         ({"sleep": {"seconds": 4}}, 0.0, (0, 0.0)),
     ],
 )
-async def test_the_stop_hook_runs_within_the_grace(
+async def test_the_pre_stop_hook_runs_within_the_grace_period(
     hook: dict[str, Any] | None, grace: float, expected: tuple[float, float]
 ) -> None:
     runtime, tasks = Stopped(), ContainerTasks()
     handlers = ScriptedHandlers(lambda now, handler: True)
     stopper = ContainerStopper(runtime, handlers, RecordedEvents(), tasks)  # type: ignore[arg-type]
-    one = pod("p", container("main", lifecycle={"preStop": hook} if hook else None))
+    pod = make_pod("p", container("main", lifecycle={"preStop": hook} if hook else None))
     async with asyncio.TaskGroup() as group:
         task = group.create_task(tasks.run())
         for _ in range(2 if hook else 1):
-            await stopper.stop(one, one.spec.containers[0], 0, grace)
+            await stopper.stop(pod, pod.spec.containers[0], 0, grace)
         await asyncio.sleep(20)
         task.cancel()
 

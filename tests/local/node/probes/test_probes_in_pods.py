@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import Key
-from tests.local.node import leftovers
-from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
+from tests.local.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest
 from tests.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
@@ -30,13 +26,6 @@ class Answer(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 http.server.HTTPServer(("0.0.0.0", 8080), Answer).serve_forever()
 """
-
-
-@pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path) as running:
-        yield running
-    assert not leftovers.of(tmp_path)
 
 
 @pytest.fixture
@@ -59,10 +48,10 @@ def gated(gate: Path, *words: str, **fields: Any) -> Raw:
 
 
 def ready(pod: Raw) -> bool:
-    found = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}
-    one = pod["status"].get("containerStatuses", [{}])[0]
-    assert found.get("Ready") == found.get("ContainersReady")
-    return found.get("Ready") == "True" and one["ready"]
+    conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}
+    container_status = pod["status"].get("containerStatuses", [{}])[0]
+    assert conditions.get("Ready") == conditions.get("ContainersReady")
+    return conditions.get("Ready") == "True" and container_status["ready"]
 
 
 async def events(local: LocalNode, reason: str, words: str) -> bool:
@@ -70,7 +59,7 @@ async def events(local: LocalNode, reason: str, words: str) -> bool:
     return any(e.reason == reason and words in e.message for e in listing.items)
 
 
-async def test_a_pod_is_ready_while_its_server_answers_well(local: LocalNode, gate: Path) -> None:
+async def test_a_pod_is_ready_while_its_http_probe_succeeds(local: LocalNode, gate: Path) -> None:
     probe = {"httpGet": {"port": "web", "path": "/ready"}, **QUICK}
     ports = [{"name": "web", "containerPort": 8080}]
     await local.run(gated(gate, "python", "-c", SERVE, readinessProbe=probe, ports=ports))
@@ -87,37 +76,37 @@ async def test_a_pod_is_ready_while_its_server_answers_well(local: LocalNode, ga
 
 
 @pytest.mark.parametrize(
-    "how",
+    "handler",
     [
         {"exec": {"command": ["test", "-e", "/gate/alive"]}},
         {"tcpSocket": {"port": 9}},
     ],
 )
-async def test_a_container_that_is_not_alive_is_killed_and_run_again(
-    local: LocalNode, gate: Path, how: Raw
+async def test_a_container_that_fails_its_liveness_probe_is_restarted(
+    local: LocalNode, gate: Path, handler: Raw
 ) -> None:
     (gate / "alive").touch()
-    script = "echo begun >> /gate/begun; sleep 1000"
-    probe = how | QUICK | {"initialDelaySeconds": 1}
+    script = "echo started >> /gate/starts; sleep 1000"
+    probe = handler | QUICK | {"initialDelaySeconds": 1}
     await local.run(gated(gate, "sh", "-c", script, livenessProbe=probe, restartPolicy="Always"))
     await local.phase("p", "Running")
-    if "exec" in how:
+    if "exec" in handler:
         (gate / "alive").unlink()
 
-    def again(pod: Raw) -> bool:
-        one = pod["status"]["containerStatuses"][0]
-        return bool(one["restartCount"] == 1 and "running" in one["state"])
+    def restarted(pod: Raw) -> bool:
+        status = pod["status"]["containerStatuses"][0]
+        return bool(status["restartCount"] == 1 and "running" in status["state"])
 
-    pod = await local.until("p", again, "run again")
+    pod = await local.until("p", restarted, "restarted")
     last = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]
     assert (last["exitCode"], last["signal"]) == (143, 15)
-    begun = "begun\nbegun\n"
-    await eventually(lambda: (gate / "begun").read_text() == begun, what="the second start")
+    starts = "started\nstarted\n"
+    await eventually(lambda: (gate / "starts").read_text() == starts, what="the second start")
     killed = "Container main failed liveness probe, will be restarted"
     await wait_for(lambda: events(local, "Killing", killed), "the event")
 
 
-async def test_hooks_run_after_the_start_and_before_the_end(local: LocalNode, gate: Path) -> None:
+async def test_hooks_run_after_the_start_and_before_sigterm(local: LocalNode, gate: Path) -> None:
     script = (
         "trap 'echo term >> /gate/order; exit 0' TERM; touch /gate/up; "
         "until [ -e /gate/order ]; do sleep 0.01; done; while :; do sleep 0.05; done"
@@ -136,7 +125,7 @@ async def test_hooks_run_after_the_start_and_before_the_end(local: LocalNode, ga
     assert (gate / "order").read_text() == "hello\nbye\nterm\n"
 
 
-async def test_a_start_hook_that_fails_ends_the_container(local: LocalNode, gate: Path) -> None:
+async def test_a_failed_post_start_hook_stops_the_container(local: LocalNode, gate: Path) -> None:
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo no way; exit 3"]}}}
     await local.run(gated(gate, "sleep", "1000", lifecycle=hook))
 
@@ -144,7 +133,7 @@ async def test_a_start_hook_that_fails_ends_the_container(local: LocalNode, gate
     await wait_for(lambda: events(local, "FailedPostStartHook", "no way"), "the event")
 
 
-async def test_a_sidecar_serves_from_before_the_rest_to_after_it(
+async def test_a_sidecar_starts_before_the_main_container_and_stops_after_it(
     local: LocalNode, gate: Path
 ) -> None:
     side = (

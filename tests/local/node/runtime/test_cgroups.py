@@ -28,7 +28,7 @@ async def test_a_container_over_its_memory_limit_is_oom_killed(
 ) -> None:
     groups = cgroups.find_memory_cgroups(tmp_path)
     if groups is None:
-        missing_prerequisite("cgroups", "this machine lets us make no control groups")
+        missing_prerequisite("cgroups", "this machine does not let us create control groups")
     limited = {"resources": {"limits": {"memory": "64Mi"}}}
     async with local_node(tmp_path, runtime=runtime) as local:
         await local.run(
@@ -47,10 +47,10 @@ async def test_a_container_over_its_memory_limit_is_oom_killed(
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_program_run_inside_shares_the_containers_memory(tmp_path: Path) -> None:
-    """So are the ranks started that an MPI launcher asks for."""
+async def test_exec_counts_towards_the_containers_memory_limit(tmp_path: Path) -> None:
+    """An MPI launcher starts its ranks with exec."""
     if cgroups.find_memory_cgroups(tmp_path) is None:
-        missing_prerequisite("cgroups", "this machine lets us make no control groups")
+        missing_prerequisite("cgroups", "this machine does not let us create control groups")
     limited = {"resources": {"limits": {"memory": "64Mi"}}}
     async with local_node(tmp_path) as local:
         await local.run(manifest("p", container("main", "sleep", "1000", **limited)))
@@ -63,7 +63,7 @@ async def test_a_program_run_inside_shares_the_containers_memory(tmp_path: Path)
 
 @pytest.mark.slow
 @needs_namespaces
-async def test_a_program_run_inside_counts_for_its_container(tmp_path: Path) -> None:
+async def test_exec_counts_towards_the_containers_usage(tmp_path: Path) -> None:
     script = f"x = b'x' * (100 << 20); open('{tmp_path}/held', 'w').close(); input()"
     async with local_node(tmp_path) as local, asyncio.TaskGroup() as group:
         place: Raw = {"name": "here", "mountPath": str(tmp_path)}
@@ -82,7 +82,7 @@ async def test_a_program_run_inside_counts_for_its_container(tmp_path: Path) -> 
 
 
 class Waiting(ExecClient):
-    """A client that types nothing and stays."""
+    """A client that sends no input and stays connected."""
 
     async def stdin(self) -> AsyncIterator[bytes]:
         await asyncio.Event().wait()
@@ -101,57 +101,59 @@ def mount(kind: str, place: Path, options: str) -> str:
 
 
 def group(place: Path, children: str) -> Path:
-    """A folder that looks like a group of the version_2 generation."""
+    """A folder that looks like a group of version 2."""
     place.mkdir(parents=True, exist_ok=True)
     (place / "cgroup.subtree_control").write_text(children)
     return place
 
 
-def test_the_first_generation_is_used_where_it_counts_memory(tmp_path: Path) -> None:
+def test_cgroup_version_1_is_used_if_it_controls_memory(tmp_path: Path) -> None:
     own = tmp_path / "memory" / "ours"
     own.mkdir(parents=True)
     unified = group(tmp_path / "unified", "")
     mounts = mount("cgroup2", unified, "rw") + mount("cgroup", tmp_path / "memory", "rw,memory")
 
-    found = cgroups.find_memory_cgroups(
+    groups = cgroups.find_memory_cgroups(
         tmp_path, proc(tmp_path / "proc", "4:memory:/ours\n0::/\n", mounts)
     )
 
-    assert found is not None
-    assert (found.folder.parent, found.version_2) == (own, False)
+    assert groups is not None
+    assert (groups.folder.parent, groups.version_2) == (own, False)
 
 
-def test_the_second_generation_is_used_where_memory_was_handed_down(tmp_path: Path) -> None:
+def test_cgroup_version_2_is_used_in_the_nearest_group_that_delegates_memory(
+    tmp_path: Path,
+) -> None:
     root = group(tmp_path / "root", "memory")
     slice_ = group(root / "app.slice", "cpu memory")
     group(slice_ / "session.scope", "")
     mounts = mount("cgroup2", root, "rw")
 
-    found = cgroups.find_memory_cgroups(
+    groups = cgroups.find_memory_cgroups(
         tmp_path, proc(tmp_path / "proc", "0::/app.slice/session.scope\n", mounts)
     )
 
-    assert found is not None
-    assert (found.folder.parent, found.version_2) == (slice_, True)
+    assert groups is not None
+    assert (groups.folder.parent, groups.version_2) == (slice_, True)
 
 
-def test_a_machine_without_groups_for_us_has_no_limits(tmp_path: Path) -> None:
+def test_a_machine_that_does_not_delegate_memory_has_no_limits(tmp_path: Path) -> None:
     root = group(tmp_path / "root", "cpu")
 
-    there = proc(tmp_path / "proc", "0::/\n", mount("cgroup2", root, "rw"))
+    own_proc = proc(tmp_path / "proc", "0::/\n", mount("cgroup2", root, "rw"))
 
-    assert cgroups.find_memory_cgroups(tmp_path, there) is None
+    assert cgroups.find_memory_cgroups(tmp_path, own_proc) is None
 
 
-def test_a_limit_of_the_second_generation_is_for_the_whole_container(tmp_path: Path) -> None:
+def test_a_version_2_limit_kills_the_whole_container_and_allows_no_swap(tmp_path: Path) -> None:
     groups = cgroups.MemoryCgroups(tmp_path / "muster-x", version_2=True)
 
-    told = groups.make("pod.main.0", 1 << 20)
+    paths = groups.make("pod.main.0", 1 << 20)
 
-    here = Path(told["group"])
-    assert {file.name: file.read_text() for file in here.iterdir()} == {
+    folder = Path(paths["group"])
+    assert {file.name: file.read_text() for file in folder.iterdir()} == {
         "memory.max": "1048576",
         "memory.oom.group": "1",
         "memory.swap.max": "0",
     }
-    assert told["events"].endswith("pod.main.0/memory.events")
+    assert paths["events"].endswith("pod.main.0/memory.events")

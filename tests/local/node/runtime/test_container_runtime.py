@@ -1,4 +1,4 @@
-"""The exit of a shim is noticed, whatever happens to its files and sockets."""
+"""The runtime notices the exit of a shim, in whatever order its files and sockets close."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UID = "5e1f"
 
 
 class Shim:
-    """Stands in for a shim of a former daemon: its lock and its socket, let go of one by one."""
+    """Stands in for a shim of an earlier daemon: its lock and its socket, closed one by one."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -56,20 +56,20 @@ def state(runtime: PlainRuntime) -> State:
     return last.state
 
 
-async def test_the_end_of_a_shim_is_its_free_lock_not_its_closed_socket(
+async def test_a_shim_has_exited_when_its_lock_is_free_not_when_its_socket_is_closed(
     runtime: PlainRuntime, shim: Shim
 ) -> None:
-    """The kernel lets go of a killed process's files in an order of its own."""
-    seen: asyncio.Queue[State] = asyncio.Queue()
+    """The kernel closes the files of a killed process in any order."""
+    states: asyncio.Queue[State] = asyncio.Queue()
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        watching = group.create_task(runtime.run(lambda _: seen.put_nowait(state(runtime))))
+        watch = group.create_task(runtime.run(lambda _: states.put_nowait(state(runtime))))
         async with shim.listening():
             (await shim.watchers.get()).close()
-            (await shim.watchers.get()).close()  # it hung up, holds its lock, and is asked again
+            (await shim.watchers.get()).close()  # its lock is held, so it is watched again
         shim.die()
-        while await seen.get() is not State.EXITED:
+        while await states.get() is not State.EXITED:
             pass
-        watching.cancel()
+        watch.cancel()
 
     last = runtime.records.read(UID).last("main")
     assert last is not None

@@ -1,4 +1,4 @@
-"""Shims that hang, here because they were stopped: their pods end nevertheless."""
+"""Pods end although their shims hang; the tests stop the shims with SIGSTOP."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Supervisors that do not hang end far sooner."""
+    """Wait only a second for shims: those that do not hang exit far sooner."""
     monkeypatch.setattr("muster.local.node.runtime.container_runtime._EXIT_TIMEOUT", 1.0)
     monkeypatch.setattr("muster.local.node.agent._STOP_GRACE", 1.0)
 
 
 async def hang(local: LocalNode, pod: Raw) -> int:
-    """Stop the supervisor of the pod's container; its PID."""
+    """Make the shim of the pod's container hang; returns its PID."""
     folder = local.home / "pods" / pod["metadata"]["uid"] / "containers/main/0"
     shim = int(json.loads((folder / "started").read_text())["shim"])
     os.kill(shim, signal.SIGSTOP)
@@ -36,9 +36,7 @@ async def hang(local: LocalNode, pod: Raw) -> int:
 
 
 @pytest.mark.parametrize("runtime", ["namespaces", "plain"])
-async def test_the_deletion_of_a_pod_ends_though_its_supervisor_hangs(
-    tmp_path: Path, runtime: str
-) -> None:
+async def test_a_pod_is_deleted_although_its_shim_hangs(tmp_path: Path, runtime: str) -> None:
     async with local_node(tmp_path, runtime=runtime) as local:
         await local.run(manifest("p", container("main", "sleep", "1000")))
         pod = await local.phase("p", "Running")
@@ -53,7 +51,7 @@ async def test_the_deletion_of_a_pod_ends_though_its_supervisor_hangs(
     assert not leftovers.of(tmp_path)
 
 
-async def test_the_end_of_the_cluster_is_not_held_up_by_a_supervisor_that_hangs(
+async def test_the_cluster_stops_although_a_shim_hangs(
     tmp_path: Path,
 ) -> None:
     async with local_node(tmp_path) as local:
@@ -63,12 +61,12 @@ async def test_the_end_of_the_cluster_is_not_held_up_by_a_supervisor_that_hangs(
     assert not leftovers.of(tmp_path)
 
 
-async def test_a_pod_that_lost_its_first_process_runs_again_though_its_supervisor_hangs(
+async def test_a_pod_that_lost_its_first_process_restarts_although_its_shim_hangs(
     tmp_path: Path,
 ) -> None:
     async with local_node(tmp_path) as local:
-        lasting = container("main", "sleep", "1000")
-        await local.run(manifest("p", lasting, restartPolicy="Always"))
+        sleeper = container("main", "sleep", "1000")
+        await local.run(manifest("p", sleeper, restartPolicy="Always"))
         pod = await local.phase("p", "Running")
         await hang(local, pod)
         record = local.home / "pods" / pod["metadata"]["uid"] / "pod"
@@ -84,13 +82,13 @@ async def test_a_pod_that_lost_its_first_process_runs_again_though_its_superviso
     assert not leftovers.of(tmp_path)
 
 
-async def test_only_the_supervisor_that_holds_the_lock_is_killed(tmp_path: Path) -> None:
+async def test_only_the_shim_that_holds_the_lock_is_killed(tmp_path: Path) -> None:
     async with local_node(tmp_path) as local:
         await local.run(*(manifest(n, container("main", "sleep", "1000")) for n in ("a", "b")))
         pods = {name: await local.phase(name, "Running") for name in ("a", "b")}
-        where = {name: local.home / "pods" / p["metadata"]["uid"] for name, p in pods.items()}
+        folders = {name: local.home / "pods" / p["metadata"]["uid"] for name, p in pods.items()}
 
-        shim_client.kill_shim(where["a"] / "containers/main/0")
+        shim_client.kill_shim(folders["a"] / "containers/main/0")
 
         assert (await local.ended("a"))["reason"] == "ContainerStatusUnknown"
         assert (await local.pod("b"))["status"]["phase"] == "Running"

@@ -24,13 +24,12 @@ from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient
 from tests.local.node.local_node import (
     LocalNode,
-    Raw,
     daemon,
     local_node,
     needs_namespaces,
     wait_for,
 )
-from tests.local.node.pod_builders import container, manifest
+from tests.local.node.pod_builders import container, manifest, shell
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -44,10 +43,6 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
     async with local_node(tmp_path, runtime="plain") as running:
         yield running
     assert not leftovers.of(tmp_path)
-
-
-def shell(name: str, script: str, **spec: object) -> Raw:
-    return manifest(name, container("main", "sh", "-c", script), **spec)
 
 
 async def test_a_plain_pod_runs_in_its_own_folder_and_its_exit_is_reported(
@@ -79,17 +74,17 @@ async def test_volumes_are_links_below_the_pods_own_root_and_an_event_says_so(
     assert await local.log("p") == "loss\n"
     assert "training_logs" not in os.listdir("/")
 
-    async def said() -> bool:
+    async def recorded() -> bool:
         listing = await local.client.list(EVENTS, "default")
         return any(e.reason == "VolumesNotMounted" for e in listing.items)
 
-    await wait_for(said, "the event")
+    await wait_for(recorded, "the event")
 
 
 async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: LocalNode) -> None:
     """Three steps up from the root would be the folder of all pods."""
     mounts = [{"name": "v", "mountPath": "/a/../../../../mounted"}]
-    one = container(
+    main = container(
         "main",
         "sh",
         "-c",
@@ -97,7 +92,7 @@ async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: LocalNode) -> N
         volumeMounts=mounts,
         workingDir="/../../../cwd",
     )
-    await local.run(manifest("p", one, volumes=[{"name": "v", "emptyDir": {}}]))
+    await local.run(manifest("p", main, volumes=[{"name": "v", "emptyDir": {}}]))
 
     assert (await local.ended("p"))["exitCode"] == 0
     root = local.home / "pods" / (await local.pod("p"))["metadata"]["uid"] / "root"
@@ -106,7 +101,7 @@ async def test_no_path_of_a_pod_leads_out_of_its_own_root(local: LocalNode) -> N
     assert not (local.home / "cwd").exists()
 
 
-async def test_everything_a_plain_pod_started_ends_with_it(local: LocalNode) -> None:
+async def test_all_processes_of_a_plain_pod_end_with_it(local: LocalNode) -> None:
     seconds = str(100_000 + os.getpid())  # of no other test on this machine
     await local.run(shell("p", f"setsid sleep {seconds} & sleep 1000"))
     await local.phase("p", "Running")
@@ -119,11 +114,11 @@ async def test_everything_a_plain_pod_started_ends_with_it(local: LocalNode) -> 
 
 
 def _running(word: str) -> bool:
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return f"sleep {word}" in found.stdout.splitlines()
+    result = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    return f"sleep {word}" in result.stdout.splitlines()
 
 
-async def test_programs_run_in_a_plain_pod_see_its_environment(local: LocalNode) -> None:
+async def test_exec_in_a_plain_pod_has_the_pods_environment(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")
     client = ExecClient(b"")
@@ -136,17 +131,17 @@ async def test_programs_run_in_a_plain_pod_see_its_environment(local: LocalNode)
 
 async def test_plain_pods_outlive_a_killed_daemon(tmp_path: Path) -> None:
     tick = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 0.05; done"
-    async with daemon(tmp_path, "plain") as (_, one):
-        await one.run(shell("p", tick))
-        before = one.pid(await one.phase("p", "Running"))
-        await one.says("p", "tick 2")
+    async with daemon(tmp_path, "plain") as (_, first):
+        await first.run(shell("p", tick))
+        before = first.pid(await first.phase("p", "Running"))
+        await first.says("p", "tick 2")
 
-    async with daemon(tmp_path, "plain") as (_, two):
-        pod = await two.phase("p", "Running")
-        assert two.pid(pod) == before
+    async with daemon(tmp_path, "plain") as (_, second):
+        pod = await second.phase("p", "Running")
+        assert second.pid(pod) == before
         assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
         os.kill(before, signal.SIGTERM)
-        assert (await two.ended("p"))["exitCode"] == 143
+        assert (await second.ended("p"))["exitCode"] == 143
     agent = Agent(Settings(tmp_path, declare_nodes(1), runtime="plain"))
     await agent.teardown()
     assert not leftovers.of(tmp_path)
@@ -189,7 +184,7 @@ def test_the_workers_of_a_plain_job_find_each_other_at_their_own_ports(tmp_path:
         assert "heard hello from 1" in local.arena("logs", "j", "-i", "j-worker-0").stdout
     finally:
         local.down()
-    until(lambda: not leftovers.of(tmp_path / "home"), what="nothing left")
+    until(lambda: not leftovers.of(tmp_path / "home"), what="nothing is left")
 
 
 FORBIDDEN = """
@@ -207,14 +202,14 @@ print(json.dumps([choice.kind, choice.note]))
 
 @needs_namespaces
 def test_a_machine_that_forbids_namespaces_gets_the_plain_runtime_with_a_reason() -> None:
-    """A user namespace in which no other may be made stands in for such a machine."""
+    """The stand-in for such a machine is a user namespace that allows no further ones."""
     inside = ["unshare", "--user", "--map-root-user", sys.executable, "-c", FORBIDDEN, _SOURCE]
     done = subprocess.run(inside, capture_output=True, text=True, check=True)
 
-    kind, sentence = json.loads(done.stdout)
+    kind, note = json.loads(done.stdout)
     assert kind == "plain"
-    assert "No space left" in sentence
-    assert "port of its own" in sentence
+    assert "No space left" in note
+    assert "port of its own" in note
 
 
 @needs_namespaces

@@ -22,37 +22,37 @@ SECONDS = 100_000 + os.getpid()
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[LocalCluster]:
-    one = LocalCluster(tmp_path / "home")
-    yield one
-    one.down()
-    until(lambda: not leftovers.of(tmp_path), what="nothing left")
+    cluster = LocalCluster(tmp_path / "home")
+    yield cluster
+    cluster.down()
+    until(lambda: not leftovers.of(tmp_path), what="nothing is left")
 
 
 def start(local: LocalCluster, runtime: str) -> None:
-    """A cluster with a pod one of whose processes has a session of its own."""
+    """Start a cluster with a pod that has a process in a session of its own."""
     local.up("--runtime", runtime)
     script = f"setsid sleep {SECONDS} & sleep 500"
     pod = manifest("p", container("main", "sh", "-c", script))
     del pod["spec"]["nodeName"]
     local.apply({"apiVersion": "v1", "kind": "Pod", **pod})
-    until(sleeping, what="the process of its own session")
+    until(sleeping, what="the process in its own session")
 
 
 def sleeping() -> list[int]:
-    """The process of its own session, if it is there."""
+    """The PID of the process in its own session, if it runs."""
     words = ["sleep", str(SECONDS)]
-    found = []
+    pids = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            said = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+            arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
         except OSError:
             continue
-        if said == words:
-            found.append(pid)
-    return found
+        if arguments == words:
+            pids.append(pid)
+    return pids
 
 
-def test_down_ends_all_that_ran_without_namespaces(local: LocalCluster) -> None:
+def test_down_kills_all_processes_of_plain_pods(local: LocalCluster) -> None:
     start(local, "plain")
     local.kill_daemon()
 
@@ -62,7 +62,7 @@ def test_down_ends_all_that_ran_without_namespaces(local: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("namespaces", "plain"), ("plain", "namespaces")])
-def test_up_with_another_runtime_stops_the_pods_of_the_earlier_one(
+def test_up_with_another_runtime_stops_the_pods_of_the_earlier_runtime(
     local: LocalCluster, first: str, second: str
 ) -> None:
     start(local, first)
@@ -80,21 +80,21 @@ def test_up_with_another_runtime_stops_the_pods_of_the_earlier_one(
 
 
 def ended(local: LocalCluster) -> tuple[str, str, list[str]] | None:
-    """How the pod ended, and whether the machine is blamed."""
+    """Phase, reason and disruption conditions of the pod, once it has failed."""
     status = local.pod("p").status
-    blamed = [c.type for c in status.conditions if c.type == "DisruptionTarget"]
-    return (status.phase, status.reason, blamed) if status.phase == "Failed" else None
+    disruptions = [c.type for c in status.conditions if c.type == "DisruptionTarget"]
+    return (status.phase, status.reason, disruptions) if status.phase == "Failed" else None
 
 
-@pytest.mark.parametrize("again", ["plain", "auto"])
+@pytest.mark.parametrize("runtime", ["plain", "auto"])
 def test_up_with_the_same_runtime_or_auto_finds_running_pods(
-    local: LocalCluster, again: str
+    local: LocalCluster, runtime: str
 ) -> None:
     start(local, "plain")
     before = sleeping()
     local.kill_daemon()
 
-    local.up("--runtime", again)
+    local.up("--runtime", runtime)
 
-    until(lambda: local.pod("p").status.phase == "Running", what="the pod is there")
+    until(lambda: local.pod("p").status.phase == "Running", what="the pod runs")
     assert sleeping() == before

@@ -47,7 +47,7 @@ def test_carriage_returns_do_not_end_a_line() -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
-def test_log_records_are_read_back_whatever_the_chunks(pieces: list[bytes]) -> None:
+def test_log_records_are_read_back_from_chunks_of_any_size(pieces: list[bytes]) -> None:
     written = b"".join(log_writer.records("stdout", piece, AT) for piece in pieces)
     renderer = container_log_reader.LogRenderer(timestamps=False, since=None)
 
@@ -86,25 +86,27 @@ def test_the_tail_is_the_last_lines(lines: list[str], wanted: int, whole: bool) 
     with tempfile.NamedTemporaryFile() as file:
         path = Path(file.name)
         path.write_bytes(log_writer.records("stdout", text.encode(), AT))
-        kept = path.read_bytes()[container_log_reader.tail(path, wanted, path.stat().st_size)[1] :]
+        tail = path.read_bytes()[container_log_reader.tail(path, wanted, path.stat().st_size)[1] :]
     renderer = container_log_reader.LogRenderer(timestamps=False, since=None)
 
-    shown = b"".join(renderer.render(record) for record in kept.split(b"\n")[:-1]).decode()
+    shown = b"".join(renderer.render(record) for record in tail.split(b"\n")[:-1]).decode()
 
     expected = text.splitlines(keepends=True)
     assert shown == "".join(expected[max(0, len(expected) - wanted) :])
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=50))), st.integers(1, 7))
-def test_frames_survive_any_cutting(frames: list[tuple[int, bytes]], step: int) -> None:
+def test_frames_are_read_from_chunks_of_any_size(
+    frames: list[tuple[int, bytes]], step: int
+) -> None:
     data = b"".join(shim_socket.frame(channel, payload) for channel, payload in frames)
     reader = shim_socket.FrameReader()
 
-    heard = [f for i in range(0, len(data), step) for f in reader.feed(data[i : i + step])]
+    received = [f for i in range(0, len(data), step) for f in reader.feed(data[i : i + step])]
 
-    assert heard == frames
+    assert received == frames
 
 
-def test_an_absurd_frame_is_refused() -> None:
+def test_a_frame_over_the_limit_is_rejected() -> None:
     with pytest.raises(ValueError, match="frame"):
         shim_socket.FrameReader().feed(b"\x01\xff\xff\xff\xff")

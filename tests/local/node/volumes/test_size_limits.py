@@ -9,10 +9,10 @@ import pytest
 from muster.local.node.volumes.size_limits import disk_usage, limited_volumes
 from tests.local.node import leftovers
 from tests.local.node.local_node import local_node, needs_namespaces
-from tests.local.node.pod_builders import container, manifest, pod
+from tests.local.node.pod_builders import container, make_pod, manifest
 
 
-def test_only_running_pods_with_a_limit_on_disk_are_looked_at() -> None:
+def test_only_limited_volumes_on_disk_of_running_pods_are_checked() -> None:
     volumes = [
         {"name": "free", "emptyDir": {}},
         {"name": "small", "emptyDir": {"sizeLimit": "1Mi"}},
@@ -20,11 +20,11 @@ def test_only_running_pods_with_a_limit_on_disk_are_looked_at() -> None:
         {"name": "host", "hostPath": {"path": "/"}},
     ]
 
-    assert [v.name for v in limited_volumes(pod(volumes=volumes))] == ["small"]
-    assert list(limited_volumes(pod(volumes=volumes, status={"phase": "Failed"}))) == []
+    assert [v.name for v in limited_volumes(make_pod(volumes=volumes))] == ["small"]
+    assert list(limited_volumes(make_pod(volumes=volumes, status={"phase": "Failed"}))) == []
 
 
-def test_the_size_of_a_folder_is_that_of_all_files_below(tmp_path: Path) -> None:
+def test_disk_usage_counts_all_files_below_a_directory(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "a").write_bytes(b"x" * 100_000)
     (tmp_path / "deep" / "b").write_bytes(b"x" * 100_000)

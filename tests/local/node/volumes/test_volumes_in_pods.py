@@ -8,7 +8,6 @@ import os
 import sys
 import venv
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,21 +15,10 @@ from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
 from muster.api.kinds import PERSISTENT_VOLUMES as VOLUMES
 from muster.api.meta import Key
-from tests.local.node import leftovers
 from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 pytestmark = [pytest.mark.slow, needs_namespaces]
-
-
-@pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
-    async with local_node(tmp_path) as running:
-        yield running
-    assert not leftovers.of(tmp_path)
 
 
 def shell(name: str, script: str, source: Raw | None = None, **fields: object) -> Raw:
@@ -47,17 +35,17 @@ async def test_a_pod_with_an_unsupported_volume_waits_with_a_reason(local: Local
     await local.run(shell("p", "true", {"nfs": {"server": "files", "path": "/data"}}))
     pod = await local.until("p", lambda p: p["status"].get("containerStatuses"))
 
-    said = "volume v: nfs is not supported on the local node"
+    message = "volume v: nfs is not supported on the local node"
     waiting = pod["status"]["containerStatuses"][0]["state"]["waiting"]
-    assert waiting == {"reason": "CreateContainerConfigError", "message": said}
+    assert waiting == {"reason": "CreateContainerConfigError", "message": message}
 
     async def event() -> bool:
-        return any(e.message == said for e in (await local.client.list(EVENTS, "default")).items)
+        return any(e.message == message for e in (await local.client.list(EVENTS, "default")).items)
 
     await wait_for(event, "the event")
 
 
-async def test_a_config_map_is_there_whole_and_cannot_be_written(local: LocalNode) -> None:
+async def test_a_config_map_volume_has_all_keys_and_is_read_only(local: LocalNode) -> None:
     meta = {"name": "conf", "namespace": "default"}
     binary = {"model": base64.b64encode(b"\0\1\2").decode()}
     await local.client.create(
@@ -72,7 +60,7 @@ async def test_a_config_map_is_there_whole_and_cannot_be_written(local: LocalNod
     assert text.count("Read-only file system") == 2
 
 
-async def test_running_pods_see_their_objects_change(local: LocalNode) -> None:
+async def test_running_pods_see_changes_of_config_maps_secrets_and_labels(local: LocalNode) -> None:
     meta = {"name": "conf", "namespace": "default"}
     await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}})
     await local.client.create(
@@ -105,17 +93,17 @@ async def test_running_pods_see_their_objects_change(local: LocalNode) -> None:
     await local.says("p", "0.1 new second words\n")
 
 
-async def test_a_claim_is_the_folder_of_its_volume(local: LocalNode, tmp_path: Path) -> None:
-    """Bound here by hand, as a controller binds it."""
+async def test_a_claim_mounts_the_directory_of_its_volume(local: LocalNode, tmp_path: Path) -> None:
+    """The test binds the claim, as a controller does."""
     await local.run(shell("p", "cat /v/file", {"persistentVolumeClaim": {"claimName": "data"}}))
-    waits = "is not bound to a volume of this node"
-    await local.until("p", lambda p: waits in json.dumps(p["status"]))
+    reason = "is not bound to a volume of this node"
+    await local.until("p", lambda p: reason in json.dumps(p["status"]))
 
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "file").write_text("words")
-    asked: Raw = {"accessModes": ["ReadWriteOnce"]}
-    volume = asked | {"capacity": {"storage": "1Gi"}, "hostPath": {"path": f"{tmp_path}/disk"}}
-    claim = asked | {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": "disk"}
+    modes: Raw = {"accessModes": ["ReadWriteOnce"]}
+    volume = modes | {"capacity": {"storage": "1Gi"}, "hostPath": {"path": f"{tmp_path}/disk"}}
+    claim = modes | {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": "disk"}
     await local.client.create(VOLUMES, {"metadata": {"name": "disk"}, "spec": volume})
     await local.client.create(
         CLAIMS, {"metadata": {"name": "data", "namespace": "default"}, "spec": claim}
@@ -125,7 +113,7 @@ async def test_a_claim_is_the_folder_of_its_volume(local: LocalNode, tmp_path: P
     assert await local.log("p") == "words"
 
 
-async def test_a_part_of_a_volume_in_memory_can_be_mounted(local: LocalNode) -> None:
+async def test_a_sub_path_of_a_memory_volume_can_be_mounted(local: LocalNode) -> None:
     pod = shell("p", "echo words > /v/file; stat -f -c %T /v", {"emptyDir": {"medium": "Memory"}})
     mounts = pod["spec"]["containers"][0]["volumeMounts"]
     mounts[0]["subPath"] = "deep/part"
@@ -158,13 +146,13 @@ async def test_a_pod_resolves_its_own_host_name(local: LocalNode) -> None:
 async def test_the_termination_message_is_read_from_its_path(
     local: LocalNode,
 ) -> None:
-    script = "echo said > /tmp/words; echo logged; exit 1"
+    script = "echo reason > /tmp/words; echo logged; exit 1"
     await local.run(shell("p", script, terminationMessagePath="/tmp/words"))
 
-    assert (await local.ended("p"))["message"] == "said\n"
+    assert (await local.ended("p"))["message"] == "reason\n"
 
 
-async def test_a_program_that_fails_without_last_words_is_quoted_from_its_log(
+async def test_the_end_of_the_log_is_the_message_of_a_program_that_fails_without_one(
     local: LocalNode,
 ) -> None:
     policy: Raw = {"terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -180,7 +168,7 @@ async def test_a_program_that_fails_without_last_words_is_quoted_from_its_log(
     assert "message" not in await local.ended("good")
 
 
-async def test_the_terminal_of_a_pod_is_its_own(local: LocalNode) -> None:
+async def test_a_pod_has_its_own_terminal(local: LocalNode) -> None:
     await local.run(shell("p", "tty; ls /dev/pts; test -t 0 && stty size", tty=True, stdin=True))
 
     assert (await local.ended("p"))["exitCode"] == 0
@@ -188,14 +176,16 @@ async def test_the_terminal_of_a_pod_is_its_own(local: LocalNode) -> None:
 
 
 def link_interpreters(folder: Path) -> None:
-    """An environment, a link to it, and a link to the interpreter it is made of."""
+    """A virtual environment, a link to it, and a link to its base interpreter."""
     venv.create(folder / "real", with_pip=False)
     (folder / "link").symlink_to(folder / "real")
     (folder / "tool").symlink_to(os.path.realpath(sys.executable))
 
 
 @pytest.mark.parametrize("name", ["link/bin/python", "tool"])
-async def test_an_interpreter_reached_through_a_link_is_there(tmp_path: Path, name: str) -> None:
+async def test_pods_can_run_an_interpreter_that_is_given_by_a_link(
+    tmp_path: Path, name: str
+) -> None:
     link_interpreters(tmp_path)
 
     async with local_node(tmp_path / "home", python=str(tmp_path / name)) as local:

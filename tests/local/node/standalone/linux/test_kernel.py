@@ -1,4 +1,4 @@
-"""What the kernel reports about processes that start or exit."""
+"""The kernel's reports about processes that start or exit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ sys.stdin.read()
 
 
 def test_the_first_process_of_a_pod_is_exiting_until_the_last_one_is_reaped() -> None:
-    """Its child in the pod is dead too, but its parent outside has not asked after it."""
+    """Its child in the pod is dead too, but the parent outside has not reaped it."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", FAMILY], stdin=pipe, stdout=pipe) as parent:
         assert parent.stdout is not None
@@ -36,7 +36,7 @@ def test_the_first_process_of_a_pod_is_exiting_until_the_last_one_is_reaped() ->
         assert not kernel.is_exiting(first)
         os.kill(first, signal.SIGKILL)
 
-        until(lambda: kernel.is_exiting(first), what="its end")
+        until(lambda: kernel.is_exiting(first), what="the exit of the first process")
 
         assert kernel.start_time(first) == started > 0
         parent.kill()
