@@ -172,6 +172,7 @@ class _Cluster:
         async with Client.connect(endpoint, user_agent="muster-local") as client:
             await _install_crds(client, self.definitions)
             server.credentials.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
+            # If one component fails, the group cancels the others: half a cluster is of no use.
             async with asyncio.TaskGroup() as group:
                 parts = (*self._parts(client, stop), announce)
                 tasks = [group.create_task(part()) for part in parts]
@@ -179,11 +180,13 @@ class _Cluster:
                 log.info("stopping")
                 for task in tasks:
                     task.cancel()
+            # The API server still runs, so the pods can be marked after they are stopped.
             await self.agent.teardown()
             await shutdown.mark_stopped_pods(client, names, datetime.now(UTC))
 
     def _parts(self, client: Client, stop: asyncio.Event) -> tuple[Part, ...]:
         server, agent = self.server, self.agent
+        # Plain pods share the host's network, so replicas need ports at one common address.
         jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
         local = controllers.Settings(server.ca.decode(), self.settings.data / "volumes")
         return (
@@ -210,7 +213,7 @@ class _Cluster:
 async def _nodes_ready(client: Client, names: set[str]) -> None:
     """Return when every declared node is ready."""
     while True:
-        listing = await client.list(NODES)
+        listing = await client.list(NODES)  # again whenever the watch ends
         waiting = names - {n.metadata.name for n in listing.items if _is_ready(n)}
         if not waiting:
             return

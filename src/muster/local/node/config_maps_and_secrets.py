@@ -102,7 +102,7 @@ class ReferenceReader:
         binaries: dict[str, dict[str, str]] = {}
         secrets: dict[str, dict[str, str]] = {}
         for kind, name in sorted(references(pod)):
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(NotFound):  # optional objects may be missing
                 if (kind, name) == ("config", ROOT_CA):
                     maps[name] = {"ca.crt": self.root_ca}
                 elif kind == "config":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from muster.local.node.events import PodEvents
     from muster.local.node.pod import Container, Handler, Pod
     from muster.local.node.probes.container_tasks import ContainerTasks
-    from muster.local.node.probes.prober import RunsHandlers
+    from muster.local.node.probes.handlers import HandlerRunner
     from muster.local.node.runtime.container_runtime import Runtime
 
 _MIN_AFTER_HOOK = 2.0
@@ -28,12 +28,13 @@ whole grace period must not cost the program its SIGTERM."""
 @dataclass(frozen=True)
 class ContainerStopper:
     runtime: Runtime
-    handlers: RunsHandlers
+    handlers: HandlerRunner
     events: PodEvents
     tasks: ContainerTasks
 
     async def stop(self, pod: Pod, container: Container, number: int, grace: float) -> None:
         """Begin to stop a container that must have exited in `grace` seconds."""
+        # With no grace period there is no time for a hook.
         hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
         if hook is None or grace <= 0:
             await self.runtime.stop(pod.metadata.uid, container.name, grace)
@@ -49,7 +50,7 @@ class ContainerStopper:
         self, attempt: AttemptKey, pod: Pod, container: Container, hook: Handler, grace: float
     ) -> None:
         clock = asyncio.get_running_loop().time
-        deadline = clock() + grace
+        deadline = clock() + grace  # the hook's time is part of the grace period
         result = await self.handlers.run(attempt.uid, container, hook, grace)
         if not result.ok:
             message = f"PreStopHook failed: {result.output}"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ResourceRef,
     )
 
+# `$$`, or `$(NAME)`.
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")

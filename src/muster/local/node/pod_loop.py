@@ -73,6 +73,7 @@ class PodLoop:
     stopper: ContainerStopper
     events: PodEvents
     clock: Callable[[], datetime]
+    # By uid, and the uids of each name: a replacement may come before its predecessor is removed.
     _known: dict[str, _KnownPod] = field(default_factory=dict, init=False)
     _uids: dict[Key, set[str]] = field(default_factory=dict, init=False)
 
@@ -93,6 +94,7 @@ class PodLoop:
             return None
         self.remember(key, pod.metadata.uid)
         decision, waiting = await self._act_until_settled(pod)
+        # The last status is written before the pod is removed, so that watchers see its exit codes.
         await self._write_status(pod, waiting)
         if Remove() in decision.actions:
             await self._remove(pod)

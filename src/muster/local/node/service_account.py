@@ -83,6 +83,7 @@ def with_token_volume(pod: Pod, account: Raw) -> Pod:
     automount = pod.spec.automount_service_account_token
     if automount is None:
         automount = account.get("automountServiceAccountToken", True)
+    # A container that mounts its own volume at the token's path keeps it.
     if not automount or all(map(_mounts_token, pod.all_containers)):
         return pod
     volume = Volume(name=_VOLUME, projected=ProjectedFiles(_CONTENTS))
@@ -127,6 +128,7 @@ class ServiceAccountTokens:
         try:
             account = await self._client.get(SERVICE_ACCOUNTS, pod.metadata.key._replace(name=name))
         except NotFound:
+            # The controller may not have created the default account yet: start without it.
             if pod.spec.automount_service_account_token is False or name == "default":
                 return pod
             raise MissingReference(f'serviceaccount "{name}" not found') from None
@@ -166,6 +168,7 @@ class ServiceAccountTokens:
     async def _request(self, pod: Pod, source: ServiceAccountToken) -> tuple[str, datetime]:
         """A new token, and when to renew it."""
         meta, issued = pod.metadata, self._clock()
+        # Bound to the pod: the API rejects the token once the pod is deleted.
         reference = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid}
         request = {
             "apiVersion": "authentication.k8s.io/v1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.local.node.runtime.rootfs import Mount, RootfsRules, plan_rootfs
+from muster.local.node.runtime.rootfs import HostTree, Mount, RootfsRules, plan_rootfs
 
 HOST: dict[str, Any] = {
     "bin": "-> usr/bin",
@@ -28,7 +28,7 @@ HOST: dict[str, Any] = {
 }
 
 
-class Imagined:
+class Imagined(HostTree):
     """A host made of dictionaries: a dict is a directory, `-> x` a link, other text a file."""
 
     def _at(self, path: str) -> Any:

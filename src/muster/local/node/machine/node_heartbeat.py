@@ -107,7 +107,7 @@ class NodeHeartbeat:
                 await asyncio.sleep(_BEAT)
             except MusterError as error:
                 log.warning("heartbeat: %s", error)
-                beats = 0
+                beats = 0  # the next beat registers the nodes again
                 await asyncio.sleep(1.0)
 
     async def _register(self) -> None:
@@ -140,6 +140,6 @@ class NodeHeartbeat:
             body = {"metadata": {"name": key.name, "namespace": key.namespace}, "spec": spec}
             try:
                 await self._client.create(LEASES, body)
-            except NotFound:
+            except NotFound:  # a new cluster does not have the namespace yet
                 await self._client.create(NAMESPACES, {"metadata": {"name": key.namespace}})
                 await self._client.create(LEASES, body)

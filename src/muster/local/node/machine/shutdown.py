@@ -33,7 +33,7 @@ async def mark_stopped_pods(client: Client, nodes: Iterable[str], now: datetime)
     status = disruption_status("Terminated", STOPPED_MESSAGE, now)
     for pod in (await client.list(PODS)).items:
         if was_stopped(pod, ours):
-            with contextlib.suppress(NotFound, Conflict):
+            with contextlib.suppress(NotFound, Conflict):  # deleted or replaced meanwhile
                 await client.patch_status(PODS, pod.metadata, status)
 
 

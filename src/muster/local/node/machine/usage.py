@@ -51,7 +51,7 @@ class UsageMeter:
 
     async def usage(self) -> Usage:
         """The use since the last sample, or over a second."""
-        async with self._lock:
+        async with self._lock:  # each measures from the sample of the one before
             before = self._last
             now = time.monotonic()
             if before is None or now - before.at > MAX_WINDOW:
@@ -70,7 +70,7 @@ class UsageMeter:
                     with process.oneshot():
                         times = process.cpu_times()
                         memory[container] += process.memory_info().rss
-                        key = (process.pid, process.create_time())
+                        key = (process.pid, process.create_time())  # PIDs are reused
                 except psutil.Error:
                     continue  # it has just exited
                 seconds[key] = (container, times.user + times.system)

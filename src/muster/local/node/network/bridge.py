@@ -81,10 +81,11 @@ class BridgeNetwork(Network):
     def open(self, live: Collection[str] = ()) -> None:
         with Netlink() as net:
             own = net.index(self.bridge)
+            # The route of our own bridge does not make our subnet taken.
             self.choose_subnet(n for n, link in net.networks().items() if not own or link != own)
             if not own:
                 net.add_bridge(self.bridge)
-            with contextlib.suppress(FileExistsError):
+            with contextlib.suppress(FileExistsError):  # the bridge of an earlier daemon has it
                 net.add_address(net.index(self.bridge), self.interface)
             live_links = {self._link(Address(text)) for text in live}
             for link in net.links():
@@ -133,12 +134,13 @@ class BridgeNetwork(Network):
         self._nat.close()
 
     def _link(self, address: Address) -> str:
+        # Linux allows 15 characters: 10 of the prefix, and 4 for an address of the subnet.
         offset = int(address) - int(self.addresses.subnet.network_address)
         return f"{self.prefix}{offset:04x}"
 
     def _saved(self, routes: list[Subnet]) -> Addresses:
         saved = files.read_json(self._file)
-        with contextlib.suppress(ValueError, KeyError):
+        with contextlib.suppress(ValueError, KeyError):  # nothing saved, or not readable
             subnet = Subnet(saved["subnet"])
             if not overlaps(subnet, routes):
                 return Addresses(subnet, saved.get("addresses"))

@@ -48,6 +48,7 @@ def hosts_entries(
 
     `address` gives the address that a pod has or will have; `last` the last address of a pod name.
     """
+    # Pods by label: comparing every service with every pod would take too long for large jobs.
     entries = set[HostsEntry]()
     labelled: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:

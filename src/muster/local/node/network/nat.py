@@ -36,7 +36,7 @@ def enable_forwarding(bridge: str, links: list[str]) -> None:
         (state / "users" / bridge).touch()
         for link in links:
             saved = state / link
-            if not saved.exists():
+            if not saved.exists():  # else another cluster has saved the value before ours
                 saved.write_text(_switch(link).read_text().strip())
         for link in (bridge, *links):
             _switch(link).write_text("1")
@@ -49,11 +49,12 @@ def release_forwarding(bridge: str) -> None:
     with _state() as state:
         (state / "users" / bridge).unlink(missing_ok=True)
         users = (state / "users").iterdir() if (state / "users").is_dir() else ()
+        # A user is named by its bridge, which has a directory here as long as it exists.
         if any((_DEVICES / user.name).is_dir() for user in users):
             return
         for saved in state.iterdir():
             if saved.is_file():
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the link is gone
                     _switch(saved.name).write_text(saved.read_text())
         shutil.rmtree(state)
 

@@ -94,7 +94,7 @@ class NodePorts:
             serve = partial(self._serve, port)
             try:
                 self._listening[port] = await asyncio.start_server(serve, LOOPBACK, port)
-            except OSError as error:
+            except OSError as error:  # another program has the port: the rest must work
                 log.warning("node port %d: %s", port, error.strerror)
 
     async def _serve(
@@ -110,6 +110,7 @@ class NodePorts:
                     group.create_task(_copy(pod_reader, writer))
 
     async def _connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        # Looked up for every connection: services and pods change while the port stays open.
         target = node_ports(self._services.all()).get(port)
         service = self._services.get(target.service) if target else None
         pods = ready_targets(service, self._pods.all(), target.port) if service and target else []
@@ -126,6 +127,6 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         while data := await source.read(_BLOCK):
             sink.write(data)
             await sink.drain()
-        sink.write_eof()
+        sink.write_eof()  # only this direction ends: the other side may still send
     except OSError:
         sink.close()

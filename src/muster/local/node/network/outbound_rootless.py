@@ -52,6 +52,7 @@ class UserModeNetwork(ExternalAccess):
             self.method = saved["how"]
             return
         failures = []
+        # For root only slirp4netns works: pasta refuses to run as root.
         for name, start in (("slirp4netns", self._slirp), ("pasta", self._pasta)):
             program = shutil.which(name)
             pid = start(program, holder) if program else 0
@@ -70,7 +71,7 @@ class UserModeNetwork(ExternalAccess):
 
     def _slirp(self, program: str, holder: int) -> int:
         ready, theirs = os.pipe()
-        os.set_inheritable(theirs, True)
+        os.set_inheritable(theirs, True)  # its number is an argument of the program
         flags = ["--configure", "--mtu=65520", "--disable-host-loopback", f"--ready-fd={theirs}"]
         pid = self._spawn([program, *flags, str(holder), "tap0"])
         os.close(theirs)
@@ -84,6 +85,7 @@ class UserModeNetwork(ExternalAccess):
         """pasta writes its PID and goes to the background when it is ready."""
         file = self._folder / "pasta.pid"
         file.unlink(missing_ok=True)
+        # By default pasta forwards all ports that are bound, in both directions.
         ports = [word for flag in "tuTU" for word in (f"-{flag}", "none")]
         flags = ["--config-net", "--dns-forward", _PASTA_DNS, "--pid", str(file), *ports]
         pid = self._spawn([program, *flags, str(holder)])
@@ -91,7 +93,7 @@ class UserModeNetwork(ExternalAccess):
         return 0 if code else int(file.read_text())
 
     def _spawn(self, argv: list[str]) -> int:
-        self._errors.unlink(missing_ok=True)
+        self._errors.unlink(missing_ok=True)  # `spawn` appends, and this is one program's output
         env = os.environ | {"MUSTER_HOLDER": str(self._folder)}
         return processes.spawn(argv, env, {}, self._errors)
 

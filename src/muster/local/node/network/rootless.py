@@ -75,6 +75,7 @@ class RootlessNetwork(BridgeNetwork):
             with theirs:
                 fds = {0: theirs.fileno()}
                 pid = processes.start_program("namespace_holder", [], fds, errors)
+            # Saved before it has its namespaces: a crash from here on leaves no unknown process.
             processes.save_pid(self._record, pid)
             request = {
                 "folder": str(self._folder),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.container_runtime import Runtime
 
 _MAX_OUTPUT = 10 * 1024
+"""Bytes of a program's output that are kept, as in the kubelet."""
 _MAX_LINE = 8 * 1024
 
 
@@ -94,7 +95,7 @@ class HandlerRunner:
         words = line.split(b" ")
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1][:3].isdigit():
             return HandlerResult(False, "the answer is not HTTP")
-        code = int(words[1][:3])
+        code = int(words[1][:3])  # redirects are a success, and are not followed
         return HandlerResult(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
 
     async def _connect(
@@ -111,7 +112,7 @@ class HandlerRunner:
         sock = await self.runtime.reach(uid, port)
         try:
             return await asyncio.open_connection(sock=sock, limit=_MAX_LINE, **tls)
-        except BaseException:
+        except BaseException:  # also cancelled by the time limit
             with contextlib.suppress(OSError):
                 sock.close()
             raise

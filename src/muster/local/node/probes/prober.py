@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.local.node.runtime.pod_records import AttemptKey, Health, State
 
@@ -20,16 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.local.node.events import PodEvents
-    from muster.local.node.pod import Container, Handler, Pod, Probe
+    from muster.local.node.pod import Container, Pod, Probe
     from muster.local.node.probes.container_tasks import ContainerTasks
-    from muster.local.node.probes.handlers import HandlerResult
+    from muster.local.node.probes.handlers import HandlerRunner
     from muster.local.node.runtime.pod_records import Attempt, PodRecord
-
-
-class RunsHandlers(Protocol):
-    async def run(
-        self, uid: str, container: Container, handler: Handler, limit: float | None
-    ) -> HandlerResult: ...
 
 
 class ProbeStreak(NamedTuple):
@@ -71,7 +65,7 @@ def first_health(pod: Pod, container: Container, number: int) -> Health:
 class Prober:
     def __init__(
         self,
-        handlers: RunsHandlers,
+        handlers: HandlerRunner,
         events: PodEvents,
         clock: Callable[[], datetime],
         tasks: ContainerTasks,
@@ -96,6 +90,7 @@ class Prober:
             if last.state is State.RUNNING and not pod.terminating:
                 running.add(key)
                 self._begin(key, pod, container, last)
+            # The probes of a pod that is being deleted have ended: its last status counts.
             health = self._health.get(key) or first_health(pod, container, last.number)
             updated[name] = (*attempts[:-1], replace(last, health=health))
         self._end(pod.metadata.uid, running)
@@ -105,7 +100,7 @@ class Prober:
         self._end(uid, set())
 
     def _begin(self, key: AttemptKey, pod: Pod, container: Container, attempt: Attempt) -> None:
-        if key not in self._health:
+        if key not in self._health:  # one task per attempt, also after it has ended
             self._health[key] = first_health(pod, container, attempt.number)
             self._tasks.start(key, lambda: self._watch(key, pod, container, attempt))
 
@@ -126,6 +121,7 @@ class Prober:
                 await self._probe(key, pod, container, "Startup", begun)
             if self._health[key].failed:
                 return
+            # Started, but not ready before the first success of a readiness probe.
             self._set(key, Health(started=True, ready=False))
         if container.readiness_probe is None:
             self._set(key, Health(started=True, ready=True))
@@ -177,6 +173,7 @@ class Prober:
             return False
         if kind == "Startup" and streak.passing:
             return True
+        # A startup probe does not pass at first: it has failed only at its threshold.
         if streak.passing or streak.failures < probe.failure_threshold:
             return False
         failed = f"{container.name} failed {kind.lower()} probe"

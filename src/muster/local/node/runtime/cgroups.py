@@ -84,7 +84,7 @@ def find_memory_cgroups(data_dir: Path, proc: Path = Path("/proc/self")) -> Memo
 def _own_groups(text: str) -> dict[str, str]:
     """The group of this process by controller; that of version 2 under the empty name."""
     groups: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.splitlines():  # 4:memory:/user.slice, or 0::/user.slice for version 2
         _, controllers, path = line.split(":", 2)
         groups |= dict.fromkeys(controllers.split(","), path)
     return groups
@@ -94,6 +94,7 @@ def _mounts(text: str) -> list[tuple[str, Path, list[str]]]:
     """Type, mount point and options of every control group file system."""
     mounts = []
     for line in text.splitlines():
+        # Mount point and more, a hyphen, then type, source and options.
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind.startswith("cgroup"):

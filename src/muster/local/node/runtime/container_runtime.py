@@ -87,6 +87,7 @@ class Runtime(ABC):
         self._groups = groups
         self.records = PodRecords(data_dir / "pods")
         self._to_watch: asyncio.Queue[AttemptKey] = asyncio.Queue()
+        # The PIDs of shims that this daemon started, and so must reap.
         self._children: dict[Path, int] = {}
 
     @property

@@ -44,6 +44,7 @@ class NamespaceRuntime(Runtime):
         self._network = network
         self._rules = rules
         self._tree = rootfs.HostTree()
+        # Names of pods with a record: their addresses are not reused.
         self._busy: set[str] = set()
 
     async def run(self, changed: Callable[[str], None]) -> None:
@@ -64,13 +65,14 @@ class NamespaceRuntime(Runtime):
         before = self.records.read(spec.uid)
         if before.open:
             return
+        # The first process of lost namespaces may still be exiting.
         if before.pause and not await asyncio.to_thread(processes.kill_and_wait, before.pause):
             raise CannotRun("the pod's earlier first process does not exit")
         folder = self.records.pod(spec.uid)
         folder.mkdir(parents=True, exist_ok=True)
         address = "" if spec.host_network else self.address(spec.key)
         self._busy.add(str(spec.key))
-        if address:
+        if address:  # a pod on the host's network has the host's file
             files.write_atomically(folder / "resolv.conf", self._network.resolv_conf)
         files.write_atomically(folder / "hostname", f"{spec.hostname}\n")
         body: Raw = {

@@ -45,6 +45,7 @@ class PlainRuntime(Runtime):
         before, folder = self.records.read(spec.uid), self.records.pod(spec.uid)
         if before.open:
             return
+        # No process marks the pod as open here: its record has `plain` instead of a PID.
         for name in ("root", "tmp", "work"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         body = {"key": str(spec.key), "address": LOOPBACK, "plain": True}
@@ -75,7 +76,7 @@ class PlainRuntime(Runtime):
         await asyncio.to_thread(_kill_all, str(self.records.pod(uid)))
         await self.end_shims(uid)
         self.remove_cgroups(uid)
-        if record.open:
+        if record.open:  # the same record without `plain`
             body = {"key": record.key, "address": record.address, "sandbox": record.sandbox}
             self.records.write_pod(uid, body)
 
@@ -87,6 +88,7 @@ class PlainRuntime(Runtime):
 def _link(root: Path, mounts: Iterable[Mount]) -> None:
     """Link every mount below the pod's own root, outer paths first."""
     for mount in sorted(mounts, key=lambda mount: mount.path):
+        # A path with `..` would otherwise create links outside of the pod's root.
         link = root / inside(mount.path)
         with contextlib.suppress(FileExistsError):
             link.parent.mkdir(parents=True, exist_ok=True)

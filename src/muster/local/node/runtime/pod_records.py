@@ -188,6 +188,7 @@ class PodRecords:
 
     def supervised(self, uid: str) -> list[Path]:
         """The directories of attempts whose shims still run."""
+        # Every attempt, not only the last: a hanging shim may be of an earlier one.
         locks = self.pod(uid).glob("containers/*/[0-9]*/lock")
         return [file.parent for file in locks if files.is_locked(file)]
 
@@ -244,12 +245,13 @@ def _lost(attempt: Path) -> Raw:
     """Write an exit code for an attempt whose shim is gone, with the current time."""
     end = _LOST | {"finishedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
     with contextlib.suppress(OSError):  # the pod is being removed
-        if (attempt / "lock").exists():
+        if (attempt / "lock").exists():  # do not make a folder that was just removed
             files.write_atomically(attempt / "exited", json.dumps(end))
     return end
 
 
 def _time(text: str | None) -> datetime | None:
+    # The shim writes nanoseconds; datetime has microseconds.
     return datetime.fromisoformat(text[:26] + "+00:00") if text else None
 
 

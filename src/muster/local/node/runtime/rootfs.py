@@ -21,7 +21,7 @@ import posixpath
 import stat
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,20 +33,11 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_PREFIXES = ("nvidia", "dri", "infiniband", "kfd")
 
 
-class Tree(Protocol):
-    """The part of the host's file system that planning reads."""
-
-    def kind(self, path: str) -> str:
-        """`dir`, `file`, `link`, or nothing if there is no such path."""
-
-    def entries(self, path: str) -> list[str]: ...
-
-    def target(self, path: str) -> str:
-        """Where a symbolic link points."""
-
-
 class HostTree:
+    """The part of the host's file system that planning reads; tests replace it."""
+
     def kind(self, path: str) -> str:
+        """`dir`, `file`, `link`, or empty if there is no such path."""
         try:
             mode = os.lstat(path).st_mode
         except OSError:
@@ -60,6 +51,7 @@ class HostTree:
             return []
 
     def target(self, path: str) -> str:
+        """The path that a symbolic link points to."""
         return os.readlink(path)
 
 
@@ -111,7 +103,7 @@ def plan_rootfs(
     rules: RootfsRules,
     mounts: Iterable[Mount] = (),
     layers: Iterable[str] = (),
-    tree: Tree | None = None,
+    tree: HostTree | None = None,
 ) -> list[Step]:
     """The steps that build a container's root directory."""
     sketch = _Sketch(tree or HostTree())
@@ -122,20 +114,22 @@ def plan_rootfs(
     if rules.home.strip("/"):
         sketch.put(rules.home, _Kind.OPEN, mode=0o755)
         sketch.put(posixpath.join(rules.home, ".cache"), _Kind.FRESH)
+    # In this order, because later rules win: visible paths may be inside hidden ones, layers
+    # cover the host, and volumes cover both.
     for path in rules.hidden:
-        if not sketch.covered(path):
+        if not sketch.covered(path):  # inside a new directory it is hidden already
             sketch.put(path, _Kind.HIDE)
     for path in rules.visible:
         sketch.show(path)
     for layer in layers:
         sketch.lay(layer, "")
-    for mount in sorted(mounts, key=lambda m: m.path):
+    for mount in sorted(mounts, key=lambda m: m.path):  # outer mounts before inner ones
         sketch.mount(mount)
     programs = [["file", path, text, 0o755] for path, text in rules.programs.items()]
     return sketch.steps() + programs
 
 
-def devices(tree: Tree) -> list[Step]:
+def devices(tree: HostTree) -> list[Step]:
     """`/dev`: harmless devices, accelerators, and terminals of its own."""
     names = [name for name in tree.entries("/dev") if name.startswith(_DEVICE_PREFIXES)]
     steps: list[Step] = [["dir", "/dev", 0o755]]
@@ -152,7 +146,7 @@ def devices(tree: Tree) -> list[Step]:
 class _Sketch:
     """The tree of paths that differ from the host, and its conversion to steps."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: HostTree) -> None:
         self._tree = tree
         self._root = _Node("/")
         self._steps: list[Step] = []
@@ -222,6 +216,8 @@ class _Sketch:
         for name in _parts(posixpath.normpath(path)):
             done = posixpath.join(done, name)
             node = node.children.get(name, _Node(done))
+            # A path that we replace is not the host's link any more. The depth is the kernel's
+            # limit for links: it ends a loop.
             replaced = node.kind in (_Kind.BIND, _Kind.FRESH)
             if not replaced and self._tree.kind(done) == "link" and depth < 40:
                 target = posixpath.join(posixpath.dirname(done), self._tree.target(done))
@@ -269,6 +265,7 @@ class _Sketch:
     def _pass_through(self, node: _Node, *, in_ours: bool, shown: bool) -> None:
         """A directory of the host with differences below it."""
         here = shown and self._tree.kind(node.path) == "dir"
+        # If the host has every mount point, one mount of the whole directory is enough.
         if here and all(self._fits(child) for child in node.children.values()):
             if in_ours:
                 self._steps.append(["host", node.path])
@@ -289,10 +286,7 @@ class _Sketch:
         return there == "dir"
 
     def _fresh_directory(self, node: _Node, *, in_ours: bool) -> None:
-        if in_ours:
-            self._steps.append(["dir", node.path, node.mode])
-        else:
-            self._steps.append(["disk", node.path, node.mode])
+        self._steps.append(["dir" if in_ours else "disk", node.path, node.mode])
 
     def _own(self, node: _Node) -> None:
         if node.path == "/dev":

@@ -81,6 +81,7 @@ def forget_choice(data_dir: Path) -> None:
 
 
 def _methods() -> list[tuple[Kind, str]]:
+    # Root in a container may lack the rights of root, but still be allowed user namespaces.
     rootless: list[tuple[Kind, str]] = [("rootless", "user")]
     return [("root", "direct"), *rootless] if os.geteuid() == 0 else rootless
 

@@ -39,12 +39,14 @@ async def open_sandbox(folder: Path, request: Raw, created: Callable[[int], Raw]
         async with asyncio.timeout(_START_TIMEOUT):
             _send(writer, request)
             pid = int((await _receive(reader, errors))["pid"])
+            # In a thread: it writes to disk and talks to the kernel.
             _send(writer, await asyncio.to_thread(created, pid))
             await _receive(reader, errors)
     except TimeoutError as error:
         raise CannotRun(f"the pod's first process did not start in {_START_TIMEOUT:g} s") from error
     finally:
         writer.close()
+    # Reap the starter, which has done its work.
     await asyncio.to_thread(os.waitpid, starter, 0)
 
 

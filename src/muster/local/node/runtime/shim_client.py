@@ -31,6 +31,7 @@ def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
 
     `turn` is for readers of the attempt's record; the shim does not use it.
     """
+    # Readers see only folders with a number as name: the draft becomes visible by its rename.
     draft = folder.with_name(f".{folder.name}")
     shutil.rmtree(draft, ignore_errors=True)
     (draft / "root").mkdir(parents=True)
@@ -44,6 +45,8 @@ def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
         with socket.socket(socket.AF_UNIX) as listener, _short(draft) as path:
             listener.bind(f"{path}/sock")
             listener.listen(16)
+            # Renamed while we hold the lock: a reader never finds the attempt without a lock
+            # holder. If we die before the shim starts, the lock is free and the attempt is lost.
             draft.rename(folder)
             return start_program(
                 "shim",
@@ -52,6 +55,8 @@ def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
                 folder / "shim.err",
             )
     finally:
+        # The lock belongs to the open file, which the shim shares: closing our descriptor does not
+        # release it.
         os.close(lock)
 
 

@@ -59,6 +59,7 @@ def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[
         client.sendall(shim_socket.status({"exitCode": code, "message": str(error)}))
         return
     client.sendall(shim_socket.status({"state": "running"}))
+    # With our copies of the program's ends open, we would never read end of file.
     for fd in set(streams.theirs):
         os.close(fd)
     relay = _Relay(client, streams, pid)
@@ -116,7 +117,7 @@ class _Relay:
 
     def _from_client(self, _: int, __: int) -> None:
         data = self._client.recv(_CHUNK)
-        if not data:
+        if not data:  # nobody would read its output any more
             os.kill(self._pid, signal.SIGKILL)
             raise ConnectionResetError
         for channel, payload in self._frames.feed(data):

@@ -19,6 +19,7 @@ def main() -> int:
     request = json.loads(sys.argv[1])
     daemon = socket.socket(fileno=os.dup(0))
     try:
+        # The user namespace too: without root it gives the right to enter the network.
         kernel.enter(kernel.open_namespaces(request["pid"], ("user", "net")))
         if "listen" in request:
             result = socket.create_server(tuple(request["listen"]), backlog=1024)

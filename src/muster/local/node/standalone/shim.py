@@ -58,7 +58,7 @@ class Shim:
         except (spawn.StartFailed, OSError) as error:
             self._end({"exitCode": 128, "signal": 0, "reason": "StartError", "message": str(error)})
             return
-        pidfd = os.pidfd_open(self._pid)
+        pidfd = os.pidfd_open(self._pid)  # readable when the process exits
         self._select.register(pidfd, selectors.EVENT_READ, None)
         while not self._turn(pidfd):
             pass
@@ -110,6 +110,7 @@ class Shim:
                 self._terminal, self._select, self._listen_to_all, terminal=True
             )
             self._read_from(self._terminal, "stdout")
+        # With our copies of the program's ends open, we would never read end of file.
         for fd in {*stdio, *fds.values()}:
             os.close(fd)
         # Later children (exec sessions) start in our own pid namespace again. Rootless, the kernel
@@ -226,6 +227,7 @@ class Shim:
         _, status = os.waitpid(self._pid, 0)
         finished = log_writer.stamp(time.time_ns())
         self._kill_rest()
+        # The pipes may still hold the last output. A process that escaped keeps them open for ever.
         deadline = time.monotonic() + _DRAIN
         while self._outputs and time.monotonic() < deadline:
             for key, events in self._select.select(deadline - time.monotonic()):
@@ -309,9 +311,10 @@ def _termination_message() -> str:
 
 def main() -> int:
     os.chdir(sys.argv[1])
+    # Nothing but SIGKILL may end a shim before its container.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, waitpid has no exit code
     for fd in (LOCK, LISTENER):
         os.set_inheritable(fd, False)
     os.closerange(LISTENER + 1, _MAX_DESCRIPTORS)  # descriptors of the daemon

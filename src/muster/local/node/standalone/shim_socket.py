@@ -25,6 +25,7 @@ CLOSE_STDIN = 255
 
 _HEADER = struct.Struct(">BI")
 LIMIT = 1 << 20
+"""Bytes per frame. A larger length is not a frame: the peer speaks another protocol."""
 
 
 def frame(channel: int, data: bytes) -> bytes:
@@ -72,6 +73,7 @@ def close_gracefully(connection: socket.socket, seconds: float) -> None:
 
 
 _MAX_UNSENT = 4 << 20
+"""Bytes that wait for one client; more means that it does not read."""
 
 
 class ShimClient:
@@ -137,7 +139,7 @@ class ShimClient:
             data = self._client.recv(64 * 1024)
         except BlockingIOError:
             return
-        except OSError:
+        except OSError:  # the client is gone, as at end of file
             data = b""
         try:
             frames = self._frames.feed(data)

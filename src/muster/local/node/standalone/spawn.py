@@ -78,6 +78,7 @@ def _text(error: OSError, program: str) -> bytes:
 
 def _receive(child: socket.socket) -> tuple[str, list[int]]:
     """The child's error message, if any, and descriptors, until it becomes the program."""
+    # Descriptors come with a newline, because a message cannot be empty; `strip` removes it.
     message, descriptors = b"", list[int]()
     while True:
         data, fds, _, _ = socket.recv_fds(child, 4096, _MAX_DESCRIPTORS)
@@ -90,7 +91,7 @@ def _receive(child: socket.socket) -> tuple[str, list[int]]:
 
 
 def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket) -> NoReturn:
-    os.setsid()
+    os.setsid()  # it can then have a controlling terminal of its own
     for number, fd in enumerate(stdio):
         os.dup2(fd, number)
     if program.tty:

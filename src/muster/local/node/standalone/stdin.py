@@ -46,7 +46,7 @@ class StdinWriter:
         if self.fd >= 0 and not self._closing:
             waiting = self.full
             self._buffer += data
-            if not waiting:
+            if not waiting:  # else the selector calls `_push` when the program reads
                 self._push()
 
     def close_when_written(self) -> None:

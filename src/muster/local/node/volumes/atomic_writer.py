@@ -37,6 +37,7 @@ def replace_files(folder: Path, files: Iterable[VolumeFile]) -> None:
         for path, file in new.items():
             _write(payload / path, file)
         _switch(folder, payload)
+    # Also if nothing changed: a crash may have come between the switch and the links.
     _tidy(folder, {path.split("/", 1)[0] for path in new})
 
 
@@ -72,6 +73,7 @@ def _write(target: Path, file: VolumeFile) -> None:
 
 
 def _switch(folder: Path, payload: Path) -> None:
+    # A link cannot be overwritten, but renaming another one over it is atomic.
     link = folder / f"{_DATA}_new"
     link.unlink(missing_ok=True)
     link.symlink_to(payload.name)

@@ -86,7 +86,7 @@ def _downward(
     for item in source.items:
         if item.field_ref is not None:
             text = env.field_value(pod, item.field_ref, context)
-        elif item.resource_field_ref is not None:
+        elif item.resource_field_ref is not None:  # it names the container it means
             text = env.resource_value(pod, pod.spec.containers[0], item.resource_field_ref, context)
         else:
             continue

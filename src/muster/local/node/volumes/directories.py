@@ -71,7 +71,7 @@ class VolumeDirectories:
             _check(host_path)
             return host_path.path
         folder = self._folder(volume, pod)
-        if not folder.is_dir():
+        if not folder.is_dir():  # a restarted container finds the files of its last attempt
             _make(folder, volume_files(volume, pod, context))
         return str(folder)
 
@@ -134,7 +134,7 @@ def mounts(
         source = sources[mount.name]
         sub_path = mount.sub_path or env.expand(mount.sub_path_expr, variables)
         if sub_path:
-            source = posixpath.join(source, inside(sub_path))
+            source = posixpath.join(source, inside(sub_path))  # `..` cannot leave the volume
             if not Path(source).exists():
                 Path(source).mkdir(parents=True)
         read_only = mount.read_only or mount.name in read_only_volumes

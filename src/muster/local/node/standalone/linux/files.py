@@ -54,6 +54,7 @@ def is_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
+        # A shared lock fails only if a process holds the exclusive one: readers do not count.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -45,17 +45,14 @@ class Netlink:
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        self._socket.bind((0, 0))
+        self._socket.bind((0, 0))  # port 0: the kernel chooses an address for us
         self._sequence = 0
-
-    def close(self) -> None:
-        self._socket.close()
 
     def __enter__(self) -> Netlink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._socket.close()
 
     def links(self) -> list[Link]:
         links = []
@@ -85,6 +82,7 @@ class Netlink:
 
     def add_veth(self, name: str, master: int, peer: str, peer_pid: int) -> None:
         """A pair: `name`, up, in the bridge `master`, and `peer` in the namespace of a process."""
+        # One message makes both ends in their places: a crash cannot leave half of a pair.
         peer_link = (
             _LINK.pack(0, 0, 0, 0, 0)
             + text(_IFLA_IFNAME, peer)
@@ -112,6 +110,7 @@ class Netlink:
         )
 
     def add_default_route(self, gateway: ipaddress.IPv4Address) -> None:
+        # Table main (254), protocol boot (3), scope universe (0), type unicast (1).
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, 254, 3, 0, 1, 0)
         self._request(_NEWROUTE, body + attribute(_RTA_GATEWAY, gateway.packed), CREATE | _EXCL)
 
@@ -139,7 +138,7 @@ class Netlink:
     def _answers(self) -> Iterator[tuple[int, bytes]]:
         while True:
             for kind, sequence, body in messages(self._socket.recv(1 << 18)):
-                if sequence == self._sequence:
+                if sequence == self._sequence:  # else an answer to an earlier request
                     yield kind, body
 
 

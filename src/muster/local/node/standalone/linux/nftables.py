@@ -49,6 +49,7 @@ def masquerade(table: str, subnet: ipaddress.IPv4Network, bridge: str) -> None:
         _compare(_DIFFERENT, bridge.encode().ljust(_NAME_SIZE, b"\0")),
         _expression("masq", b""),
     )
+    # The numbers of attributes are those of <linux/netfilter/nf_tables.h>.
     hook = _nested(4, _number(1, _POST_ROUTING) + _number(2, _SOURCE_NAT))
     chain = text(1, table) + text(3, "postrouting") + hook + text(7, "nat")
     rule = text(1, table) + text(2, "postrouting") + _nested(4, b"".join(expressions))
@@ -73,6 +74,7 @@ def _batch(changes: list[tuple[int, int, bytes]]) -> None:
         delimiter = struct.pack(">BBH", socket.AF_UNSPEC, 0, _SUBSYSTEM)
         parts = [message(_BEGIN, REQUEST, 0, delimiter)]
         for number, (kind, flags, body) in enumerate(changes, 1):
+            # Every message of the subsystem begins with family, version 0 and resource 0.
             family = struct.pack(">BBH", socket.AF_INET, 0, 0)
             full = _SUBSYSTEM << 8 | kind
             parts.append(message(full, REQUEST | ACK | flags, number, family + body))
