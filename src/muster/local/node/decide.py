@@ -68,7 +68,7 @@ class Decision:
     """The actions to take now, and the seconds after which to decide again if nothing happens."""
 
     actions: tuple[Action, ...] = ()
-    again: float | None = None
+    revisit_in: float | None = None
 
 
 def decide(pod: Pod, record: PodRecord, now: datetime) -> Decision:
@@ -81,10 +81,10 @@ def decide(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     if record.alive and not record.open:
         # The namespaces are gone, and the kernel kills their processes: wait for the exits.
         return Decision((Close(),))
-    starts, again = _starts(pod, record, now)
+    starts, next_start = _starts(pod, record, now)
     if starts and not record.open:
         return Decision((Open(),))
-    waits = [seconds for seconds in (again, left) if seconds is not None]
+    waits = [seconds for seconds in (next_start, left) if seconds is not None]
     return Decision((*_stops_of_failed(pod, record), *starts), min(waits, default=None))
 
 

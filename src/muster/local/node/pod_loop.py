@@ -99,15 +99,15 @@ class PodLoop:
         if Remove() in decision.actions:
             await self._remove(pod)
             return None
-        again = _RETRY if waiting else await self._renew(pod, decision.again)
-        return None if again is None else RequeueAfter(max(again, 0.0))
+        seconds = _RETRY if waiting else await self._renew(pod, decision.revisit_in)
+        return None if seconds is None else RequeueAfter(max(seconds, 0.0))
 
-    async def _renew(self, pod: Pod, again: float | None) -> float | None:
+    async def _renew(self, pod: Pod, revisit_in: float | None) -> float | None:
         """Renew the tokens and volumes of a running pod; seconds until the next visit."""
         if pod.finished or pod.terminating:
-            return again
+            return revisit_in
         due = await self.starter.renew(pod)
-        waits = [seconds for seconds in (again, due) if seconds is not None]
+        waits = [seconds for seconds in (revisit_in, due) if seconds is not None]
         return min(waits, default=None)
 
     def _current(self, key: Key) -> Pod | None:

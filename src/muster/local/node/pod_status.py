@@ -189,18 +189,18 @@ def _conditions(
 ) -> list[Raw]:
     initialized = decide.initialized(pod, record) or phase == "Succeeded"
     unready = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
-    ours = [
+    own_conditions = [
         _condition(pod, "PodReadyToStartContainers", record.open, "", now),
         _condition(pod, "Initialized", initialized, "ContainersNotInitialized", now),
         _condition(pod, "Ready", ready, unready, now),
         _condition(pod, "ContainersReady", ready, unready, now),
     ]
     if disruption:  # like a kubelet that shuts down: the pod is replaced whatever its policy
-        ours.append(disruption_condition("TerminationByKubelet", disruption, now))
-    known = {condition["type"] for condition in ours}
+        own_conditions.append(disruption_condition("TerminationByKubelet", disruption, now))
+    known = {condition["type"] for condition in own_conditions}
     # A merge patch replaces the whole list: the conditions of others must be in it.
     others = [to_builtins(c) for c in pod.status.conditions if c.type not in known]
-    return ours + [{name: value for name, value in c.items() if value} for c in others]
+    return own_conditions + [{name: value for name, value in c.items() if value} for c in others]
 
 
 def _condition(pod: Pod, type_: str, value: bool, reason_if_false: str, now: datetime) -> Raw:

@@ -47,7 +47,7 @@ def declare_nodes(
     memory_each: str | None = None,
     gpus_each: int | None = None,
 ) -> list[NodeSpec]:
-    """Nodes named muster-0, muster-1, …; undeclared resources are those of the machine."""
+    """Nodes named muster-0, muster-1, …; by default each has all resources of the machine."""
     resources = {
         "cpu": cpus_each or str(cpus()),
         "memory": memory_each or f"{memory() // 1024}Ki",
@@ -58,10 +58,10 @@ def declare_nodes(
     each = len(real) if gpus_each is None else gpus_each
     nodes = []
     for number in range(count):
-        own = real[number * each : (number + 1) * each]  # no GPU is on two nodes
-        gpu_count = len(own) if gpus_each is None else gpus_each
+        indexes = real[number * each : (number + 1) * each]  # no GPU is on two nodes
+        gpu_count = len(indexes) if gpus_each is None else gpus_each
         gpu = {gpus.RESOURCE: str(gpu_count)} if gpu_count else {}
-        nodes.append(NodeSpec(f"muster-{number}", resources | gpu, own))
+        nodes.append(NodeSpec(f"muster-{number}", resources | gpu, indexes))
     return nodes
 
 

@@ -95,25 +95,25 @@ class GpuAllocator:
             return {}
         # A container without GPUs gets empty variables, so that it does not see the others' GPUs.
         count = quantity.parse_whole(container.resources.limits.get(RESOURCE, 0))
-        own = self._allocate(pod.metadata.uid, container.name, offered, count) if count else []
-        visible = ",".join(map(str, own))
+        indexes = self._allocate(pod.metadata.uid, container.name, offered, count) if count else []
+        visible = ",".join(map(str, indexes))
         return {"CUDA_VISIBLE_DEVICES": visible, "NVIDIA_VISIBLE_DEVICES": visible or "void"}
 
     def _allocate(
         self, uid: str, container: str, offered: tuple[int, ...], count: int
     ) -> list[int]:
-        own = allocated_gpus(self.records, uid)
-        if container not in own:
-            taken = {*self._others(uid), *(gpu for gpus in own.values() for gpu in gpus)}
+        allocated = allocated_gpus(self.records, uid)
+        if container not in allocated:
+            taken = {*self._others(uid), *(gpu for gpus in allocated.values() for gpu in gpus)}
             free = [gpu for gpu in offered if gpu not in taken]
             needed = min(count, len(offered))  # the other GPUs of the node are only declared
             if len(free) < needed:
                 raise MissingReference(
                     f"waiting for {needed - len(free)} GPUs of a terminating pod"
                 )
-            own[container] = free[:needed]
-            files.write_atomically(self.records.pod(uid) / _FILE, json.dumps(own))
-        return own[container]
+            allocated[container] = free[:needed]
+            files.write_atomically(self.records.pod(uid) / _FILE, json.dumps(allocated))
+        return allocated[container]
 
     def _others(self, uid: str) -> Iterator[int]:
         """The GPUs of other pods that still have processes."""

@@ -29,10 +29,10 @@ STOPPED_MESSAGE = "The local cluster was stopped while the pod ran."
 
 async def mark_stopped_pods(client: Client, nodes: Iterable[str], now: datetime) -> None:
     """Mark every pod of these nodes that had not ended."""
-    ours = frozenset(nodes)
+    names = frozenset(nodes)
     status = disruption_status("Terminated", STOPPED_MESSAGE, now)
     for pod in (await client.list(PODS)).items:
-        if was_stopped(pod, ours):
+        if was_stopped(pod, names):
             with contextlib.suppress(NotFound, Conflict):  # deleted or replaced meanwhile
                 await client.patch_status(PODS, pod.metadata, status)
 

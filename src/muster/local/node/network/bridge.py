@@ -1,7 +1,7 @@
 """The pods' network: one bridge, and one veth pair per running pod.
 
-All names contain a hash of the data directory. So the next start finds and removes what a crash
-left, and two clusters on one machine do not collide.
+All names contain a hash of the data directory. So the next start finds and removes the links of a
+crash, and two clusters on one machine do not collide.
 """
 
 from __future__ import annotations
@@ -80,10 +80,12 @@ class BridgeNetwork(Network):
 
     def open(self, live: Collection[str] = ()) -> None:
         with Netlink() as net:
-            own = net.index(self.bridge)
+            bridge = net.index(self.bridge)
             # The route of our own bridge does not make our subnet taken.
-            self.choose_subnet(n for n, link in net.networks().items() if not own or link != own)
-            if not own:
+            self.choose_subnet(
+                n for n, link in net.networks().items() if not bridge or link != bridge
+            )
+            if not bridge:
                 net.add_bridge(self.bridge)
             with contextlib.suppress(FileExistsError):  # the bridge of an earlier daemon has it
                 net.add_address(net.index(self.bridge), self.interface)

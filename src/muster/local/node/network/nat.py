@@ -118,7 +118,7 @@ def default_links(routes: str) -> list[str]:
 
 
 def name_servers() -> list[str]:
-    """The machine's IPv4 name servers that pods can reach: not those on loopback."""
+    """The machine's IPv4 name servers that pods can reach, so not servers on loopback."""
     for file in _RESOLVERS:
         try:
             lines = [line.split() for line in file.read_text().splitlines()]

@@ -127,13 +127,13 @@ def container_port(container: Container, port: Port) -> int:
 
 
 def _request(get: HttpGet, host: str) -> bytes:
-    own = {header.name.title(): header.value for header in get.http_headers}
+    custom = {header.name.title(): header.value for header in get.http_headers}
     headers = {
         "Host": host,
         "User-Agent": "kube-probe/muster",
         "Accept": "*/*",
         "Connection": "close",
     }
-    lines = [f"{name}: {value}" for name, value in (headers | own).items()]
+    lines = [f"{name}: {value}" for name, value in (headers | custom).items()]
     path = get.path if get.path.startswith("/") else f"/{get.path}"
     return "\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode()

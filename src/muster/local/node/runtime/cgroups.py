@@ -66,12 +66,12 @@ def _write_if_possible(file: Path, text: str) -> None:
 
 def find_memory_cgroups(data_dir: Path, proc: Path = Path("/proc/self")) -> MemoryCgroups | None:
     """The first group below which this process may set memory limits; None if there is none."""
-    own = _own_groups((proc / "cgroup").read_text())
+    own_groups = _own_groups((proc / "cgroup").read_text())
     for kind, root, options in _mounts((proc / "mountinfo").read_text()):
-        if kind == "cgroup" and "memory" in options and "memory" in own:
-            parents = [root / own["memory"].strip("/")]
-        elif kind == "cgroup2" and "" in own:
-            parents = [p for p in _upwards(root, own[""]) if _delegates(p)]
+        if kind == "cgroup" and "memory" in options and "memory" in own_groups:
+            parents = [root / own_groups["memory"].strip("/")]
+        elif kind == "cgroup2" and "" in own_groups:
+            parents = [p for p in _upwards(root, own_groups[""]) if _delegates(p)]
         else:
             continue
         for parent in parents:

@@ -104,7 +104,7 @@ class NamespaceRuntime(Runtime):
         if folder.exists():
             return
         pod = self.records.pod(spec.uid)
-        own = (
+        own_mounts = (
             Mount(str(pod / "shm"), "/dev/shm"),
             Mount(str(folder / "termination-log"), spec.message_path),
             *(
@@ -114,7 +114,7 @@ class NamespaceRuntime(Runtime):
             ),
         )
         # A volume that the pod mounts at one of our paths replaces ours.
-        mounts = {mount.path: mount for mount in (*own, *spec.mounts)}
+        mounts = {mount.path: mount for mount in (*own_mounts, *spec.mounts)}
         layer = self._images / spec.image
         layers = [str(layer)] if spec.image and layer.is_dir() else []
         steps = [["make", mount.source] for mount in mounts.values() if mount.make]

@@ -56,12 +56,12 @@ class PlainRuntime(Runtime):
             return
         folder = self.records.pod(spec.uid)
         await asyncio.to_thread(_link, folder / "root", spec.mounts)
-        own = {
+        variables = {
             MARK: str(folder),
             "MUSTER_ROOT": str(folder / "root"),
             "TMPDIR": str(folder / "tmp"),
         }
-        body = {"env": {**own, **spec.env}, "cwd": self._working_directory(folder, spec.cwd)}
+        body = {"env": {**variables, **spec.env}, "cwd": self._working_directory(folder, spec.cwd)}
         await self.supervise(spec, body)
 
     def _working_directory(self, folder: Path, path: str) -> str:

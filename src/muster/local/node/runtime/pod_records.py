@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 MAX_ATTEMPTS = 2
-"""Attempts whose files are kept per container: the last one, and the one for `logs --previous`."""
+"""Attempts per container whose files stay: the last one, and the one for `logs --previous`."""
 
 
 class AttemptKey(NamedTuple):
@@ -155,8 +155,9 @@ class PodRecords:
         saved = files.read_json(self.pod(uid) / "pod")
         pause = int(saved.get("pause", 0))
         # PIDs are reused: it is the same process only with the same start time in the same boot.
-        same = saved.get("boot") == self.boot
-        same = same and (not pause or kernel.start_time(pause) == saved.get("started"))
+        same_boot = saved.get("boot") == self.boot
+        same_process = not pause or kernel.start_time(pause) == saved.get("started")
+        valid = same_boot and same_process
         folder = self.pod(uid) / "containers"
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
         containers = {
@@ -169,11 +170,11 @@ class PodRecords:
         return PodRecord(
             uid,
             bool(saved),
-            same and (not kernel.is_exiting(pause) if pause else bool(saved.get("plain"))),
+            valid and (not kernel.is_exiting(pause) if pause else bool(saved.get("plain"))),
             saved.get("address", ""),
-            pause if same else 0,
+            pause if valid else 0,
             saved.get("key", ""),
-            bool(saved) and saved.get("boot") != self.boot,
+            bool(saved) and not same_boot,
             int(saved.get("sandbox", 0)),
             bool(saved.get("stopped")),
             {name: attempts for name, attempts in containers.items() if attempts},

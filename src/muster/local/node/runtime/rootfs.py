@@ -89,7 +89,7 @@ class _Kind(Enum):
 
 @dataclass
 class _Node:
-    """A path that differs from the host; children are such paths below it."""
+    """A path that differs from the host; its children are the differing paths below it."""
 
     path: str
     kind: _Kind | None = None
@@ -130,7 +130,7 @@ def plan_rootfs(
 
 
 def devices(tree: HostTree) -> list[Step]:
-    """`/dev`: harmless devices, accelerators, and terminals of its own."""
+    """`/dev`: harmless devices, accelerators, and the container's own terminals."""
     names = [name for name in tree.entries("/dev") if name.startswith(_DEVICE_PREFIXES)]
     steps: list[Step] = [["dir", "/dev", 0o755]]
     steps += [
@@ -226,7 +226,7 @@ class _Sketch:
         return done
 
     def _rebuild(self, node: _Node, *, entries: bool = True) -> None:
-        """Fill a new directory: the host's entries, then those that differ."""
+        """Fill a new directory: the host's entries, then the entries that differ."""
         for name in self._tree.entries(node.path) if entries else ():
             path = posixpath.join(node.path, name)
             if name in node.children:
@@ -256,17 +256,17 @@ class _Sketch:
             case _Kind.BIND:
                 self._steps.append(["bind", node.source, node.path, node.read_only])
                 for name, child in node.children.items():
-                    there = self._tree.kind(posixpath.join(node.source, name))
-                    self._place(child, in_ours=not there, shown=False)
+                    exists = bool(self._tree.kind(posixpath.join(node.source, name)))
+                    self._place(child, in_ours=not exists, shown=False)
             case _Kind.FRESH | _Kind.OPEN | _Kind.HIDE:
                 self._fresh_directory(node, in_ours=in_ours)
                 self._rebuild(node, entries=node.kind is _Kind.OPEN)
 
     def _pass_through(self, node: _Node, *, in_ours: bool, shown: bool) -> None:
         """A directory of the host with differences below it."""
-        here = shown and self._tree.kind(node.path) == "dir"
+        on_host = shown and self._tree.kind(node.path) == "dir"
         # If the host has every mount point, one mount of the whole directory is enough.
-        if here and all(self._fits(child) for child in node.children.values()):
+        if on_host and all(self._fits(child) for child in node.children.values()):
             if in_ours:
                 self._steps.append(["host", node.path])
             for child in node.children.values():
@@ -277,13 +277,13 @@ class _Sketch:
 
     def _fits(self, node: _Node) -> bool:
         """Whether the host has a file or directory to mount this node on."""
-        there = self._tree.kind(node.path)
+        host_kind = self._tree.kind(node.path)
         if node.kind is _Kind.HIDE and not node.children:
             return True
         if node.kind is _Kind.BIND:
             source = "dir" if self._tree.kind(node.source) == "dir" else "file"
-            return there == source
-        return there == "dir"
+            return host_kind == source
+        return host_kind == "dir"
 
     def _fresh_directory(self, node: _Node, *, in_ours: bool) -> None:
         self._steps.append(["dir" if in_ours else "disk", node.path, node.mode])

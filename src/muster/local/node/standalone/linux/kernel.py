@@ -1,6 +1,6 @@
 """Linux system calls that Python 3.11 lacks: namespaces, mounts, and dying with the parent.
 
-Each function raises OSError, like those of the `os` module.
+Each function raises OSError, like the functions of the `os` module.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class _MountAttr(ctypes.Structure):
     )
 
 
-def _checked(result: int, what: str) -> None:
+def _checked(result: int, subject: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
+        raise OSError(number, os.strerror(number), subject)
 
 
 def unshare(flags: int) -> None:

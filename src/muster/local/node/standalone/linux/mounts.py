@@ -1,6 +1,6 @@
 """Builds a container's root directory from the steps that `runtime/rootfs.py` plans.
 
-A step is a list whose first item is the operation; paths are those of the new root:
+A step is a list whose first item is the operation; paths are paths in the new root:
 
     ["make", source]               a directory outside the new root, to bind from
     ["dir", path, mode]            a directory, with its parents
