@@ -84,6 +84,7 @@ class TopologySpreadConstraint(Object, frozen=True):
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
     min_domains: int | None = None
+    # The API server does not write these two defaults into the object.
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()

@@ -185,7 +185,7 @@ class Manager:
         self._stopping.set()
         for queue, _ in self._loops:
             queue.shutdown()
-        if self._active:
+        if self._active:  # a follower has no attempt under way that could need time
             await asyncio.wait([foreground], timeout=self.grace)
         if not foreground.done():
             if self._active:

@@ -218,6 +218,7 @@ def _check_one_place(kind: str, spec: Section) -> None:
 
 
 def _check_manager(kind: str, policy: Section) -> None:
+    # A job of MultiKueue is accepted and left alone: another cluster runs it.
     manager = policy.raw.get("managedBy")
     managers = [
         name for name in MANAGED_BY_MUSTER if kind == "MPIJob" or not name.endswith("/mpi-operator")

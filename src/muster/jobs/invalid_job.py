@@ -36,7 +36,7 @@ def job_from_pods(raw: Raw, pods: Iterable[Pod]) -> Job:
         role = job_kind.role(pod.metadata.labels.get(names.ROLE, ""))
         index = names.replica_index(pod.metadata.labels)
         if role is None or index < 0:
-            continue
+            continue  # not a replica, whatever its labels say
         body = roles.get(role) or _replica(pod)
         roles[role] = {**body, "replicas": max(index + 1, body.get("replicas", 1))}
     job = parse.parse_job({**raw, "spec": {job_kind.replicas_field: roles}})

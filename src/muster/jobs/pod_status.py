@@ -27,6 +27,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 def failure(pod: Pod) -> str:
     """How this pod failed, as the rest of a sentence that begins with its name."""
     ends = list(_ends(pod))
+    # Evicted, OutOfcpu and the like: the pod's reason explains why its containers were killed.
     if pod.status.reason not in _PLAIN_REASONS or not ends:
         return _pod_failure(pod)
     name, end = ends[0]
@@ -133,6 +134,7 @@ def init_word(pod: Pod) -> str:
 
 def _from_containers(pod: Pod, word: str) -> str:
     running = False
+    # As in kubectl, the first container with something to report wins, so it comes last.
     for container in reversed(pod.status.container_statuses):
         state = container.state
         if state.waiting is not None and state.waiting.reason:

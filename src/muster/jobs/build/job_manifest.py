@@ -86,6 +86,7 @@ def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - fro
 
 
 def _spec(args: Submission, site: Site, present: list[Role], labels: dict[str, str]) -> Raw:
+    # An MPI launcher is not counted: it starts only after the workers.
     members = sum(role.count for role in present if role.member)
     spec: Raw = {"runPolicy": _run_policy(args, members)}
     match args:

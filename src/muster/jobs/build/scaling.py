@@ -45,7 +45,7 @@ class WrittenRole:
     @property
     def gpus(self) -> int:
         """GPUs of one replica."""
-        main = next(_containers(self.template, "containers"), (0, {}))[1]
+        main = next(iter(_containers(self.template, "containers")), {})
         limits = _mapping(_mapping(main.get("resources")).get("limits"))
         amounts = [str(limits[name]) for name in (NVIDIA_GPU, ALIYUN_GPU) if name in limits]
         return sum(int(amount) for amount in amounts if amount.isdecimal())
@@ -72,8 +72,8 @@ def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
         for old, new in zip(before, after, strict=True)
         if new is not old
     ]
-    return [*replicas, *_minimum(raw, before, after), *_requested(raw, before, after),
-            *_templates(before, after)]  # fmt: skip
+    derived = [*_minimum(raw, before, after), *_requested(raw, before, after)]
+    return [*replicas, *derived, *_templates(before, after)]
 
 
 def _written_roles(raw: Raw) -> list[WrittenRole]:
@@ -128,7 +128,7 @@ def _templates(before: list[WrittenRole], after: list[WrittenRole]) -> Iterator[
         yield from _follow(labels, f"{path}/metadata/labels", MIN_LABEL, members, new_members)
         yield from _follow(labels, f"{path}/metadata/labels", TOPOLOGY_SIZE, workers, new_workers)
         for field in ("initContainers", "containers"):
-            for number, container in _containers(part.template, field):
+            for number, container in enumerate(_containers(part.template, field)):
                 for row, variable in enumerate(_objects(container.get("env"))):
                     if variable.get("name") == WORKERS:
                         at = f"{path}/spec/{field}/{number}/env/{row}"
@@ -141,8 +141,8 @@ def _follow(holder: Raw, path: str, key: str, old: object, new: object) -> Itera
         yield {"op": "replace", "path": f"{path}/{pointer}", "value": new}
 
 
-def _containers(template: Raw, field: str) -> Iterator[tuple[int, Raw]]:
-    return iter(list(enumerate(_objects(_mapping(template.get("spec")).get(field)))))
+def _containers(template: Raw, field: str) -> list[Raw]:
+    return _objects(_mapping(template.get("spec")).get(field))
 
 
 def _mapping(value: Any) -> Raw:

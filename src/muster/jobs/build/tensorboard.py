@@ -63,6 +63,7 @@ def _pod(args: Submission, site: Site, writer: str) -> Raw:
         "image": args.tensorboard_image or IMAGE,
         "imagePullPolicy": args.image_pull_policy,
         "command": ["tensorboard", "--logdir", logdir, "--host", "0.0.0.0"],
+        # Otherwise NVIDIA's runtime could show it all GPUs of the node.
         "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
         "ports": [{"name": "tensorboard", "containerPort": names.TENSORBOARD_PORT}],
         "volumeMounts": [{**mount, "readOnly": True} for mount in mounts],

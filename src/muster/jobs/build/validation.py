@@ -51,7 +51,7 @@ def _flags(args: Submission, *endings: str) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(args: Submission) -> None:
-    for field, flag in _flags(args, ""):
+    for field, flag in _flags(args, ""):  # every field ends with ""
         number = getattr(args, field)
         if not isinstance(number, int):
             continue

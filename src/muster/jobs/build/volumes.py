@@ -72,7 +72,7 @@ def shared_memory(args: Submission) -> list[Mounted]:
 
 
 def logs(args: Submission, site: Site) -> list[Mounted]:
-    """The host directory for the logs that TensorBoard reads, unless a volume has them."""
+    """The host directory for the logs that TensorBoard reads, unless another volume has them."""
     if not args.tensorboard or not args.logdir.startswith("/") or _below_any(args):
         return []
     source = {"path": site.logs, "type": "DirectoryOrCreate"}
@@ -106,7 +106,7 @@ def config_maps(args: Submission, site: Site) -> list[Raw]:
         for name, content in files.items():
             try:
                 plain[name] = content.decode()
-            except UnicodeDecodeError:
+            except UnicodeDecodeError:  # JSON has no bytes
                 binary[name] = base64.b64encode(content).decode()
         data = {"data": plain, "binaryData": binary}
         maps.append(
