@@ -48,14 +48,14 @@ def invalid_type(field: str, value: object, detail: str) -> Cause:
 
 
 def not_supported(field: str, value: object, allowed: Sequence[str]) -> Cause:
-    """The field's value is none of those allowed."""
+    """The field's value is not in the list of allowed values."""
     values = ", ".join(f'"{v}"' for v in allowed)
     message = f"Unsupported value: {_show(value)}: supported values: {values}"
     return Cause(field, "FieldValueNotSupported", message)
 
 
 def not_found_field(field: str, value: object) -> Cause:
-    """The field names something that is not there."""
+    """The field refers to an object or item that does not exist."""
     return Cause(field, "FieldValueNotFound", f"Not found: {_show(value)}")
 
 
@@ -138,7 +138,7 @@ def precondition_failed(field: str, expected: str, actual: str) -> str:
 
 
 def forbidden(group: str, plural: str, name: str, why: str, **details: object) -> StatusError:
-    """The user, or nobody, may do this."""
+    """The caller may not do this, or nobody may."""
     subject = _quoted(group, plural, name) if name else _resource(group, plural)
     return StatusError(
         f"{subject} is forbidden: {why}",

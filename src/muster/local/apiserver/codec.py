@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store.changes import Entry
 
 
+# Created once, because every request uses them.
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
@@ -157,7 +158,7 @@ def put(obj: Raw, path: str, value: object) -> None:
 
 def text(value: object) -> str:
     """A field's value as selectors compare it."""
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # as in JSON
         return str(value).lower()
     return "" if value is None else str(value)
 

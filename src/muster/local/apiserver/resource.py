@@ -76,7 +76,7 @@ class Strategy:
 
     # -- forms of the object
     apply_schema: Callable[[Resource, Raw, Raw | None], None] = _no_change
-    """Check a new object, or a changed one and the old one, by the schema; it raises."""
+    """Check a new object, or a changed and its old object, by the schema; it raises."""
     check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
     """Checks of types that the published schema lacks."""
     to_stored: Callable[[Raw], Raw] = _same
@@ -99,7 +99,7 @@ class Strategy:
     deletion_view: Callable[[Raw, datetime], Raw] | None = None
     """The object in the answer to its deletion, if that differs from the stored object."""
     contents: Callable[[Raw], str] = lambda obj: ""
-    """Prefix of the keys of all objects that are removed together with this one."""
+    """Prefix of the keys of all objects that are removed with the object, as a CRD's are."""
     storage_preconditions: bool = False
     """Whether a failed precondition is worded as the storage layer words it."""
 
@@ -154,6 +154,7 @@ class Resource:
     strategy: Strategy = field(default=Strategy(), compare=False)
 
     def __post_init__(self) -> None:
+        # A frozen dataclass can only be completed like this.
         object.__setattr__(self, "singular", self.singular or self.kind.lower())
         object.__setattr__(self, "storage_version", self.storage_version or self.version)
 

@@ -123,7 +123,7 @@ class ApiServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
-            shutdown_timeout=0.5,
+            shutdown_timeout=0.5,  # for requests in flight; watches were ended before
             max_line_size=_HEAD_LIMIT,
             max_field_size=_HEAD_LIMIT,
         )
@@ -142,7 +142,7 @@ class ApiServer:
             self.port = self._runner.addresses[0][1]
 
     async def accept_from(self, sock: socket.socket) -> None:
-        """Serve a listening socket opened by the caller, such as one in the pods' network."""
+        """Serve a listening socket that the caller has opened, for example in the pods' network."""
         await web.SockSite(self._runner, sock, ssl_context=self.credentials.context()).start()
 
     async def run(self) -> None:
@@ -194,7 +194,7 @@ class ApiServer:
     async def _respond_or_fail(
         self, request: web.Request, route: Route | None, resource: Resource | None
     ) -> web.StreamResponse:
-        """Answer a request; the one place that turns a failure into a Status."""
+        """Answer a request; every failure becomes a Status here."""
         try:
             return await self._respond(request, route, resource)
         except StatusError as error:
@@ -205,7 +205,7 @@ class ApiServer:
         except web.HTTPRequestEntityTooLarge:
             return _failure(api_errors.too_large(f"limit is {bodies.LIMIT}"))
         except (web.HTTPException, ConnectionError):
-            raise
+            raise  # aiohttp answers the first and drops the second
         except Exception as error:
             log.exception("%s %s failed", request.method, request.rel_url)
             message = f"Internal error occurred: {type(error).__name__}: {error}"

@@ -50,7 +50,7 @@ _TRIES = 8
 
 
 def _allow(call: Call, new: Raw, old: Raw | None) -> None:
-    """Without roles, everybody may grant anything."""
+    """Without an authorizer, every caller may grant every permission."""
 
 
 def _now() -> datetime:
@@ -189,7 +189,7 @@ class Verbs:
         return await self.change(call, edit)
 
     async def _apply(self, call: Call, patch: Patch) -> Answer:
-        """Server-side apply for one owner: create, or merge."""
+        """Server-side apply: create the object, or merge into it."""
         decoding.check_body(call, patch.body)
         decoding.check_applied(call.resource, patch.body)
         _warn_of_duplicates(call)

@@ -64,7 +64,7 @@ class Authorizer:
 
     def __init__(self, store: Store) -> None:
         self._roles: dict[str, Sequence[Raw]] = {}
-        # By namespace (none for cluster-wide ones), then by name.
+        # By namespace (empty for cluster-wide bindings), then by name.
         self._bindings: defaultdict[str, dict[str, Raw]] = defaultdict(dict)
         store.subscribe(self._role_changed, *_ROLES)
         store.subscribe(self._binding_changed, *_BINDINGS)
@@ -135,7 +135,7 @@ class Authorizer:
                     yield bindings[name], subject
 
     def of_binding(self, binding: Raw) -> Sequence[Raw] | None:
-        """The rules of the role that a binding refers to; None if there is no such role."""
+        """The rules of the role that a binding refers to; None if the role does not exist."""
         kind, name = _role(binding)
         namespace = binding["metadata"].get("namespace", "") if kind == "Role" else ""
         return self._roles.get(f"{kind.lower()}s.{GROUP}/{namespace}/{name}")
@@ -160,6 +160,7 @@ def _is_subject(user: User, subject: Raw, namespace: str) -> bool:
         case "Group":
             return subject.get("name") in user.groups
         case "ServiceAccount":
+            # In a RoleBinding, an account without a namespace is of the binding's namespace.
             home = subject.get("namespace") or namespace
             return account_of(user.name) == (home, subject.get("name"))
         case _:
@@ -173,6 +174,7 @@ def rule_allows(rule: Raw, access: AccessQuery) -> bool:
     if access.path:
         return any(_covers(pattern, access.path) for pattern in rule.get("nonResourceURLs") or ())
     names = rule.get("resourceNames")
+    # `*/scale` allows the scale of every resource; `pods` does not allow `pods/log`.
     any_with_subresource = f"*/{access.subresource}" if access.subresource else ""
     return (
         _has(rule, "apiGroups", access.group)

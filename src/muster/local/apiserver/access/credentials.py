@@ -51,7 +51,7 @@ class ServerCredentials:
     def context(self) -> ssl.SSLContext:
         """The TLS context of the listening sockets."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.minimum_version = ssl.TLSVersion.TLSv1_2  # as with kube-apiserver
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
         return context
 
@@ -184,7 +184,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _alternatives(addresses: Sequence[str]) -> list[x509.GeneralName]:
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
     for address in dict.fromkeys(("127.0.0.1", "::1", *addresses)):
-        try:
+        try:  # clients compare an IP address and a name with different entries
             names.append(x509.IPAddress(ipaddress.ip_address(address)))
         except ValueError:
             if address not in _NAMES:

@@ -20,6 +20,7 @@ _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _HEALTH = ("/healthz", "/livez", "/readyz", "/version", "/version/")
 _DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
 _JOBS = ("jaxjobs", "mpijobs", "pytorchjobs", "tfjobs")
+# The groups of the pod groups that the scheduler understands.
 _GANGS = (
     "scheduling.incubator.k8s.io",
     "scheduling.k8s.io",
@@ -62,6 +63,7 @@ _VIEW = (
     _rule(_READ, _GANGS, _status("podgroups")),
     _rule(_READ, ["metrics.k8s.io"], ["pods", "nodes"]),
 )  # fmt: skip
+# Reading is not enough for these: a command in a pod can do whatever its service account may.
 _INTO_PODS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
 _EDIT = (
     _rule(_READ, [""], ["secrets", *_INTO_PODS]),

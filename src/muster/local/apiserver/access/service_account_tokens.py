@@ -42,6 +42,7 @@ _ALGORITHM = "ES256"
 _CACHE_SIZE = 4096
 # The kinds a token can be bound to; it becomes invalid when the object is deleted.
 _BINDABLE = {("v1", "Pod"): "pods", ("v1", "Secret"): "secrets"}
+# Of PyJWT: the claims that must exist. The others are checked in `user`, by the injected clock.
 _CHECKS: Options = {
     "require": ["aud", "exp", "iss", "jti", "kubernetes.io", "nbf"],
     "verify_aud": False,
@@ -181,7 +182,7 @@ class Tokens:
                 continue
             if not self._exists(f"{plural}/{namespace}/{bound['name']}", bound["uid"]):
                 return None
-            if kind == "pod":
+            if kind == "pod":  # reviews show them
                 extra[f"{_ABOUT}/pod-name"] = (bound["name"],)
                 extra[f"{_ABOUT}/pod-uid"] = (bound["uid"],)
         return service_account(namespace, account["name"], account["uid"], extra)
@@ -200,6 +201,7 @@ class Tokens:
             )
         except (jwt.PyJWTError, UnicodeEncodeError):  # a header may hold bytes that are no UTF-8
             return None
+        # Every token of this server names its key.
         if parts["header"].get("kid") != self._key_id:
             return None
         while len(self._verified) >= _CACHE_SIZE:  # the oldest goes first: dicts keep their order

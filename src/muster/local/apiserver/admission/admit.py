@@ -80,6 +80,7 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
         causes += strategy.check_update(new, old)
     _raise(resource, new, causes)
     _check_finalizers(resource, new, old)
+    # Controllers compare the generation with status.observedGeneration.
     if not subresource and _generation_fields(resource, new) != _generation_fields(resource, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return new

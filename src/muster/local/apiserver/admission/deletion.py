@@ -58,7 +58,7 @@ def on_delete(resource: Resource, obj: Raw, options: Raw, now: datetime) -> Dele
 
 
 def _mark(resource: Resource, meta: Raw, now: datetime, grace: int) -> None:
-    """Record that the object is being deleted, and the time by which it is to be gone."""
+    """Record that the object is being deleted, and when its grace period ends."""
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
         if resource.strategy.generation != "none":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Rule = Callable[[str], list[str]]
 """The problems of a text; none if it follows the rule."""
 
+# Kubernetes' own patterns: the messages below quote them.
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _OLD_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -82,13 +83,14 @@ _value = _matches(_VALUE, 63)
 def check_label(text: str) -> list[str]:
     """One part of a domain name."""
     problems = check_plain_label(text)
+    # A valid domain name with dots gets the short hint instead of the rule.
     if problems and "." in text and not check_subdomain(text):
         return [p for p in problems if p != _RULES[_LABEL]] + ["must not contain dots"]
     return problems
 
 
 def check_path_segment(text: str) -> list[str]:
-    """Names of RBAC objects: anything that fits into a path."""
+    """Names of RBAC objects: any text that can be one part of a path."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{sign}'" for sign in "/%" if sign in text]

@@ -97,5 +97,5 @@ def object_not_found(call: Call) -> StatusError:
 
 
 def conflict(call: Call, why: str = api_errors.CHANGED) -> StatusError:
-    """The object of the call is another one, or has changed."""
+    """The object of the call has changed, or was replaced by another object."""
     return api_errors.conflict(call.resource.group, call.resource.plural, call.route.name, why)

@@ -82,7 +82,7 @@ class _Quota:
         return strategy.charge is not None or any(name in self.hard for name in names)
 
     def count(self, new: Charge, old: Charge) -> None:
-        """Replace what an object used by what it uses now."""
+        """Replace the old usage of an object by its new usage."""
         # The old amount first: a sum takes the notation (1Gi or 1G) of its first part above zero.
         for name, amount in old.items():
             self.used[name] -= amount
@@ -187,6 +187,7 @@ class Quotas:
         def forbidden(why: str) -> StatusError:
             return api_errors.forbidden(resource.group, resource.plural, name, why)
 
+        # In the order of names, so that the error always names the same quota.
         quotas.sort(key=lambda quota: quota.key)
         for quota in quotas:
             if old is None and quota.in_scope(collection, new):

@@ -31,6 +31,7 @@ _WRITES = {
     "delete": "DeleteOptions",
     "deletecollection": "DeleteOptions",
 }
+# Unknown and duplicate fields are ignored, rejected, or (the default) warned of.
 _STRICTNESS = ("", "Ignore", "Strict", "Warn")
 _MAX_MANAGER = 128
 _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
@@ -67,6 +68,7 @@ def check_table(query: Mapping[str, str]) -> None:
 def check_list(query: Mapping[str, str]) -> None:
     """Reject options that contradict each other."""
     raise_if_invalid("meta.k8s.io", "ListOptions", "", _list_causes(query))
+    # The token carries the revision of the first page.
     if query.get("continue") and query.get("resourceVersion", "") not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
 

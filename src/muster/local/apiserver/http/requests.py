@@ -135,6 +135,7 @@ class Call:
         text = self.query.get(name, "")
         if not text:
             return None
+        # Go's int64; the pattern also keeps Python from reading `1_000`, ` 1` or other digits.
         if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
             raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": no whole number')
         return int(text)

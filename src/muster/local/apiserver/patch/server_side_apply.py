@@ -29,7 +29,7 @@ def check_apply(call: Call, body: Raw) -> None:
 
 
 def apply(target: Any, applied: Any, schema: Schema | None) -> Any:
-    """The value with everything that is applied."""
+    """The value after the configuration is applied to it."""
     raw = schema.raw if schema else {}
     if isinstance(applied, dict):
         if raw.get("x-kubernetes-map-type") == "atomic":

@@ -140,6 +140,7 @@ _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?"
     r"([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
+# These follow the package strfmt of Kubernetes, with its oddities.
 _DURATION = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0")
 _SPAN = re.compile(r"\d+\s*([A-Za-zµ]+)")
 _UNIT = re.compile(
@@ -228,7 +229,7 @@ def _plain(text: str) -> str:
 
 
 def _matches(pattern: str, longest: int = 1 << 20) -> Callable[[str], bool]:
-    compiled = re2.compile(pattern)
+    compiled = re2.compile(pattern)  # linear time, as for patterns of schemas
     return lambda text: len(text) <= longest and compiled.fullmatch(text) is not None
 
 

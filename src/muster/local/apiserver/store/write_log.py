@@ -33,7 +33,7 @@ INSERT OR IGNORE INTO compacted VALUES (0, 0);
 """
 
 _STEP = 5000
-"""Rows looked at in one transaction of a compaction, so that writers never wait long for it."""
+"""Rows in one transaction of a compaction; writers wait no longer than it takes."""
 
 
 class Row(NamedTuple):
@@ -106,7 +106,7 @@ class WriteLog:
             raise ServerError(f"the store cannot write: {error}", status=500) from error
 
     def between(self, after: int, upto: int, prefix: str) -> list[PastRow]:
-        """The writes under `prefix` with after < revision <= upto, and what each replaced."""
+        """The writes under `prefix` with after < revision <= upto, and the object each replaced."""
         query = """
             SELECT log.revision, log.key, log.previous, log.deleted, log.value,
                    CASE old.deleted WHEN 0 THEN old.value END

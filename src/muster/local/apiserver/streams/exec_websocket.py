@@ -92,6 +92,7 @@ async def run(
         raise api_errors.bad_request("Upgrade request required")
     await socket.prepare(request)
     channels = ExecChannels(socket)
+    # The first to end decides: the command with its outcome, or the client by disconnecting.
     async with asyncio.TaskGroup() as group:
         running = group.create_task(_outcome(backend, pod, options, channels))
         pump = group.create_task(channels.pump())

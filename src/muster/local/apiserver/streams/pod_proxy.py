@@ -30,7 +30,7 @@ _NOT_FORWARDED = frozenset(
 
 
 def port_of(pod: Raw, requested: str) -> int:
-    """The port in `NAME:PORT`, by number or name; the first declared one if there is none."""
+    """The port in `NAME:PORT`, by number or name; without one, the first declared port."""
     declared = [port for c in pod["spec"].get("containers") or () for port in c.get("ports") or ()]
     if requested.isdigit():
         return int(requested)
@@ -47,6 +47,7 @@ async def run(
     host, host_port = await backend.address(pod, port)
     query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
     url = f"http://{host}:{host_port}/{call.route.rest}{query}"
+    # The body is forwarded as it comes, so it must not be decompressed on the way.
     async with aiohttp.ClientSession(auto_decompress=False) as session:
         try:
             answer = await session.request(
@@ -54,7 +55,7 @@ async def run(
                 url,
                 headers=_forwarded(request.headers),
                 data=call.body or None,
-                allow_redirects=False,
+                allow_redirects=False,  # the client follows them, or not
             )
         except aiohttp.ClientError as error:
             message = f"error trying to reach service: {error}"

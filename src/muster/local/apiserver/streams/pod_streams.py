@@ -119,7 +119,7 @@ def log_options(call: Call, pod: Raw, now: datetime) -> LogOptions:
 
 
 def container_of(pod: Raw, requested: str) -> str:
-    """The requested container; of several, one must be named."""
+    """The requested container; a pod with several containers needs a name."""
     name = pod["metadata"]["name"]
     spec = pod["spec"]
     names = [c["name"] for c in spec.get("containers") or ()]

@@ -1,1 +1,1 @@
-"""What readers get: lists, watch events, tables, discovery, OpenAPI, usage."""
+"""Answers to readers: lists, watch events, tables, discovery, OpenAPI, usage."""

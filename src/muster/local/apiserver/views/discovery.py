@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.registry import Registry
     from muster.local.apiserver.resource import Resource
 
+# The version whose schemas and messages this server has.
 VERSION: Raw = {
     "major": "1",
     "minor": "36",
@@ -135,6 +136,7 @@ def _rows(resource: Resource) -> Iterator[Raw]:
         yield sub
 
 
+# kube-apiserver lists the verbs of custom resources in this order.
 _CUSTOM_ORDER = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
 
 

@@ -27,7 +27,7 @@ def render(answer: Answer, call: Call, now: datetime) -> bytes:
     body = codec.decode(answer.body)
     items = body["items"] if is_list else [body]
     meta = _list_meta(body)
-    if is_list:
+    if is_list:  # without an empty continue token
         meta = {name: value for name, value in body["metadata"].items() if value != ""}
     if call.form.shape == "Table":
         include = call.query.get("includeObject", "Metadata")
@@ -49,7 +49,7 @@ def event_renderer(call: Call, clock: Callable[[], datetime]) -> Callable[[bytes
         nonlocal first
         obj = codec.decode(value)
         table = _table(call.resource, [obj], _list_meta(obj), include, clock())
-        if not first:
+        if not first:  # clients keep the columns of the first table
             table["columnDefinitions"] = None
         first = False
         return codec.dump(table)
