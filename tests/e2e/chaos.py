@@ -27,7 +27,7 @@ from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 
 JOB = "training.kubeflow.org/job-name"
-DECK = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2, "daemon", "node"]
+FAILURES = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2, "daemon", "node"]
 PATIENCE = 60.0
 MOST_RESTARTS = 2  # Each further restart has a longer backoff, up to minutes.
 
@@ -38,29 +38,29 @@ class Chaos:
     def __init__(self, local: LocalCluster, up: tuple[str, ...], seed: int) -> None:
         self.killed: Counter[str] = Counter()
         self.deleted: Counter[str] = Counter()
-        self.blows: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
         self._local = local
         self._up = up
         self._random = Random(seed)
         self._records = PodRecords(local.home / "data" / "pods")
 
     def __str__(self) -> str:
-        return f"blows {self.blows}, killed {self.killed}, deleted {self.deleted}"
+        return f"failures {self.failures}, killed {self.killed}, deleted {self.deleted}"
 
-    def rage(self, seconds: float, every: float) -> None:
+    def cause_failures(self, seconds: float, every: float) -> None:
         """Cause failures for so many seconds, each kind at least once."""
         end = time.monotonic() + seconds
         while True:
-            for name in self._random.sample(DECK, len(DECK)):
-                self._strike(name)
-                time.sleep(self._random.uniform(0.5, 1.5) * every)  # pace: blows, not a wait
+            for name in self._random.sample(FAILURES, len(FAILURES)):
+                self._cause_failure(name)
+                time.sleep(self._random.uniform(0.5, 1.5) * every)  # pace: failures
             if time.monotonic() > end:
                 return
 
-    def _strike(self, name: str) -> None:
+    def _cause_failure(self, name: str) -> None:
         # There may be no such pod for a while after a failure.
-        pods = until(self._running, timeout=PATIENCE, every=0.2, what="a pod to strike")
-        self.blows[name] += 1
+        pods = until(self._running, timeout=PATIENCE, every=0.2, what="a pod to hit")
+        self.failures[name] += 1
         pod = self._random.choice(pods)
         if name == "daemon":
             self._local.kill_daemon()
@@ -98,8 +98,8 @@ class Chaos:
             key=lambda pod: pod.metadata.name,
         )
 
-    def _kill(self, pod: Pod, whom: Callable[[Pod], int]) -> None:
-        pid = whom(pod)
+    def _kill(self, pod: Pod, pid_of: Callable[[Pod], int]) -> None:
+        pid = pid_of(pod)
         if pid and self._process(pod):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from muster.api.meta import Raw
-from tests.e2e.chaos import DECK, Chaos
+from tests.e2e.chaos import FAILURES, Chaos
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster
 from tests.waiting import until
@@ -24,7 +24,7 @@ UP = ("--nodes", "2", "--gpus-per-node", "4")
 SEED = int(os.environ.get("MUSTER_CHAOS_SEED", "20260"))
 GPU = "nvidia.com/gpu"
 
-EITHER = {"SUCCEEDED", "FAILED"}
+FINAL = {"SUCCEEDED", "FAILED"}
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_six_jobs_end_as_their_policies_say_whatever_is_killed(
     local: LocalCluster, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    outlast(local, gate, jobs(1, gate, work=10), seconds=0, every=0.4)
+    survive_failures(local, gate, jobs(1, gate, work=10), seconds=0, every=0.4)
 
 
 @pytest.mark.long
@@ -50,10 +50,10 @@ def test_twenty_jobs_end_as_their_policies_say_after_two_minutes_of_kills(
 ) -> None:
     gate = tmp_path / "gate"
     more = [gang("gang-3", work=15), gang("gang-4", work=15)]
-    outlast(local, gate, [*jobs(3, gate, work=15), *more], seconds=120, every=1.0)
+    survive_failures(local, gate, [*jobs(3, gate, work=15), *more], seconds=120, every=1.0)
 
 
-def outlast(
+def survive_failures(
     local: LocalCluster, gate: Path, submitted: Sequence[Raw], *, seconds: float, every: float
 ) -> None:
     """Submit, cause failures, wait for all jobs to end, and compare their outcomes.
@@ -64,15 +64,20 @@ def outlast(
     local.apply(*submitted)
     names = [job["metadata"]["name"] for job in submitted]
     chaos = Chaos(local, UP, SEED)
-    chaos.rage(seconds, every)
+    chaos.cause_failures(seconds, every)
     (gate / "open").touch()
 
     try:
-        until(lambda: set(ends(local).values()) <= EITHER, timeout=150, every=1.0, what="all ends")
+        until(
+            lambda: set(statuses(local).values()) <= FINAL,
+            timeout=150,
+            every=1.0,
+            what="the end of all jobs",
+        )
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{chaos}\n{stuck(local)}") from error
-    outcomes = ends(local)
-    print(f"{chaos}\nends {outcomes}")
+        raise AssertionError(f"{error}\n{chaos}\n{unfinished(local)}") from error
+    outcomes = statuses(local)
+    print(f"{chaos}\noutcomes {outcomes}")
 
     expected = {name: allowed(name, chaos) for name in names}
     wrong = {
@@ -81,18 +86,18 @@ def outlast(
         if outcomes[name] not in expected[name]
     }
     assert wrong == {}, f"{chaos}\n{local.log_tail()}"
-    assert set(chaos.blows) == set(DECK), chaos
+    assert set(chaos.failures) == set(FAILURES), chaos
     local.arena("delete", *names)
 
 
-def ends(local: LocalCluster) -> dict[str, str]:
+def statuses(local: LocalCluster) -> dict[str, str]:
     listed = json.loads(local.arena("list", "-o", "json").stdout)
     return {job["name"]: job["status"] for job in listed}
 
 
-def stuck(local: LocalCluster) -> str:
+def unfinished(local: LocalCluster) -> str:
     """The state of the jobs that have not ended, for the message."""
-    names = [name for name, status in ends(local).items() if status not in EITHER]
+    names = [name for name, status in statuses(local).items() if status not in FINAL]
     shown = [local.arena("get", name).stdout for name in names]
     for name in names:
         for instance in local.job(name)["instances"]:
@@ -111,13 +116,13 @@ def allowed(name: str, chaos: Chaos) -> set[str]:
         case "doomed":
             return {"FAILED"}
         case _ if killed and deleted:
-            return EITHER  # The failure of a pod that is deleted at once may never be observed.
+            return FINAL  # The failure of a pod that is deleted at once may never be observed.
         case _:
             return {"FAILED"} if killed else {"SUCCEEDED"}
 
 
 def jobs(each: int, gate: Path, *, work: int) -> list[Raw]:
-    """`count` jobs of each policy, which work for so many seconds and until the gate is open."""
+    """`each` jobs of every policy, which work for so many seconds and until the gate is open."""
     busy = f"[ $i -lt {work * 5} ] || [ ! -e {gate}/open ]"
     sleep = f"i=0; while {busy}; do sleep 0.2; i=$((i+1)); done"
     return [
