@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunningCluster:
     """A cluster with our CRDs and a garbage collector."""
 
     endpoint: Endpoint
@@ -50,12 +50,12 @@ class Place:
 
 
 @contextmanager
-def kubernetes(binaries: Path) -> Iterator[Place]:
+def kubernetes(binaries: Path) -> Iterator[RunningCluster]:
     with ControlPlane(binaries) as plane:
         define(plane)
         # After the CRDs: the garbage collector looks for new kinds only twice a minute.
         plane.start_controller_manager()
-        yield Place(kube_config.load(plane.kubeconfig), plane)
+        yield RunningCluster(kube_config.load(plane.kubeconfig), plane)
 
 
 def define(plane: ControlPlane) -> None:
@@ -77,9 +77,9 @@ def _established(crd: Raw) -> bool:
 
 
 @contextmanager
-def local(folder: Path) -> Iterator[Place]:
+def local(folder: Path) -> Iterator[RunningCluster]:
     """The local API server and its garbage collector, on a loop and a thread of their own."""
-    started: list[Place] = []
+    started: list[RunningCluster] = []
     ready, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
@@ -92,7 +92,7 @@ def local(folder: Path) -> Iterator[Place]:
                 await client.create(CRDS.read_as(dict), crd)
             async with asyncio.TaskGroup() as group:
                 collecting = group.create_task(GarbageCollector(client).run())
-                started.append(Place(endpoint))
+                started.append(RunningCluster(endpoint))
                 ready.set()
                 await stop.wait()
                 collecting.cancel()

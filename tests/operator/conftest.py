@@ -17,15 +17,15 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from tests.operator.clusters import Place
+    from tests.operator.clusters import RunningCluster
 
 
 @pytest.fixture(
     scope="session", params=[pytest.param("kubernetes", marks=pytest.mark.kube), "local"]
 )
-def place(
+def running_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Place]:
+) -> Iterator[RunningCluster]:
     if request.param == "kubernetes":
         with clusters.kubernetes(request.getfixturevalue("control_plane_binaries")) as started:
             yield started
@@ -35,17 +35,17 @@ def place(
 
 
 @pytest.fixture
-async def client(place: Place) -> AsyncIterator[Client]:
-    async with Client.connect(place.endpoint) as connected:
+async def client(running_cluster: RunningCluster) -> AsyncIterator[Client]:
+    async with Client.connect(running_cluster.endpoint) as connected:
         yield connected
     await connections_closed()
 
 
 @pytest.fixture
-async def ns(place: Place, client: Client) -> str:
+async def ns(running_cluster: RunningCluster, client: Client) -> str:
     name = f"ns-{random.randrange(10**9)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})
-    if place.plane is not None:
+    if running_cluster.plane is not None:
         await eventually(
             lambda: get_or_none(client, SERVICE_ACCOUNTS, Key(name, "default")), what="its account"
         )

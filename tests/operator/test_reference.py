@@ -114,7 +114,7 @@ FAULTS = {
     "Succeeded and Failed both true": "a_chief_that_succeeded_is_not_undone_by_a_worker_that_failed",
     "recreated pods not counted": "recreated_pods_count_for_the_backoff_limit",
     "services outlive their pods": "a_service_without_a_pod_is_deleted_too",
-    "PodGroup written at every look": "an_unchanged_group_is_not_written_again",
+    "PodGroup written at every reconcile": "an_unchanged_group_is_not_written_again",
     "PodGroup churn after the end": "nothing_is_written_twice_about_a_job_that_ended",
     "budget selects pods by a label they lack": "a_budget_selects_the_pods_of_its_job",
     "pods kept at a limit lose their logs": "at_a_limit_running_pods_are_deleted_and_finished_pods_stay",
@@ -129,7 +129,7 @@ FAULTS = {
     "pods back after collection": "a_pod_garbage_collected_with_its_job_is_not_recreated",
     "names too long or with dots": "a_name_is_checked_by_the_longest_name_derived_from_it",
     "finished jobs fill the queue": "finished_jobs_are_never_written_to",
-    "the same warning at every look": "an_event_that_repeats_is_one_event_written_at_growing_intervals",
+    "the same warning at every reconcile": "an_event_that_repeats_is_one_event_written_at_growing_intervals",
     "gang waits without a word": "the_status_repeats_the_schedulers_reason_why_the_gang_waits",
     "one worker dies, the others hang": "the_whole_gang_restarts_if_the_job_says_so_and_counts_once",
 }

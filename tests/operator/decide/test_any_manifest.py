@@ -82,11 +82,11 @@ def test_junk_in_any_field_is_accepted_or_rejected_with_the_fields_name(
     raw = rich(data.draw(st.sampled_from(sorted(CONTAINERS))))
     written = places(raw["spec"], ("spec",))
     written += places(raw["metadata"]["annotations"], ("metadata", "annotations"))
-    place = data.draw(st.sampled_from(written))
+    running_cluster = data.draw(st.sampled_from(written))
     target: Any = raw
-    for step in place[:-1]:
+    for step in running_cluster[:-1]:
         target = target[step]
-    target[place[-1]] = data.draw(JUNK)
+    target[running_cluster[-1]] = data.draw(JUNK)
 
     result = understood(raw)
 

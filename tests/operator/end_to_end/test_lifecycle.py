@@ -32,7 +32,7 @@ from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
-    from tests.operator.clusters import Place
+    from tests.operator.clusters import RunningCluster
 
 pytestmark = pytest.mark.slow
 
@@ -83,9 +83,9 @@ def seed_manifests() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("title", "text"), seed_manifests(), ids=lambda value: str(value)[:20])
 async def test_a_manifest_of_the_guides_applies_verbatim(
-    place: Place, client: Client, ns: str, title: str, text: str
+    running_cluster: RunningCluster, client: Client, ns: str, title: str, text: str
 ) -> None:
-    await asyncio.to_thread(place.apply, ns, text)
+    await asyncio.to_thread(running_cluster.apply, ns, text)
     wanted = yaml.safe_load(text)
     name = wanted["metadata"]["name"]
     async with operating(client):

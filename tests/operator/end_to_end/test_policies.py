@@ -24,7 +24,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from tests.operator.clusters import Place
+    from tests.operator.clusters import RunningCluster
 
 pytestmark = pytest.mark.slow
 PATIENCE = 60.0
@@ -322,21 +322,21 @@ STORIES: list[Callable[[Story], Coroutine[Any, Any, None]]] = [
 
 
 @asynccontextmanager
-async def steady(place: Place) -> AsyncIterator[None]:
-    async with Client.connect(place.endpoint) as client, operating(client):
+async def steady(running_cluster: RunningCluster) -> AsyncIterator[None]:
+    async with Client.connect(running_cluster.endpoint) as client, operating(client):
         yield
 
 
 @asynccontextmanager
-async def unreliable(place: Place) -> AsyncIterator[None]:
-    transport = Unreliable(place.endpoint)
+async def unreliable(running_cluster: RunningCluster) -> AsyncIterator[None]:
+    transport = Unreliable(running_cluster.endpoint)
     async with Client(transport) as client, operating(client):
         yield
     assert transport.failures
 
 
 @asynccontextmanager
-async def mortal(place: Place) -> AsyncIterator[None]:
+async def mortal(running_cluster: RunningCluster) -> AsyncIterator[None]:
     """Run one operator after another, each killed at a random moment."""
     dice = random.Random(5)
 
@@ -347,7 +347,7 @@ async def mortal(place: Place) -> AsyncIterator[None]:
                 await asyncio.sleep(dice.uniform(0.3, 1.5))  # pace: its lifetime
                 operator.cancel()
 
-    async with Client.connect(place.endpoint) as client, asyncio.TaskGroup() as group:
+    async with Client.connect(running_cluster.endpoint) as client, asyncio.TaskGroup() as group:
         living = group.create_task(lives(client))
         try:
             yield
@@ -359,9 +359,12 @@ async def mortal(place: Place) -> AsyncIterator[None]:
     "operators", [steady, unreliable, mortal], ids=lambda operators: operators.__name__
 )
 async def test_every_policy_is_honoured(
-    place: Place, client: Client, ns: str, operators: Callable[[Place], Any]
+    running_cluster: RunningCluster,
+    client: Client,
+    ns: str,
+    operators: Callable[[RunningCluster], Any],
 ) -> None:
-    async with operators(place), asyncio.TaskGroup() as group:
+    async with operators(running_cluster), asyncio.TaskGroup() as group:
         for tell in STORIES:
             name = tell.__name__.replace("_", "-")
             group.create_task(tell(Story(client, ns, name)))

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.kube.client import Client
-    from tests.operator.clusters import Place
+    from tests.operator.clusters import RunningCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.kube]
 
 
 @pytest.fixture
-def kubeconfig(place: Place, tmp_path: Path) -> Path:
-    if place.plane is not None:
-        return place.plane.kubeconfig
+def kubeconfig(running_cluster: RunningCluster, tmp_path: Path) -> Path:
+    if running_cluster.plane is not None:
+        return running_cluster.plane.kubeconfig
     authority = tmp_path / "ca.crt"
-    authority.write_bytes(place.endpoint.ca or b"")
-    token = place.endpoint.credentials.get().authorization.removeprefix("Bearer ")
-    cluster = {"server": place.endpoint.url, "certificate-authority": str(authority)}
+    authority.write_bytes(running_cluster.endpoint.ca or b"")
+    token = running_cluster.endpoint.credentials.get().authorization.removeprefix("Bearer ")
+    cluster = {"server": running_cluster.endpoint.url, "certificate-authority": str(authority)}
     text = {
         "apiVersion": "v1",
         "kind": "Config",
