@@ -27,7 +27,7 @@ else:
 
 @dataclass(frozen=True)
 class OwnedObjects(Generic[T]):
-    """Objects that the owner has, and those that a patch must give it or take from it."""
+    """Objects that the owner controls, and objects that a patch must add or remove."""
 
     owned: list[T]
     adopt: list[ObjectMeta]

@@ -169,7 +169,7 @@ def deletion_conditions(known: list[Raw], left: list[Item], now: datetime) -> li
 
 
 def _with_condition(known: list[Raw], new: Raw) -> list[Raw]:
-    """Unlike for other conditions, a new message alone is written: it counts what is left."""
+    """Unlike for other conditions, a new message alone is written: it counts the objects."""
     old = conditions.find(known, new["type"])
     if old is not None and old.get("message") == new["message"]:
         return conditions.with_condition(known, new)

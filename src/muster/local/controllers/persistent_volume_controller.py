@@ -1,10 +1,10 @@
 """Volume claims on the local cluster: provisions directories, binds existing volumes.
 
-The storage class `local` is the default: a claim without a class gets it. Such a claim is bound to
-a directory of its own when the scheduler has chosen a node, so a gang that does not fit creates no
-volumes. All nodes are one machine and share the directory, whatever the access mode. The directory
-outlives the claim: a new claim of the same name finds its files again. Claims of another class, or
-of none (""), are bound to existing volumes (`volume_matching`).
+The storage class `local` is the default: a claim without a class gets it. A claim of this class is
+bound to a directory of its own when the scheduler has chosen a node, so a gang that does not fit
+creates no volumes. All nodes are one machine and share the directory, whatever the access mode. The
+directory outlives the claim: a new claim of the same name finds its files again. Claims of another
+class, or of none (""), are bound to existing volumes (`volume_matching`).
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class VolumeClaims:
             return
         if claim.status.phase == "Bound":
             return
+        # kube-apiserver sets the default class at admission; ours leaves that to this controller.
         if "storageClassName" not in raw["spec"] and not claim.spec.volume_name:
             change = {"spec": {"storageClassName": CLASS}}
             await self._client.patch(PERSISTENT_VOLUME_CLAIMS, key, change)
@@ -87,6 +88,7 @@ class VolumeClaims:
 
         `uid` is that of the claim that has the name now: an earlier claim of this name is gone.
         """
+        # A copy, because the writes below wait and the informer changes meanwhile.
         for volume in list(self.volumes.all()):
             reference, meta = volume.spec.claim_ref, volume.metadata
             if reference is None or reference.uid in ("", uid) or volume.owner != claim:

@@ -88,7 +88,7 @@ class ControllerManager:
         delay: float = 0.0,
         workers: int = 1,
     ) -> None:
-        """Run a controller that says itself what wakes it, with informers of its own."""
+        """Run a controller that subscribes to changes itself, with informers of its own."""
         queue: WorkQueue[Key] = WorkQueue(name)
         controller.connect(lambda key: queue.add_after(key, delay) if delay else queue.add(key))
         for informer in informers:

@@ -1,4 +1,4 @@
-"""All built-in kinds: those with rules of their own, and the rows of those without."""
+"""All built-in kinds: imported from their modules, or defined here if they have no rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConfigMap: checks of keys and size, immutable ones, columns. Secrets share the checks."""
+"""ConfigMap: checks of keys, size and immutability, columns. Secrets share the checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
 
-_MAX_SIZE = 1024 * 1024
+_MAX_SIZE = 1024 * 1024  # Kubernetes' limit, a little below the largest value of etcd
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_RULE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',"

@@ -62,10 +62,10 @@ def _check_node(schema: Raw, path: str) -> Causes:
         yield from _check_field(schema["additionalProperties"], where, "object fields")
 
 
-def _check_field(schema: Raw, path: str, what: str) -> Causes:
+def _check_field(schema: Raw, path: str, place: str) -> Causes:
     free = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if not schema.get("type") and not any(schema.get(word) for word in free):
-        yield required(f"{path}.type", f"must not be empty for specified {what}")
+        yield required(f"{path}.type", f"must not be empty for specified {place}")
     yield from _check_node(schema, path)
 
 
@@ -79,6 +79,7 @@ def _check_pattern(pattern: str, path: str) -> Causes:
 
 
 def _check_default(schema: Raw, path: str) -> Causes:
+    # A default that does not fit would make every object that lacks the field invalid.
     for cause in structural.check(schema["default"], Schema(schema)):
         yield cause._replace(field=f"{path}{cause.field and '.' + cause.field}")
 

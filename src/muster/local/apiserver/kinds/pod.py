@@ -137,6 +137,7 @@ def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:
     if any(_without_seconds(t) not in tolerations for t in old.get("tolerations") or ()):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         yield forbidden_field("spec.tolerations", detail)
+    # A scheduler may have looked at the pod already, so it can lose gates but never gain one.
     gates = {gate.get("name") for gate in old.get("schedulingGates") or ()}
     for i, gate in enumerate(new.get("schedulingGates") or ()):
         if gate.get("name") not in gates:
@@ -144,6 +145,7 @@ def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:
             yield forbidden_field(f"spec.schedulingGates[{i}].name", detail)
     gated = bool(gates)
     unchanged = _fixed_part(new, gated=gated) == _fixed_part(old, gated=gated)
+    # Controllers such as Kueue restrict the nodes of a gated pod before they release it.
     if not unchanged or (gated and not _is_narrower(new, old)):
         yield forbidden_field("spec", _MUTABLE_FIELDS)
 

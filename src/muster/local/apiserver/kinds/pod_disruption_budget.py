@@ -1,7 +1,7 @@
 """PodDisruptionBudget: checks, columns, and whether a pod may be evicted now.
 
-Evictions count pods themselves instead of trusting a controller's `disruptionsAllowed`, so budgets
-hold on a cluster where no such controller runs.
+Evictions count pods themselves instead of trusting `disruptionsAllowed`, which a controller would
+have to write: the local cluster has no controller of budgets.
 """
 
 from __future__ import annotations

@@ -63,6 +63,7 @@ def complete_requests(spec: Raw) -> None:
     limits = resources.get("limits")
     if not limits:
         return
+    # Of a whole pod with limits, first the containers' requests count, then its own limits.
     requests = ensure_map(resources, "requests")
     for name, total in container_sum(spec, "requests").items():
         if name in _OF_PODS:
@@ -80,13 +81,13 @@ def _containers(spec: Raw) -> list[Raw]:
 
 
 def container_sum(spec: Raw, which: str) -> Charge:
-    """Requests or limits of all containers: of those that run together, or of the largest start."""
+    """Requests or limits of all containers, as the module's docstring adds them up."""
     running = _sum(amounts_of(c, which) for c in spec.get("containers") or ())
     sidecars: Charge = {}
     largest: Charge = {}
     for container in spec.get("initContainers") or ():
         own = amounts_of(container, which)
-        if container.get("restartPolicy") == "Always":
+        if container.get("restartPolicy") == "Always":  # it runs on next to all that start later
             sidecars = _sum((sidecars, own))
             largest = _largest(largest, sidecars)
         else:
@@ -97,6 +98,7 @@ def container_sum(spec: Raw, which: str) -> Charge:
 def pod_sum(spec: Raw, which: str) -> Charge:
     """Requests or limits of a whole pod."""
     total = container_sum(spec, which) | amounts_of(spec, which)
+    # Overhead adds to every request, but makes no limit where there was none.
     overhead = _parsed(spec.get("overhead"))
     return _sum((total, {k: v for k, v in overhead.items() if which == "requests" or k in total}))
 

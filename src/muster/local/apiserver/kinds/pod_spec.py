@@ -51,7 +51,7 @@ _NAME_RULES = {
 
 
 def complete_spec(spec: Raw) -> None:
-    """Fill in the defaults of a pod's spec, or a template's, in place."""
+    """Fill in the defaults of the spec of a pod or of a template, in place."""
     fields.fill(
         spec,
         restartPolicy="Always",

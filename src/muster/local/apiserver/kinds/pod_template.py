@@ -1,4 +1,4 @@
-"""The pod template of deployments, replica sets and jobs, and the selector that goes with it."""
+"""The pod template of deployments, replica sets and jobs, and the selector of its pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PriorityClass: which classes there may be, and the priority a pod gets from its class."""
+"""PriorityClass: checks of classes, and the priority that a pod gets from its class."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ def _class_of(pod: Raw, store: ObjectReader) -> Raw:
             return {}
         pod["spec"]["priorityClassName"] = default["metadata"]["name"]
         return default
+    # The values of system classes never change, so they need no look-up.
     if name in _SYSTEM:
         return {"value": _SYSTEM[name]}
     entry = store.get(f"{PRIORITY_CLASSES.collection}//{name}")

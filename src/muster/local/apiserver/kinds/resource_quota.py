@@ -73,15 +73,8 @@ def matches_scope(term: Raw, pod: Raw) -> bool:
 
 def _matches_class(term: Raw, name: str) -> bool:
     values = term.get("values") or ()
-    match term.get("operator"):
-        case "In":
-            return name in values
-        case "NotIn":
-            return name not in values
-        case "DoesNotExist":
-            return not name
-        case _:
-            return bool(name)
+    matches = {"In": name in values, "NotIn": name not in values, "DoesNotExist": not name}
+    return matches.get(term.get("operator") or "", bool(name))
 
 
 def _defaults(quota: Raw) -> None:

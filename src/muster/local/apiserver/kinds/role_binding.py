@@ -56,6 +56,7 @@ def _check_subject(subject: Raw, path: str, *, namespaced: bool) -> Causes:
 
 
 def _check_update(new: Raw, old: Raw) -> Causes:
+    # Who may change subjects must not thereby change the rights that are granted.
     if new.get("roleRef") != old.get("roleRef"):
         yield invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
 

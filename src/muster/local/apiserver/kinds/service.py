@@ -1,4 +1,4 @@
-"""Service: defaults, checks of addresses and ports, what an update keeps, columns.
+"""Service: defaults, checks of addresses and ports, fields that an update keeps, columns.
 
 There are no virtual addresses: every service is headless. A client that changes only the type need
 not know which other fields belong to the old type, so an update drops them. Node ports are in
@@ -85,6 +85,7 @@ def _defaults(service: Raw) -> None:
 def _prepare_update(new: Raw, old: Raw) -> None:
     """Keep the addresses of the service, and drop the fields that its new type does not have."""
     spec, before = new.get("spec") or {}, old["spec"]
+    # Clients that send an old manifest leave out addresses that the server allocated.
     external_name = spec.get("type") == "ExternalName"
     if not external_name and not spec.get("clusterIP") and before.get("clusterIP"):
         spec["clusterIP"] = before["clusterIP"]

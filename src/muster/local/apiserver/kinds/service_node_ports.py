@@ -28,6 +28,7 @@ def admit_create(service: Raw, store: ObjectReader, now: datetime) -> None:
     if not _has_node_ports(service):
         _raise(service, _unexpected(service))
         return
+    # All services are read: there is no table of ports that could disagree with them.
     others = (entry for entry in store.scan("services/") if entry.key != _key(service))
     taken = {port for entry in others for port in _ports_of(codec.decode(entry.value))}
     _raise(service, _problems(service, taken))
@@ -38,7 +39,7 @@ def admit_create(service: Raw, store: ObjectReader, now: datetime) -> None:
 
 
 def admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
-    """Keep the ports of a changed service while its type has any, and allocate missing ones."""
+    """Keep the ports of a changed service while its type has any; allocate the missing ports."""
     before = {_identity(row): row.get("nodePort") for row in _rows(old)}
     for row in _rows(new):
         if not _has_node_ports(new):

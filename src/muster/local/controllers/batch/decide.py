@@ -78,10 +78,12 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:
     known, events = _suspension(job, known, now)
     status |= {"conditions": known} if known else {}
     active = [pod for pod in pods if pod.active]
+    # Pods that only stopped with their node are deleted, and new pods replace them uncounted.
     stopped = [pod for pod in pods if pod.stopped_with_node and not pod.terminating]
     if job.spec.suspend:
         return Plan(status, counts.recorded, drop=(*active, *stopped), events=events)
     surplus, missing = _difference(job, counts, pods, active)
+    # The backoff delays all missing pods, not only the replacements of failed pods.
     delay = _backoff(job, pods, now) if missing else None
     waits = [] if delay is None else [delay]
     due = job_end.deadline(job)
@@ -179,7 +181,7 @@ def _suspension(
 def _difference(
     job: Job, counts: PodCounts, pods: Sequence[Pod], active: list[Pod]
 ) -> tuple[list[Pod], list[int | None]]:
-    """The surplus pods, and the indexes of the missing ones."""
+    """The surplus pods, and the indexes of missing pods."""
     desired = _desired(job, counts, len(active))
     indexed = pod_tracking.is_indexed(job)
     surplus = _duplicates(job, counts, active) if indexed else []
@@ -191,6 +193,7 @@ def _difference(
     missing = min(max(0, desired - len(rest) - waiting), BURST)
     if not indexed:
         return surplus, [None] * missing
+    # As in Kubernetes, the lowest free indexes come first.
     taken = {pod_tracking.completion_index(pod) for pod in rest} | counts.completed
     free = (index for index in range(job.spec.completions or 0) if index not in taken)
     return surplus, list(islice(free, missing))

@@ -25,7 +25,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def parse_indexes(text: str, below: int) -> set[int]:
-    """The indexes in a text of ranges; those beyond the job's completions do not count."""
+    """The indexes in a text of ranges; indexes beyond the job's completions do not count."""
     indexes: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -81,7 +81,7 @@ class Deployments:
         return None if again is None else RequeueAfter(again)
 
     async def _do(self, deployment: Deployment, step: Step) -> bool:
-        """Carry out one step; returns whether the next ones must wait for its event."""
+        """Carry out one step; returns whether the next steps must wait for its event."""
         match step:
             case CreateSet():
                 return await self._create_set(deployment, step)

@@ -111,6 +111,7 @@ class GarbageCollector:
         return None
 
     async def _state(self, item: Item, reference: OwnerReference) -> OwnerState:
+        # An owner that our watches show counts as existing: they will show its deletion too.
         known = self._graph.get(reference.uid)
         if known is not None:
             foreground = known.waits_with(FOREGROUND)
@@ -123,6 +124,7 @@ class GarbageCollector:
             owner = await self._client.get(kind, Key(namespace, reference.name))
         except NotFound:
             return OwnerState.GONE
+        # An object of the same name and another UID came after the owner was deleted.
         return OwnerState.EXISTS if owner.metadata.uid == reference.uid else OwnerState.GONE
 
     async def _orphan(self, item: Item) -> None:

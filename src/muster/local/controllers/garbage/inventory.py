@@ -83,6 +83,7 @@ class Inventory:
         async with asyncio.TaskGroup() as group:
             group.create_task(definitions.run())
             while True:
+                # Cleared before the discovery: a definition that comes during it is not missed.
                 self._rediscover.clear()
                 for kind in await self._new_kinds():
                     informer = Informer(self._client, kind)

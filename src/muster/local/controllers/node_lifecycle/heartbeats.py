@@ -71,6 +71,7 @@ class NodeHeartbeats:
                 for other in self._informers.nodes.all():
                     wake(other.metadata.key)
 
+        # A lease wakes no node: the check at the end of the grace period finds the entry.
         self.leases.subscribe(on_lease)
         self._informers.nodes.subscribe(on_node)
 
