@@ -28,12 +28,12 @@ ACCOUNT = "system:serviceaccount:$ns:a"
 
 
 def rule(verbs: str, resources: str, names: str = "", groups: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "verbs": verbs.split(),
         "apiGroups": groups.split(" "),
         "resources": resources.split(),
     }
-    return found | ({"resourceNames": names.split()} if names else {})
+    return fields | ({"resourceNames": names.split()} if names else {})
 
 
 def role(*rules: dict[str, Any], name: str = "r") -> Step:
@@ -165,7 +165,7 @@ RIGHTS = [
         ],
     ),
     Case(
-        "going into a pod needs the right to create",
+        "exec needs the right to create",
         [
             post(PODS, pod("p")),
             role(rule("get", "pods/exec pods/attach"), rule("list", "pods")),

@@ -108,7 +108,7 @@ def tightened(*steps: Any, name: str, before: dict[str, Any], after: dict[str, A
             [{"op": "replace", "path": SCHEMA, "value": spec(**after, seen={"type": "boolean"})}],
             JSON_PATCH,
         ),
-        # The new schema is there when what it does not know is told.
+        # The new schema is in force when the server warns of a field that it does not have.
         Step("PATCH", f"{THINGS}/{first.body['metadata']['name']}?dryRun=All",
              {"spec": {"seen": "no"}}, MERGE, until=answered(422)),
         *rest,

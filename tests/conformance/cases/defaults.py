@@ -36,7 +36,7 @@ def deployed(name: str, **container: Any) -> Step:
 
 
 def service(name: str, **spec: Any) -> Step:
-    """A service without an address of its own: nothing is told of what it ignores."""
+    """An ExternalName service: it gets no cluster address, and its fields cause no warnings."""
     usual = {"ports": [{"port": 80}], "type": "ExternalName", "externalName": "x"}
     return post(SVC, {"metadata": {"name": name}, "spec": {**usual, **spec}})
 

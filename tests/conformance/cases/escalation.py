@@ -22,7 +22,7 @@ GROUP = "rbac.authorization.k8s.io"
 ALL_OF_RBAC = "roles rolebindings"
 
 
-def made(name: str, *rules: dict[str, Any]) -> dict[str, Any]:
+def role_body(name: str, *rules: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": name}, "rules": list(rules)}
 
 
@@ -34,7 +34,7 @@ def to(kind: str, name: str, called: str = "x") -> dict[str, Any]:
 def empowered(*rules: dict[str, Any]) -> list[Step]:
     """The account may write roles and bindings, and these things.
 
-    The real server hears of rights a little later, and of roles in the order they were made in:
+    The real server sees new rights a little later, and roles in the order of their creation:
     roles that it is to know as well come before.
     """
     writes = rule("get create update patch delete", ALL_OF_RBAC, groups=GROUP)
@@ -48,18 +48,18 @@ CASES = [
         [
             *empowered(rule("get list", "pods")),
             *tried(
-                ("POST", ROLES, made("same", rule("get", "pods"))),
-                ("POST", ROLES, made("named", rule("get", "pods", names="a"))),
-                ("POST", ROLES, made("more", rule("get delete", "pods"))),
-                ("POST", ROLES, made("all", rule("*", "*", groups="*"))),
-                ("POST", ROLES, made("other", rule("get", "secrets configmaps"))),
-                ("POST", ROLES, made("sub", rule("get", "pods/log"))),
-                ("POST", ROLES, made("none")),
+                ("POST", ROLES, role_body("same", rule("get", "pods"))),
+                ("POST", ROLES, role_body("named", rule("get", "pods", names="a"))),
+                ("POST", ROLES, role_body("more", rule("get delete", "pods"))),
+                ("POST", ROLES, role_body("all", rule("*", "*", groups="*"))),
+                ("POST", ROLES, role_body("other", rule("get", "secrets configmaps"))),
+                ("POST", ROLES, role_body("sub", rule("get", "pods/log"))),
+                ("POST", ROLES, role_body("none")),
                 ("PATCH", f"{ROLES}/r", {"rules": [rule("*", "*", groups="*")]}, MERGE),
                 ("PATCH", f"{ROLES}/r", {"metadata": {"labels": {"a": "b"}}}, MERGE),
-                ("PUT", f"{ROLES}/same", made("same", rule("get watch", "pods"))),
-                ("PUT", f"{ROLES}/same", made("same", rule("list", "pods"))),
-                ("PUT", f"{ROLES}/new", made("new", rule("get watch", "pods"))),
+                ("PUT", f"{ROLES}/same", role_body("same", rule("get watch", "pods"))),
+                ("PUT", f"{ROLES}/same", role_body("same", rule("list", "pods"))),
+                ("PUT", f"{ROLES}/new", role_body("new", rule("get watch", "pods"))),
             ),
         ],
         ("zero-values",),
@@ -68,7 +68,7 @@ CASES = [
         "a role by a user who may escalate",
         [
             *empowered(rule("escalate", "roles", groups=GROUP)),
-            *tried(("POST", ROLES, made("more", rule("get delete", "pods")))),
+            *tried(("POST", ROLES, role_body("more", rule("get delete", "pods")))),
         ],
     ),
     Case(
@@ -110,7 +110,7 @@ CASES = [
         "cluster roles from within a namespace",
         [
             *empowered(rule("get list", "pods")),
-            *tried(("POST", f"{RBAC}/clusterroles", made("$ns", rule("get", "pods")))),
+            *tried(("POST", f"{RBAC}/clusterroles", role_body("$ns", rule("get", "pods")))),
         ],
     ),
 ]

@@ -39,8 +39,8 @@ def column(**more: Any) -> dict[str, Any]:
 
 
 def grouped(group: str, **annotations: str) -> dict[str, Any]:
-    made = with_spec(group=group)
-    return made | {"metadata": {"name": f"things.{group}", "annotations": annotations}}
+    crd = with_spec(group=group)
+    return crd | {"metadata": {"name": f"things.{group}", "annotations": annotations}}
 
 
 RULES: dict[str, Any] = {

@@ -95,11 +95,11 @@ def life(place: str, rest: dict[str, Any], *, namespaced: bool) -> Case:
     name, other = "$ns-a", "$ns-b"
     one, labelled = f"{many}/{name}", f"{many}?labelSelector=case%3D$ns"
     custom = plural in KINDS
-    said = {"apiVersion": version, "kind": KINDS[plural]} if custom else {}
+    type_meta = {"apiVersion": version, "kind": KINDS[plural]} if custom else {}
 
     def body(called: str, **meta: Any) -> dict[str, Any]:
         labels = {"case": "$ns"}
-        return {**said, "metadata": {"name": called, "labels": labels, **meta}, **rest}
+        return {**type_meta, "metadata": {"name": called, "labels": labels, **meta}, **rest}
 
     steps = [
         post(f"{many}?dryRun=All", body(name)),
@@ -141,10 +141,10 @@ def row(place: str, rest: dict[str, Any], *, namespaced: bool) -> Case:
     version, _, plural = place.rpartition("/")
     root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
     many = f"{root}/namespaces/$ns/{plural}" if namespaced else f"{root}/{plural}"
-    said = {"apiVersion": version, "kind": KINDS[plural]} if plural in KINDS else {}
+    type_meta = {"apiVersion": version, "kind": KINDS[plural]} if plural in KINDS else {}
     meta = {"name": "$ns-t", "labels": {"case": "$ns"}}
     shown = get(f"{many}?labelSelector=case%3D$ns", accept=TABLE)
-    steps = [post(many, {**said, "metadata": meta, **rest}), shown]
+    steps = [post(many, {**type_meta, "metadata": meta, **rest}), shown]
     differs = (*DIFFERS.get(plural, ()), "column-descriptions")
     return Case(f"a row of {plural} in {version}", steps, differs)
 

@@ -19,8 +19,8 @@ def main(**container: Any) -> Step:
 
 def volume(*sources: dict[str, Any], **spec: Any) -> Step:
     """A pod with one volume from these sources."""
-    found = {"name": "v", "projected": {"sources": [*sources]}}
-    return post(PODS, pod(spec={"volumes": [found], **spec}))
+    volume = {"name": "v", "projected": {"sources": [*sources]}}
+    return post(PODS, pod(spec={"volumes": [volume], **spec}))
 
 
 def changed(how: str = MERGE, **spec: Any) -> Step:

@@ -160,7 +160,7 @@ CASES = [
             post(PODS, pod("a", {"initContainers": [FIRST, BESIDE]})),
             *(
                 step
-                for told in (
+                for status in (
                     {"initContainerStatuses": [state("first", 3, FAILED), state("beside", 0)]},
                     {"initContainerStatuses": [state("first", 3, DONE), state("beside", 0)]},
                     {"initContainerStatuses": [state("first", 3, DONE), state("beside", 2, UP)]},
@@ -171,7 +171,7 @@ CASES = [
                     },
                 )
                 for step in (
-                    patch(f"{PODS}/a/status", {"status": told}),
+                    patch(f"{PODS}/a/status", {"status": status}),
                     get(f"{PODS}/a", accept=TABLE),
                 )
             ),

@@ -31,10 +31,10 @@ def limited(**amounts: str) -> list[Step]:
     """A quota, with its status written as a controller would; no secret, to see that it holds."""
     named = {name.replace("__", "/").replace("_", "."): value for name, value in amounts.items()}
     named["secrets"] = "0"
-    told = {"status": {"hard": named, "used": dict.fromkeys(named, "0")}}
+    status = {"status": {"hard": named, "used": dict.fromkeys(named, "0")}}
     return [
         post(QUOTAS, hard(hard=named)),
-        patch(f"{QUOTAS}/q/status", told),
+        patch(f"{QUOTAS}/q/status", status),
         post(
             f"{NS}/secrets?dryRun=All",
             {"metadata": {"name": "a"}},

@@ -16,8 +16,8 @@ READ = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 
 def role(place: str, *rules: dict[str, Any], **more: Any) -> list[Step]:
     """A role that is there for the moment of this request."""
-    made = post(place, {"metadata": {"name": "a-$ns"}, "rules": [*rules], **more})
-    return [made, delete(f"{place}/a-$ns")] if place == CLUSTER_ROLES else [made]
+    create = post(place, {"metadata": {"name": "a-$ns"}, "rules": [*rules], **more})
+    return [create, delete(f"{place}/a-$ns")] if place == CLUSTER_ROLES else [create]
 
 
 def binding(place: str, role: dict[str, str], *subjects: dict[str, str]) -> Step:

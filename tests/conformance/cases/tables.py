@@ -46,8 +46,8 @@ def binding(name: str, *subjects: dict[str, str]) -> list[Step]:
     return [post(BINDINGS, body), table(f"{BINDINGS}/{name}")]
 
 
-def status_of(name: str, **told: Any) -> list[Step]:
-    return [patch(f"{PODS}/{name}/status", {"status": told}), table(f"{PODS}/{name}")]
+def status_of(name: str, **status: Any) -> list[Step]:
+    return [patch(f"{PODS}/{name}/status", {"status": status}), table(f"{PODS}/{name}")]
 
 
 SIDECAR = {"name": "i", "image": "a:1", "restartPolicy": "Always"}

@@ -10,7 +10,8 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver import api_errors, codec
-from muster.local.apiserver.api_errors import Cause, forbidden_field, invalid_value
+from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value
+from muster.local.apiserver.kinds.fields import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,12 +27,12 @@ TYPES = ("NodePort", "LoadBalancer")
 def admit_create(service: Raw, store: ObjectReader, now: datetime) -> None:
     """Allocate ports for a service; a port that it names itself must be valid and free."""
     if not _has_node_ports(service):
-        _raise(service, _unexpected(service))
+        _raise_if_any(service, _check_no_ports(service))
         return
     # All services are read: there is no table of ports that could disagree with them.
     others = (entry for entry in store.scan("services/") if entry.key != _key(service))
     taken = {port for entry in others for port in _ports_of(codec.decode(entry.value))}
-    _raise(service, _problems(service, taken))
+    _raise_if_any(service, _check_ports(service, taken))
     free = [port for port in PORTS if port not in taken.union(_ports_of(service))]
     for row in _rows(service):
         if not row.get("nodePort") and free:
@@ -73,31 +74,27 @@ def _identity(row: Raw) -> tuple[Any, Any]:
     return row.get("protocol") or "TCP", row.get("port")
 
 
-def _unexpected(service: Raw) -> list[Cause]:
-    if service["spec"].get("type") != "ClusterIP":
-        return []
-    detail = "may not be used when `type` is 'ClusterIP'"
-    return [
-        forbidden_field(f"spec.ports[{i}].nodePort", detail)
-        for i, row in enumerate(_rows(service))
-        if row.get("nodePort")
-    ]
+def _check_no_ports(service: Raw) -> Causes:
+    """The causes for node ports of a service that is not reached from outside."""
+    if service["spec"].get("type") == "ClusterIP":
+        for path, row in each(service["spec"], "spec", "ports"):
+            if row.get("nodePort"):
+                detail = "may not be used when `type` is 'ClusterIP'"
+                yield forbidden_field(f"{path}.nodePort", detail)
 
 
-def _problems(service: Raw, taken: set[int]) -> list[Cause]:
-    causes = []
-    for i, row in enumerate(_rows(service)):
+def _check_ports(service: Raw, taken: set[int]) -> Causes:
+    """The causes for node ports out of range or of other services."""
+    for path, row in each(service["spec"], "spec", "ports"):
         port = row.get("nodePort")
-        field = f"spec.ports[{i}].nodePort"
         if port and port not in PORTS:
             span = f"{PORTS.start}-{PORTS.stop - 1}"
             why = f"provided port is not in the valid range. The range of valid ports is {span}"
-            causes.append(invalid_value(field, port, why))
+            yield invalid_value(f"{path}.nodePort", port, why)
         elif port in taken:
-            causes.append(invalid_value(field, port, "provided port is already allocated"))
-    return causes
+            yield invalid_value(f"{path}.nodePort", port, "provided port is already allocated")
 
 
-def _raise(service: Raw, causes: list[Cause]) -> None:
-    if causes:
+def _raise_if_any(service: Raw, causes: Causes) -> None:
+    if causes := list(causes):
         raise api_errors.invalid("", "Service", str(service["metadata"].get("name") or ""), causes)

@@ -12,6 +12,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from muster.api.meta import SUFFIX_LETTERS
 
 if TYPE_CHECKING:
@@ -116,16 +118,9 @@ def new_set(deployment: Deployment, owner: Raw, replicas: int, revision: int) ->
 
 
 def _selector(deployment: Deployment, hashed: str) -> Raw:
-    own = deployment.spec.selector
-    assert own is not None
-    selector: Raw = {"matchLabels": {**own.match_labels, HASH: hashed}}
-    if own.match_expressions:
-        selector["matchExpressions"] = [
-            {"key": term.key, "operator": term.operator}
-            | ({"values": list(term.values)} if term.values else {})
-            for term in own.match_expressions
-        ]
-    return selector
+    """The deployment's selector with the hash, so that it selects pods of this template only."""
+    selector: Raw = msgspec.to_builtins(deployment.spec.selector)
+    return {**selector, "matchLabels": {**selector["matchLabels"], HASH: hashed}}
 
 
 def _integer(text: str) -> int:
