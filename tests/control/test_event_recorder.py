@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -23,14 +25,23 @@ def reasons(server: Server) -> list[str]:
     return [obj["reason"] for path, obj in server.objects.items() if "/events/" in path]
 
 
-async def test_an_event_is_written_on_its_object() -> None:
-    server = Server()
-    recorder = EventRecorder(Client(server), lambda: NOW)
+@asynccontextmanager
+async def recording(
+    server: Server, busy: Callable[[], bool] = lambda: False
+) -> AsyncIterator[EventRecorder]:
+    """A recorder that runs during the block and is then cancelled."""
+    recorder = EventRecorder(Client(server), lambda: NOW, busy)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(recorder.run())
+        yield recorder
+        running.cancel()
+
+
+async def test_an_event_is_written_on_its_object() -> None:
+    server = Server()
+    async with recording(server) as recorder:
         recorder.record(JOB, EventText("TFJobFailed", "x" * 2000, "Warning"))
         await asyncio.sleep(1)
-        running.cancel()
 
     (event,) = (obj for path, obj in server.objects.items() if "/events/" in path)
     about = event["involvedObject"]
@@ -44,54 +55,42 @@ async def test_an_event_is_written_on_its_object() -> None:
 
 async def test_events_still_queued_at_the_end_are_written() -> None:
     server = Server(slow=0.05)
-    recorder = EventRecorder(Client(server), lambda: NOW)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(recorder.run())
+    async with recording(server) as recorder:
         await asyncio.sleep(0)
         for number in range(20):
             recorder.record(JOB, EventText(f"Reason{number}", "m"))
-        running.cancel()
 
     assert sorted(reasons(server)) == sorted(f"Reason{number}" for number in range(20))
 
 
 async def test_the_recorder_ends_soon_if_the_server_does_not_answer() -> None:
     server = Server(slow=1000.0)
-    recorder = EventRecorder(Client(server), lambda: NOW)
     start = asyncio.get_running_loop().time()
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(recorder.run())
+    async with recording(server) as recorder:
         await asyncio.sleep(0)
         recorder.record(JOB, EventText("Reason", "m"))
         recorder.record(JOB, EventText("Reason", "m"))
         recorder.record(JOB, EventText("Reason", "m"))
-        running.cancel()
 
     assert asyncio.get_running_loop().time() - start < 10
 
 
 async def test_an_event_that_cannot_be_written_does_not_hold_up_the_next() -> None:
     server = Server(fail=0.5, seed=4)
-    recorder = EventRecorder(Client(server), lambda: NOW)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(recorder.run())
+    async with recording(server) as recorder:
         for number in range(40):
             recorder.record(JOB, EventText(f"Reason{number}", "m"))
         await asyncio.sleep(10)
-        running.cancel()
 
     assert 5 < len(reasons(server)) < 40
 
 
 async def test_an_event_that_repeats_is_one_event_written_at_growing_intervals() -> None:
     server = Server()
-    recorder = EventRecorder(Client(server), lambda: NOW)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(recorder.run())
+    async with recording(server) as recorder:
         for _ in range(100):
             recorder.record(JOB, EventText("ErrResourceExists", "pod x is another's", "Warning"))
             await asyncio.sleep(2)
-        running.cancel()
 
     (event,) = (obj for path, obj in server.objects.items() if "/events/" in path)
     assert 60 < event["count"] <= 100
@@ -102,16 +101,13 @@ async def test_an_event_that_repeats_is_one_event_written_at_growing_intervals()
 
 async def test_a_repeated_event_that_the_server_has_dropped_is_created_again() -> None:
     server = Server()
-    recorder = EventRecorder(Client(server), lambda: NOW)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(recorder.run())
+    async with recording(server) as recorder:
         recorder.record(JOB, EventText("Reason", "m"))
         await asyncio.sleep(5)
         for path in [path for path in server.objects if "/events/" in path]:
             server.remove(path)
         recorder.record(JOB, EventText("Reason", "m"))
         await asyncio.sleep(5)
-        running.cancel()
 
     assert reasons(server) == ["Reason"]
 
@@ -119,9 +115,7 @@ async def test_a_repeated_event_that_the_server_has_dropped_is_created_again() -
 async def test_events_give_way_to_work_but_not_for_ever() -> None:
     server = Server()
     busy = True
-    recorder = EventRecorder(Client(server), lambda: NOW, lambda: busy)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(recorder.run())
+    async with recording(server, lambda: busy) as recorder:
         recorder.record(JOB, EventText("First", "m"))
         await asyncio.sleep(25)
         assert reasons(server) == []
@@ -133,22 +127,18 @@ async def test_events_give_way_to_work_but_not_for_ever() -> None:
         busy = False
         await asyncio.sleep(1)
         assert reasons(server) == ["First", "Second"]
-        running.cancel()
 
 
 async def test_the_number_of_remembered_events_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_recorder, "_MAX_REMEMBERED", 10)
     server = Server()
-    recorder = EventRecorder(Client(server), lambda: NOW)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(recorder.run())
+    async with recording(server) as recorder:
         for number in range(50):
             recorder.record(JOB, EventText(f"Reason{number}", "m"))
         await asyncio.sleep(5)
         recorder.record(JOB, EventText("Reason0", "m"))
         recorder.record(JOB, EventText("Reason49", "m"))
         await asyncio.sleep(5)
-        running.cancel()
 
     assert reasons(server).count("Reason0") == 2
     assert reasons(server).count("Reason49") == 1

@@ -10,17 +10,15 @@ from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import invalid_job, parse
 from muster.jobs.job import Job
-
-CONTAINERS = {"TFJob": "tensorflow", "MPIJob": "mpi", "PyTorchJob": "pytorch", "JAXJob": "jax"}
+from tests.jobs.builders import CONTAINERS, manifest, template
 
 
 def pod(kind: str = "TFJob", **spec: Any) -> Raw:
-    return {"spec": {"containers": [{"name": CONTAINERS[kind], "image": "i"}], **spec}}
+    return template(CONTAINERS[kind], **spec)
 
 
 def read(spec: Raw, kind: str = "TFJob") -> Job:
-    meta = {"name": "j", "namespace": "ns"}
-    return parse.parse_job({"kind": kind, "metadata": meta, "spec": spec})
+    return parse.parse_job(manifest(spec, kind))
 
 
 def rejected(spec: Raw, kind: str = "TFJob") -> InvalidJob:

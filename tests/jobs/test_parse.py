@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +11,7 @@ from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import parse
 from muster.jobs.job import Job
+from tests.jobs.builders import manifest, template
 
 BENCHMARKS = """
 apiVersion: "kubeflow.org/{version}"
@@ -77,14 +77,6 @@ spec:
 """
 
 
-def pod(name: str = "tensorflow", **spec: Any) -> Raw:
-    return {"spec": {"containers": [{"name": name, "image": "i"}], **spec}}
-
-
-def tfjob(spec: Raw, name: str = "j") -> Raw:
-    return {"kind": "TFJob", "metadata": {"name": name, "namespace": "ns"}, "spec": spec}
-
-
 def roles(job: Job) -> dict[str, int]:
     return {replica.role: replica.count for replica in job.replica_specs}
 
@@ -140,7 +132,7 @@ def test_a_termination_policy_names_the_chief() -> None:
 
 @pytest.mark.parametrize("written", ["worker", "WORKER", "Worker", "wOrKeR"])
 def test_a_role_may_be_written_in_any_letter_case(written: str) -> None:
-    job = parse.parse_job(tfjob({"tfReplicaSpecs": {written: {"template": pod()}}}))
+    job = parse.parse_job(manifest({"tfReplicaSpecs": {written: {"template": template()}}}))
 
     assert roles(job) == {"Worker": 1}
 
@@ -158,7 +150,7 @@ FLAT = {
 )
 def test_policies_may_be_flat_or_nested(spec: Raw) -> None:
     policy = parse.parse_job(
-        tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}, **spec})
+        manifest({"tfReplicaSpecs": {"Worker": {"template": template()}}, **spec})
     ).policy
 
     assert (
@@ -172,7 +164,7 @@ def test_policies_may_be_flat_or_nested(spec: Raw) -> None:
 def test_the_nested_policy_wins() -> None:
     spec = {"backoffLimit": 1, "runPolicy": {"backoffLimit": 2, "suspend": True}}
     policy = parse.parse_job(
-        tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}, **spec})
+        manifest({"tfReplicaSpecs": {"Worker": {"template": template()}}, **spec})
     ).policy
 
     assert policy.backoff_limit == 2
@@ -187,19 +179,19 @@ def test_the_scheduler_of_the_whole_job_is_given_to_each_template() -> None:
 
 
 def test_a_single_container_of_another_name_is_accepted_with_a_warning() -> None:
-    job = parse.parse_job(tfjob({"tfReplicaSpecs": {"Worker": {"template": pod("main")}}}))
+    job = parse.parse_job(manifest({"tfReplicaSpecs": {"Worker": {"template": template("main")}}}))
 
     assert job.replica_specs[0].container == "main"
     assert [reason for reason, _ in job.warnings] == ["UnusualContainerName"]
 
 
 def test_a_name_that_just_fits_is_accepted() -> None:
-    spec = {"tfReplicaSpecs": {"Worker": {"replicas": 10, "template": pod()}}}
-    assert parse.parse_job(tfjob(spec, "x" * 54)).total == 10
+    spec = {"tfReplicaSpecs": {"Worker": {"replicas": 10, "template": template()}}}
+    assert parse.parse_job(manifest(spec, name="x" * 54)).total == 10
 
     spec["tfReplicaSpecs"]["Worker"]["replicas"] = 11
     with pytest.raises(InvalidJob, match="worker-10"):
-        parse.parse_job(tfjob(spec, "x" * 54))
+        parse.parse_job(manifest(spec, name="x" * 54))
 
 
 def test_parsing_does_not_change_the_manifest() -> None:
@@ -212,24 +204,25 @@ def test_parsing_does_not_change_the_manifest() -> None:
 
 
 def test_the_port_of_the_first_version_is_checked() -> None:
-    row = {"tfReplicaType": "WORKER", "tfPort": 70000, "template": pod()}
+    row = {"tfReplicaType": "WORKER", "tfPort": 70000, "template": template()}
     with pytest.raises(InvalidJob, match="tfPort: is 70000"):
-        parse.parse_job(tfjob({"replicaSpecs": [row]}))
+        parse.parse_job(manifest({"replicaSpecs": [row]}))
 
 
 def test_a_deadline_may_be_longer_than_68_years() -> None:
     job = parse.parse_job(
-        tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}, "activeDeadlineSeconds": 2**40})
+        manifest(
+            {"tfReplicaSpecs": {"Worker": {"template": template()}}, "activeDeadlineSeconds": 2**40}
+        )
     )
     assert job.policy.active_deadline == 2**40
 
 
 def test_elastic_metrics_are_ignored_with_a_warning() -> None:
-    template = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
     spec = {
-        "pytorchReplicaSpecs": {"Worker": {"template": template}},
+        "pytorchReplicaSpecs": {"Worker": {"template": template("pytorch")}},
         "elasticPolicy": {"metrics": [{"type": "Resource"}]},
     }
-    job = parse.parse_job({**tfjob(spec), "kind": "PyTorchJob"})
+    job = parse.parse_job(manifest(spec, "PyTorchJob"))
 
     assert [reason for reason, _ in job.warnings] == ["ElasticMetricsIgnored"]

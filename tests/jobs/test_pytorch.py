@@ -10,16 +10,15 @@ from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import parse
 from muster.jobs.job import Job
+from tests.jobs.builders import manifest, template
 
-POD: Raw = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
+POD = template("pytorch")
 WORKER: Raw = {"Worker": {"replicas": 2, "template": POD}}
 MASTER: Raw = {"Master": {"template": POD}}
 
 
 def read(roles: Raw, **spec: Any) -> Job:
-    meta = {"name": "j", "namespace": "ns"}
-    body = {"pytorchReplicaSpecs": roles, **spec}
-    return parse.parse_job({"kind": "PyTorchJob", "metadata": meta, "spec": body})
+    return parse.parse_job(manifest({"pytorchReplicaSpecs": roles, **spec}, "PyTorchJob"))
 
 
 BAD_POLICY: list[tuple[Raw, str]] = [

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from muster.api.meta import Raw
 from muster.errors import InvalidJob
 from muster.jobs import parse
-
-
-def pod(name: str = "tensorflow", **spec: Any) -> Raw:
-    return {"spec": {"containers": [{"name": name, "image": "i"}], **spec}}
-
-
-def tfjob(spec: Raw, name: str = "j") -> Raw:
-    return {"kind": "TFJob", "metadata": {"name": name, "namespace": "ns"}, "spec": spec}
-
+from tests.jobs.builders import manifest, template
 
 TWO = {"spec": {"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]}}
 
@@ -26,21 +16,24 @@ BAD: list[tuple[Raw, str]] = [
     ({}, "spec.tfReplicaSpecs: is missing"),
     ({"tfReplicaSpecs": {}}, "spec.tfReplicaSpecs: has no roles"),
     ({"tfReplicaSpecs": []}, "spec.tfReplicaSpecs: is a list, not an object"),
-    ({"tfReplicaSpecs": {"Boss": {"template": pod()}}}, "spec.tfReplicaSpecs.Boss: unknown role"),
     (
-        {"tfReplicaSpecs": {"PS": {"template": pod()}, "Ps": {"template": pod()}}},
+        {"tfReplicaSpecs": {"Boss": {"template": template()}}},
+        "spec.tfReplicaSpecs.Boss: unknown role",
+    ),
+    (
+        {"tfReplicaSpecs": {"PS": {"template": template()}, "Ps": {"template": template()}}},
         "spec.tfReplicaSpecs.Ps: the role PS appears twice",
     ),
     (
-        {"tfReplicaSpecs": {"Worker": {"replicas": -1, "template": pod()}}},
+        {"tfReplicaSpecs": {"Worker": {"replicas": -1, "template": template()}}},
         "spec.tfReplicaSpecs.Worker.replicas: is -1",
     ),
     (
-        {"tfReplicaSpecs": {"Worker": {"replicas": "2", "template": pod()}}},
+        {"tfReplicaSpecs": {"Worker": {"replicas": "2", "template": template()}}},
         "spec.tfReplicaSpecs.Worker.replicas: is text, not a whole number",
     ),
     (
-        {"tfReplicaSpecs": {"Worker": {"replicas": True, "template": pod()}}},
+        {"tfReplicaSpecs": {"Worker": {"replicas": True, "template": template()}}},
         "spec.tfReplicaSpecs.Worker.replicas: is true or false",
     ),
     (
@@ -53,27 +46,38 @@ BAD: list[tuple[Raw, str]] = [
         "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: is missing",
     ),
     (
-        {"tfReplicaSpecs": {"Worker": {"template": pod(), "restartPolicy": "Sometimes"}}},
+        {"tfReplicaSpecs": {"Worker": {"template": template(), "restartPolicy": "Sometimes"}}},
         "spec.tfReplicaSpecs.Worker.restartPolicy: 'Sometimes' is unknown",
     ),
     (
-        {"tfReplicaSpecs": {"Chief": {"template": pod()}, "Master": {"template": pod()}}},
+        {"tfReplicaSpecs": {"Chief": {"template": template()}, "Master": {"template": template()}}},
         "spec.tfReplicaSpecs.Master: there is a Chief already",
     ),
     (
-        {"tfReplicaSpecs": {"Worker": {"template": pod()}}, "runPolicy": {"cleanPodPolicy": "X"}},
+        {
+            "tfReplicaSpecs": {"Worker": {"template": template()}},
+            "runPolicy": {"cleanPodPolicy": "X"},
+        },
         "spec.runPolicy.cleanPodPolicy: 'X' is unknown",
     ),
     (
-        {"tfReplicaSpecs": {"Worker": {"template": pod()}}, "runPolicy": {"backoffLimit": "six"}},
+        {
+            "tfReplicaSpecs": {"Worker": {"template": template()}},
+            "runPolicy": {"backoffLimit": "six"},
+        },
         "spec.runPolicy.backoffLimit: is text",
     ),
     (
-        {"tfReplicaSpecs": {"Worker": {"template": pod()}}, "successPolicy": "Most"},
+        {"tfReplicaSpecs": {"Worker": {"template": template()}}, "successPolicy": "Most"},
         "spec.successPolicy: 'Most' is unknown",
     ),
     (
-        {"replicaSpecs": [{"template": pod()}, {"tfReplicaType": "chief", "template": pod()}]},
+        {
+            "replicaSpecs": [
+                {"template": template()},
+                {"tfReplicaType": "chief", "template": template()},
+            ]
+        },
         "spec.replicaSpecs[1]: the role Chief appears twice",
     ),
     ({"replicaSpecs": {"Worker": {}}}, "spec.replicaSpecs: is an object, not a list"),
@@ -83,7 +87,7 @@ BAD: list[tuple[Raw, str]] = [
 @pytest.mark.parametrize(("spec", "message"), BAD, ids=[message for _, message in BAD])
 def test_an_invalid_manifest_is_rejected_with_the_path_and_a_hint(spec: Raw, message: str) -> None:
     with pytest.raises(InvalidJob) as rejection:
-        parse.parse_job(tfjob(spec))
+        parse.parse_job(manifest(spec))
 
     assert message in str(rejection.value)
     assert rejection.value.hint
@@ -102,7 +106,7 @@ def test_an_invalid_manifest_is_rejected_with_the_path_and_a_hint(spec: Raw, mes
 def test_the_hint_mentions_quotes_only_around_a_number(written: object, hint: str) -> None:
     with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(
-            tfjob({"tfReplicaSpecs": {"Worker": {"replicas": written, "template": pod()}}})
+            manifest({"tfReplicaSpecs": {"Worker": {"replicas": written, "template": template()}}})
         )
 
     assert rejection.value.hint == hint
@@ -118,8 +122,9 @@ def test_the_hint_mentions_quotes_only_around_a_number(written: object, hint: st
     ],
 )
 def test_a_name_is_checked_by_the_longest_name_derived_from_it(name: str, message: str) -> None:
+    spec = {"tfReplicaSpecs": {"Worker": {"template": template()}}}
     with pytest.raises(InvalidJob) as rejection:
-        parse.parse_job(tfjob({"tfReplicaSpecs": {"Worker": {"template": pod()}}}, name))
+        parse.parse_job(manifest(spec, name=name))
 
     assert str(rejection.value) == f"metadata.name: {message}"
 
@@ -132,7 +137,7 @@ def test_another_kind_is_rejected() -> None:
 @pytest.mark.parametrize("written", ["tfReplicaSpec", "tfreplicaspec", "tfReplicas", "ReplicaSpec"])
 def test_a_field_that_is_almost_right_is_named(written: str) -> None:
     with pytest.raises(InvalidJob) as rejection:
-        parse.parse_job(tfjob({written: {"Worker": {"template": pod()}}}))
+        parse.parse_job(manifest({written: {"Worker": {"template": template()}}}))
 
     assert rejection.value.hint == f"write tfReplicaSpecs instead of {written}"
 
@@ -150,7 +155,7 @@ def test_a_job_with_too_many_replicas_is_rejected_at_once(count: int) -> None:
     assert "at most 10000" in rejection.value.hint
 
 
-ONE: Raw = {"Worker": {"template": pod()}}
+ONE: Raw = {"Worker": {"template": template()}}
 
 
 SENSELESS: list[tuple[Raw, str]] = [
@@ -171,7 +176,7 @@ SENSELESS: list[tuple[Raw, str]] = [
 @pytest.mark.parametrize(("spec", "message"), SENSELESS)
 def test_invalid_policies_are_rejected(spec: Raw, message: str) -> None:
     with pytest.raises(InvalidJob) as rejection:
-        parse.parse_job(tfjob({"tfReplicaSpecs": ONE, **spec}))
+        parse.parse_job(manifest({"tfReplicaSpecs": ONE, **spec}))
 
     assert str(rejection.value).startswith(message)
     assert rejection.value.hint
@@ -194,7 +199,7 @@ def test_an_invalid_single_mpi_template_is_rejected(
 ) -> None:
     containers = [{"name": "mpi", "image": "i", **container}]
     template = {"spec": {"containers": containers, **inside}}
-    raw = {**tfjob({"gpus": 4, "template": template, **spec}), "kind": "MPIJob"}
+    raw = manifest({"gpus": 4, "template": template, **spec}, "MPIJob")
 
     with pytest.raises(InvalidJob) as rejection:
         parse.parse_job(raw)
@@ -208,6 +213,6 @@ def test_an_invalid_single_mpi_template_is_rejected(
 def test_launcher_options_of_an_mpi_job_must_be_valid(field: str, value: object) -> None:
     spec = {"replicas": 1, "template": MPI_POD, field: value}
     with pytest.raises(InvalidJob) as rejection:
-        parse.parse_job({**tfjob(spec), "kind": "MPIJob"})
+        parse.parse_job(manifest(spec, "MPIJob"))
 
     assert rejection.value.field == f"spec.{field}"
