@@ -31,6 +31,7 @@ def answer(request: web.Request, registry: Registry, store: Store) -> web.Stream
         metrics.REVISION.set(store.revision)
         text, media = metrics.exposition(accept)
         return web.Response(body=text, headers={"Content-Type": media})
+    # kubectl asks for the old format in protobuf only.
     if path == "/openapi/v2" and openapi.V2 in accept:
         return web.Response(body=openapi.V2_EMPTY, headers={"Content-Type": openapi.V2_SENT})
     if path.startswith("/openapi/"):

@@ -23,7 +23,7 @@ AUTHENTICATED = "system:authenticated"
 ACCOUNTS = "system:serviceaccounts"
 _ANONYMOUS = "system:anonymous"
 _ACCOUNT = "system:serviceaccount:"
-_EXTRA = "impersonate-extra-"
+_EXTRA = "impersonate-extra-"  # followed by an escaped key, so that it may have any characters
 
 
 @dataclass(frozen=True)

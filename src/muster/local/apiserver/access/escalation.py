@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.http.requests import Call
 
 _ROLES = ("roles", "clusterroles")
+# The rules of cluster-admin.
 _EVERYTHING = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
     {"nonResourceURLs": ["*"], "verbs": ["*"]},
@@ -103,5 +104,6 @@ def _singles(rule: Raw) -> Iterator[tuple[tuple[tuple[str, str], ...], AccessQue
 def _rule_text(target: tuple[tuple[str, str], ...], verbs: list[str]) -> str:
     parts = [f"{field}:{codec.dump([value]).decode()}" for field, value in target]
     listed = "[" + " ".join(json.dumps(verb) for verb in verbs) + "]"
+    # Kubernetes prints the verbs before the resource names.
     parts.insert(1 if target[0][0] == "NonResourceURLs" else 2, f"Verbs:{listed}")
     return "{" + ", ".join(parts) + "}"

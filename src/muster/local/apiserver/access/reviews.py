@@ -49,7 +49,7 @@ def answer(call: Call, authorizer: Authorizer, tokens: Tokens, now: datetime) ->
             review["status"] = _access(authorizer, _subject(spec), spec)
         case "selfsubjectrulesreviews":
             review["status"] = _rules(authorizer, call.user, spec)
-            review["spec"] = {}
+            review["spec"] = {}  # the real server does not repeat the namespace
         case "tokenreviews":
             review["status"] = _token(tokens, spec)
         case _:  # selfsubjectreviews
@@ -87,6 +87,7 @@ def _token(tokens: Tokens, spec: Raw) -> Raw:
         both = [audience for audience in requested if audience in of_token]
         return {"authenticated": True, "user": user.info(), "audiences": both}
     error = "invalid bearer token"
+    # The second reason, only for a token of this server: others have no readable audiences.
     if of_token and not set(requested) & set(of_token):
         mismatch = f"token audiences {_listed(of_token)} is invalid for the target audiences"
         error = f"[{error}, {mismatch} {_listed(requested)}]"
@@ -106,6 +107,7 @@ def _access_of(spec: Raw) -> AccessQuery:
     if resource is not None and path is not None:
         attributes = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
         why = "cannot be specified in combination with resourceAttributes"
+        # The real server shows the Go struct as JSON, with its field names, and not quoted again.
         value = codec.dump(attributes).decode()
         cause = api_errors.invalid_value("spec.nonResourceAttributes", value, why)
         message = f"Invalid value: {value}: {why}"

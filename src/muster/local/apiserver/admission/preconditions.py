@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from muster.errors import StatusError
     from muster.local.apiserver.http.requests import Call
 
+# Field, its name in messages, and what a mismatch means.
 _PRECONDITIONS = (
     ("uid", "UID", "deleted and then recreated"),
     ("resourceVersion", "ResourceVersion", "modified"),
@@ -68,6 +69,7 @@ def check_apply_creates(call: Call, meta: Raw) -> None:
 def check_identity(call: Call, new: Raw, old: Raw) -> None:
     """An update that names a revision or a uid changes only that object."""
     version = new["metadata"].get("resourceVersion")
+    # A body without a revision overwrites whatever is stored.
     if version and str(version) != old["metadata"]["resourceVersion"]:
         raise conflict(call)
     uid, actual = new["metadata"].get("uid"), old["metadata"]["uid"]

@@ -26,7 +26,7 @@ class Form(NamedTuple):
     """Table, PartialObjectMetadata, PartialObjectMetadataList, or nothing for the object itself."""
 
 
-AS_IT_IS = Form()
+PLAIN_JSON = Form()
 
 
 def _choices(accept: str) -> list[tuple[str, dict[str, str]]]:
@@ -64,7 +64,7 @@ def _fits(verb: str, media: str, shape: str) -> bool:
 def negotiate(accept: str, verb: str = "") -> Form:
     """The preferred form that is possible for a verb; 406 if there is none."""
     if not accept:
-        return AS_IT_IS
+        return PLAIN_JSON
     any_offered = False
     for media, parameters in _choices(accept):
         if media not in (*_OFFERED, "*/*"):

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import INTERNAL_USER, User
-from muster.local.apiserver.http.negotiation import AS_IT_IS, Form
+from muster.local.apiserver.http.negotiation import PLAIN_JSON, Form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +102,7 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     content_type: str = ""
-    form: Form = AS_IT_IS
+    form: Form = PLAIN_JSON
     """The form in which the client wants the answer."""
     user: User = INTERNAL_USER
     warnings: list[str] = field(default_factory=list)

@@ -37,7 +37,7 @@ def apply(target: Any, applied: Any, schema: Schema | None) -> Any:
         result = dict(target) if isinstance(target, dict) else {}
         for name, value in applied.items():
             result[name] = apply(result.get(name), value, schema.field(name) if schema else None)
-            if value is None:
+            if value is None:  # an applied null removes the field
                 del result[name]
         return result
     if isinstance(applied, list) and schema and raw.get("x-kubernetes-list-type") in ("map", "set"):
@@ -55,22 +55,25 @@ def _merged(target: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
     items_applied = {_key(item, schema): item for item in applied}
     if len(items_applied) < len(applied):
         raise bad_request("failed to create typed patch object: an item of a list comes twice")
-    known, order = dict(reversed(old)), list(items_applied)
-    shared = [i for i, key in enumerate(order) if key in known]
+    # Reversed, so that the first of two old items with the same key counts.
+    by_key, order = dict(reversed(old)), list(items_applied)
+    anchors = [i for i, key in enumerate(order) if key in by_key]
     result: list[Any] = []
-    done = met = 0
+    taken = passed = 0
 
     def take(upto: int) -> int:
-        items = schema.items()
-        result.extend(apply(known.get(key), items_applied[key], items) for key in order[done:upto])
+        items, keys = schema.items(), order[taken:upto]
+        result.extend(apply(by_key.get(key), items_applied[key], items) for key in keys)
         return upto
 
     for key, item in old:
         if key not in items_applied:
             result.append(item)
-        elif met < len(shared) and key == order[shared[met]]:
-            done = take(shared[met] + 1)
-            met += 1
+        # An item that the old list has in another order is not the next anchor: it comes at its
+        # turn in the configuration.
+        elif passed < len(anchors) and key == order[anchors[passed]]:
+            taken = take(anchors[passed] + 1)
+            passed += 1
     take(len(order))
     return result
 

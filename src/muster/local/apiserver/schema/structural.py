@@ -189,6 +189,8 @@ def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | 
         return _check_quantity(value, path)
     if not schema.type or (value is None and raw.get("nullable")):
         return None
+    # Built-in kinds, without `points`, are decoded into Go types, which know fewer formats and do
+    # not accept 5.0 as an integer.
     formed = values.matches_format if points else values.decodes_as
     if (
         schema.type == "string"

@@ -28,6 +28,7 @@ async def answer(
     call: Call, store: Store, registry: Registry, backend: NodeBackend | None
 ) -> Answer:
     """The usage of one pod or node, or the list for all that are selected."""
+    # Selectors and namespaces are those of the core resource with the same plural.
     measured = registry.find("", "v1", call.resource.plural)
     assert measured is not None
     selected = selection(measured, call.query, call.route.name)
@@ -86,6 +87,7 @@ def _shown(call: Call, obj: Raw, usage: Usage) -> Raw:
 
 
 def _amounts(consumed: Consumption) -> Raw:
+    # The units of the real metrics server: billionths of a core, and KiB.
     amounts = {"cpu": f"{round(consumed.cores * 1e9)}n", "memory": f"{consumed.memory // 1024}Ki"}
     if consumed.gpus is not None:
         amounts["nvidia.com/gpu"] = f"{round(consumed.gpus * 1000)}m"
