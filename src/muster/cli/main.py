@@ -112,11 +112,12 @@ def run(program: str, argv: Sequence[str]) -> int:
         from muster.cli.verb_groups import complete
 
         return complete(program)
-    # `--debug` after `--` is a flag of the user's command.
-    own, command = _split(argv)
-    debug = "--debug" in own
+    words = list(argv)
+    # The words from `--` on belong to the user's command, and a `--debug` among them too.
+    end = words.index("--") if "--" in words else len(words)
+    debug = "--debug" in words[:end]
     try:
-        code = _answer(program, [word for word in own if word != "--debug"] + command)
+        code = _answer(program, [w for w in words[:end] if w != "--debug"] + words[end:])
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
@@ -145,12 +146,6 @@ def is_completing(program: str) -> str:
     import os
 
     return os.environ.get(completion_variable(program), "")
-
-
-def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words up to `--`, and the words from it on, which belong to the user's command."""
-    end = list(argv).index("--") if "--" in argv else len(argv)
-    return list(argv[:end]), list(argv[end:])
 
 
 def overview(program: str) -> str:

@@ -95,7 +95,11 @@ def stop(notify: Notify) -> None:
         _stop(home, pid, notify)
         notify("local cluster is down")
     elif home.was_killed():
-        _sweep(home)
+        import asyncio
+
+        from muster.local.up import sweep
+
+        asyncio.run(sweep(home, home.last_data()))
         notify("no local cluster was up; what a killed one had left is removed")
     else:
         notify("no local cluster was up")
@@ -119,14 +123,6 @@ def _is_alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _sweep(home: Home) -> None:
-    import asyncio
-
-    from muster.local.up import sweep
-
-    asyncio.run(sweep(home, home.last_data()))
 
 
 def _wait_until(reached: Callable[[], bool], timeout: float, on_wait: Callable[[], None]) -> bool:

@@ -187,10 +187,12 @@ def test_a_required_parameter_given_empty_is_missing() -> None:
 def test_an_unknown_parameter_gets_the_nearest_name() -> None:
     raw = source(parameters=[parameter("IMAGE_NAME"), parameter("WORKERS")])
 
-    with pytest.raises(UsageError, match="no parameter IMAGE; did you mean IMAGE_NAME") as caught:
+    with pytest.raises(
+        UsageError, match="no such parameter: IMAGE; did you mean IMAGE_NAME"
+    ) as caught:
         processed(raw, IMAGE="x")
 
-    assert caught.value.hint == "It has IMAGE_NAME, WORKERS."
+    assert caught.value.hint == "The template has IMAGE_NAME, WORKERS."
 
 
 # Labels and namespaces

@@ -96,30 +96,23 @@ async def _run(endpoint: Endpoint, pod: Key, container: str, words: list[str]) -
     ):
         with _raw_terminal() if tty else nullcontext():
             async with asyncio.TaskGroup() as group:
-                feeding = group.create_task(_feed(session, tty=tty))
+                tasks = [group.create_task(_send_input(session))]
+                if tty:
+                    tasks.append(group.create_task(_send_sizes(session)))
                 async for channel, data in session:
                     stream = sys.stdout if channel == 1 else sys.stderr
                     stream.buffer.write(data)
                     stream.buffer.flush()
-                feeding.cancel()  # the command has ended; the user may never type again
+                for task in tasks:
+                    task.cancel()  # the command has ended; the user may never type again
         return session.exit_code or 0
 
 
-async def _feed(session: ExecSession, *, tty: bool) -> None:
-    """Send standard input, and on a terminal the size of the window when it changes."""
-    loop = asyncio.get_running_loop()
-    if tty:
-        resized = asyncio.Event()
-        resized.set()  # the first size must be sent as well
-        loop.add_signal_handler(signal.SIGWINCH, resized.set)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_resize(session, resized))
-            await _type(session, loop)
-    else:
-        await _type(session, loop)
-
-
-async def _resize(session: ExecSession, resized: asyncio.Event) -> None:
+async def _send_sizes(session: ExecSession) -> None:
+    """Send the size of the window now and after every change."""
+    resized = asyncio.Event()
+    resized.set()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, resized.set)
     while True:
         await resized.wait()
         resized.clear()
@@ -127,8 +120,9 @@ async def _resize(session: ExecSession, resized: asyncio.Event) -> None:
         await session.resize(size.columns, size.lines)
 
 
-async def _type(session: ExecSession, loop: asyncio.AbstractEventLoop) -> None:
+async def _send_input(session: ExecSession) -> None:
     """Send standard input as it arrives, then its end."""
+    loop = asyncio.get_running_loop()
     reader, stdin = asyncio.StreamReader(), sys.stdin.fileno()
 
     def ready() -> None:

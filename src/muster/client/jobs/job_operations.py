@@ -68,13 +68,7 @@ def has_ended_since(job: JobSummary, now: datetime, limit: timedelta) -> bool:
 
 def set_suspended(client: BlockingClient, job: FoundJob, *, suspend: bool) -> str:
     """Suspend or resume a job; returns `suspended`, `already suspended` and so on."""
-    summary = summarize(job.raw, [])
-    if summary.over:
-        verb = "stop" if suspend else "resume"
-        raise MusterError(
-            f"{object_name(job.raw)} has {summary.status.lower()} already: "
-            f"there is nothing to {verb}"
-        )
+    _refuse_ended(job, ": there is nothing to " + ("stop" if suspend else "resume"))
     outcome = "suspended" if suspend else "resumed"
     spec = job.raw.get("spec") or {}
     policy = spec.get("runPolicy")
@@ -92,14 +86,17 @@ def scale(client: BlockingClient, job: FoundJob, counts: dict[str, int]) -> list
     """Give roles their new counts; returns the operations of the JSON patch."""
     from muster.jobs.build import scaling
 
-    summary = summarize(job.raw, [])
-    if summary.over:
-        raise MusterError(
-            f"{object_name(job.raw)} has {summary.status.lower()} already and cannot be scaled"
-        )
+    _refuse_ended(job, " and cannot be scaled")
     operations = scaling.operations(job.raw, counts)
     _patch(client, job, operations)
     return operations
+
+
+def _refuse_ended(job: FoundJob, consequence: str) -> None:
+    summary = summarize(job.raw, [])
+    if summary.over:
+        status = summary.status.lower()
+        raise MusterError(f"{object_name(job.raw)} has {status} already{consequence}")
 
 
 def _patch(client: BlockingClient, job: FoundJob, operations: list[Raw]) -> None:

@@ -61,10 +61,10 @@ def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict
         name = names.tensorboard(pod.metadata.labels.get("release", ""))
         pods.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
     hosts = _Hosts(client, cluster)
-    keys = [key_of(service) for service in services]
+    by_key = {key_of(service): service for service in services}
     return {
         key: TensorBoard(_url(service, pods.get(key, ()), hosts), "")
-        for key, service in zip(keys, services, strict=True)
+        for key, service in by_key.items()
     }
 
 
@@ -87,11 +87,9 @@ def _problem(pods: Sequence[Pod], *, local: bool) -> str:
 def _pod_problem(pod: Pod, *, local: bool) -> str:
     row = instance(pod)
     reason = row.reason or (pod_status.failure(pod) if row.restarts else "")
-    text = f"{row.status}: {reason}" if reason else row.status
-    if reason.startswith(row.status):
-        text = reason
-    fix = f"; if it is not installed: {INSTALL}" if local and row.restarts else ""
-    return text + fix
+    if not reason.startswith(row.status):
+        reason = f"{row.status}: {reason}" if reason else row.status
+    return reason + (f"; if it is not installed: {INSTALL}" if local and row.restarts else "")
 
 
 def _url(service: Raw, pods: Sequence[Pod], hosts: _Hosts) -> str:

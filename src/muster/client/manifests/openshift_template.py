@@ -14,13 +14,12 @@ This is not a regular expression: only `[ranges]{count}` has a meaning, all othe
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.errors import UsageError
+from muster.errors import UsageError, no_such
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -170,11 +169,9 @@ def process(template: Template, given: Mapping[str, str], random: Random) -> lis
 def _refuse_unknown(template: Template, given: Mapping[str, str]) -> None:
     known = [parameter.name for parameter in template.parameters]
     for name in unknown_names(template, given):
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        suggestion = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(
-            f"the template has no parameter {name}{suggestion}",
-            hint=f"It has {', '.join(known)}." if known else "It has no parameters at all.",
+            no_such("parameter", name, known),
+            hint=f"The template has {', '.join(known)}." if known else "The template has none.",
         )
 
 
