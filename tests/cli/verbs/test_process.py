@@ -196,7 +196,7 @@ def test_names_alone_are_printed_on_request(run: Run, small: str) -> None:
     ("words", "says"),
     [
         ([], "required and not given: NAME"),
-        (["-p", "NAM=x"], "no parameter NAM; did you mean NAME?"),
+        (["-p", "NAM=x"], "no such parameter: NAM; did you mean NAME?"),
         (["-p", "NAME"], "NAME: not KEY=VALUE"),
         (["-p", "=x"], "=x: not KEY=VALUE"),
         (["-p", "NAME=x", "-p", "NAME=y"], "NAME is given more than once"),
