@@ -20,7 +20,6 @@ from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
-
 MAX_INT32 = 2**31 - 1
 
 
@@ -32,7 +31,7 @@ class Section:
     def __init__(self, value: object, path: str) -> None:
         if value is not None and not isinstance(value, dict):
             raise InvalidJob(
-                path, f"is {_a(value)}, not an object", hint="write its fields below it"
+                path, f"is {_type_of(value)}, not an object", hint="write its fields below it"
             )
         self.raw: Raw = value or {}
         self.path = path
@@ -42,7 +41,7 @@ class Section:
         return InvalidJob(f"{self.path}.{name}", message, hint=hint)
 
     def _wrong_type(self, name: str, expected: str, hint: str) -> InvalidJob:
-        return self.error(name, f"is {_a(self.raw[name])}, not {expected}", hint)
+        return self.error(name, f"is {_type_of(self.raw[name])}, not {expected}", hint)
 
     def has(self, name: str) -> bool:
         return self.raw.get(name) is not None
@@ -142,7 +141,7 @@ def _by_lower_case(names: tuple[str, ...]) -> dict[str, str]:
     return {name.lower(): name for name in names}
 
 
-_WORDS: dict[type, str] = {
+_TYPES: dict[type, str] = {
     str: "text",
     bool: "true or false",
     int: "a number",
@@ -152,8 +151,8 @@ _WORDS: dict[type, str] = {
 }
 
 
-def _a(value: object) -> str:
-    return _WORDS.get(type(value), "something else")
+def _type_of(value: object) -> str:
+    return _TYPES.get(type(value), "something else")
 
 
 _POLICY = (

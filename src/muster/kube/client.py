@@ -54,17 +54,11 @@ class Client:
         self._throttle = Throttle()
 
     @classmethod
-    def connect(
-        cls,
-        endpoint: Endpoint,
-        *,
-        user_agent: str = "muster",
-        max_in_flight: int = MAX_IN_FLIGHT,
-    ) -> Client:
+    def connect(cls, endpoint: Endpoint, *, user_agent: str = "muster") -> Client:
         """A client over HTTP. It connects with the first call."""
         from muster.kube.transport.http_transport import HttpTransport
 
-        return cls(HttpTransport(endpoint, user_agent=user_agent), max_in_flight=max_in_flight)
+        return cls(HttpTransport(endpoint, user_agent=user_agent))
 
     async def __aenter__(self) -> Self:
         return self
