@@ -1,4 +1,4 @@
-"""The two clusters that controllers are compared on, each once per session."""
+"""A client of a local API server, and the two clusters that controllers are compared on."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from muster.kube.auth.endpoint import Endpoint
+from muster.kube.client import Client
+from muster.local.apiserver.server import ApiServer
 from tests.local.controllers import two_clusters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from tests.local.controllers.two_clusters import ClusterUnderTest
+
+
+@pytest.fixture
+async def api_client(tmp_path: Path) -> AsyncIterator[Client]:
+    """The client of an API server without controllers."""
+    server = ApiServer(tmp_path / "api")
+    await server.start()
+    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+    async with Client.connect(endpoint) as client:
+        yield client
+    await server.stop()
 
 
 @pytest.fixture(scope="session")

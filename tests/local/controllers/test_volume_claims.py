@@ -16,9 +16,7 @@ from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
 from muster.api.kinds import PERSISTENT_VOLUMES as VOLUMES
 from muster.api.meta import Key
 from muster.api.storage import SELECTED_NODE, PersistentVolume, VolumeClaim
-from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
-from muster.local.apiserver.server import ApiServer
 from muster.local.controllers import volume_matching
 from muster.local.controllers.persistent_volume_controller import CLASS, needs_volume
 from muster.local.controllers.run import ControllerManager
@@ -33,17 +31,13 @@ def claim(**spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    server = ApiServer(tmp_path / "api")
-    await server.start()
-    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
-    async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-        controllers = ControllerManager(client, lambda: datetime.now(UTC))
+async def client(api_client: Client, tmp_path: Path) -> AsyncIterator[Client]:
+    async with asyncio.TaskGroup() as group:
+        controllers = ControllerManager(api_client, lambda: datetime.now(UTC))
         controllers.volumes(tmp_path / "volumes")
-        running = group.create_task(controllers.manager.run())
-        yield client
-        running.cancel()
-    await server.stop()
+        manager = group.create_task(controllers.manager.run())
+        yield api_client
+        manager.cancel()
 
 
 async def test_a_claim_is_bound_to_its_folder_when_a_node_is_chosen(

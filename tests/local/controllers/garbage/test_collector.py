@@ -10,15 +10,12 @@ import pytest
 from muster.api.kinds import CONFIG_MAPS, CRDS, SECRETS, Kind
 from muster.api.meta import Key
 from muster.errors import NotFound
-from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
-from muster.local.apiserver.server import ApiServer
 from muster.local.controllers.garbage.collector import GarbageCollector
 from tests.local.node.local_node import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -27,15 +24,11 @@ Raw = dict[str, Any]
 
 
 @pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    server = ApiServer(tmp_path)
-    await server.start()
-    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
-    async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-        task = group.create_task(GarbageCollector(client).run())
-        yield client
-        task.cancel()
-    await server.stop()
+async def client(api_client: Client) -> AsyncIterator[Client]:
+    async with asyncio.TaskGroup() as group:
+        collector = group.create_task(GarbageCollector(api_client).run())
+        yield api_client
+        collector.cancel()
 
 
 async def make(client: Client, name: str, *owners: Raw, kind: Kind[Any] = MAPS) -> Raw:

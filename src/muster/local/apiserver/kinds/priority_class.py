@@ -99,28 +99,29 @@ def _forbidden(pod: Raw, why: str) -> StatusError:
 # -- checks and columns --------------------------------------------------------------------------
 
 
-def _admit_create(priority_class: Raw, store: ObjectReader, now: datetime) -> None:
-    name, value = priority_class["metadata"]["name"], priority_class.get("value", 0)
+def _check_create(priority_class: Raw) -> Causes:
+    name, value = priority_class["metadata"].get("name") or "", priority_class.get("value", 0)
     if _SYSTEM.get(name) == value:
         return
-    causes = []
     if name.startswith("system-"):
         why = (
             f"priority class names with 'system-' prefix are reserved for system use only. error:"
             f" {name} is not a known system priority class"
         )
-        causes.append(forbidden_field("metadata.name", why))
-    elif value > _MAX_VALUE:
+        yield forbidden_field("metadata.name", why)
+    elif value > _MAX_VALUE:  # higher values are left to system classes
         why = f"maximum allowed value of a user defined priority is {_MAX_VALUE}"
-        causes.append(forbidden_field("value", why))
-    if causes:
-        raise api_errors.invalid(_GROUP, "PriorityClass", name, causes)
+        yield forbidden_field("value", why)
+
+
+def _admit_create(priority_class: Raw, store: ObjectReader, now: datetime) -> None:
     default = next(_default_classes(store), None) if priority_class.get("globalDefault") else None
     if default is not None:
         why = (
             f"PriorityClass {default['metadata']['name']} is already marked as default. Only one"
             f" default can exist"
         )
+        name = priority_class["metadata"]["name"]
         raise api_errors.forbidden(_GROUP, "priorityclasses", name, why)
 
 
@@ -135,6 +136,7 @@ PRIORITY_CLASSES = Resource(
     _GROUP, "v1", "priorityclasses", "PriorityClass", False, short=("pc",),
     strategy=Strategy(
         defaults=_defaults,
+        check_create=_check_create,
         admit_create=_admit_create,
         check_update=_check_update,
         generation="fixed",

@@ -143,22 +143,25 @@ def _own_index(job: Job, pod: Pod) -> set[int]:
 
 
 def _completed(job: Job) -> frozenset[int]:
+    """The indexes that the stored status counts as completed."""
     text = job.status.get("completedIndexes") or ""
     return frozenset(parse_indexes(text, job.spec.completions or 0))
 
 
 def status_counts(counts: PodCounts) -> Raw:
     """The counts as fields of the job's status."""
-    uncounted: Raw = {}
-    if counts.uncounted_succeeded:
-        uncounted["succeeded"] = list(counts.uncounted_succeeded)
-    if counts.uncounted_failed:
-        uncounted["failed"] = list(counts.uncounted_failed)
-    status: Raw = {"uncountedTerminatedPods": uncounted}
-    if counts.succeeded:
-        status["succeeded"] = counts.succeeded
-    if counts.failed:
-        status["failed"] = counts.failed
-    if counts.completed:
-        status["completedIndexes"] = format_indexes(counts.completed)
-    return status
+    uncounted = {
+        "succeeded": list(counts.uncounted_succeeded),
+        "failed": list(counts.uncounted_failed),
+    }
+    status = {
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "completedIndexes": format_indexes(counts.completed),
+    }
+    # Empty fields are left out, as the server stores them: statuses are compared to see a change.
+    return {"uncountedTerminatedPods": _not_empty(uncounted), **_not_empty(status)}
+
+
+def _not_empty(fields: Raw) -> Raw:
+    return {name: value for name, value in fields.items() if value}
