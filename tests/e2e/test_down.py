@@ -19,6 +19,6 @@ def test_a_killed_daemon_that_had_no_pods_leaves_nothing_after_down(tmp_path: Pa
 
     output = local.arena("down").stderr
 
-    assert "what a killed one had left is removed" in output
+    assert "the remains of a killed one are removed" in output
     assert Footprint.now().beyond(before, tmp_path) == []
     assert "no local cluster was up\n" in local.arena("down").stderr

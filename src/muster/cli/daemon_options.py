@@ -1,4 +1,4 @@
-"""What `operator` and `scheduler` share: connect, log, serve metrics, elect a leader, stop.
+"""Running `operator` and `scheduler`: connect, log, serve metrics, elect a leader, stop.
 
 SIGTERM and SIGINT stop a daemon gracefully, with exit code 0.
 """

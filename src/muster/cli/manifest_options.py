@@ -1,4 +1,4 @@
-"""What `apply` and `create` share: their options, and reporting every object that was sent."""
+"""Options of `apply` and `create`, and the report of every object that they send."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def manifest_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def send_manifests(
     target: Target, verb: str, send: Send, *, dry_run: str, output: str | None, **given: Any
 ) -> None:
-    """Read, check and send all objects, and print what became of each."""
+    """Read, check and send all objects, and print the outcome of each."""
     items = apply.read_objects(stdin=sys.stdin, verb=verb, namespace=target.namespace, **given)
     if dry_run == "client":
         outcome = "applied" if verb == "apply" else "created"

@@ -100,7 +100,7 @@ def stop(notify: Notify) -> None:
         from muster.local.up import sweep
 
         asyncio.run(sweep(home, home.last_data()))
-        notify("no local cluster was up; what a killed one had left is removed")
+        notify("no local cluster was up; the remains of a killed one are removed")
     else:
         notify("no local cluster was up")
     home.choose_former()

@@ -60,7 +60,7 @@ def server_table(source: Table, *, wide: bool, all_namespaces: bool) -> str:
     ]
     if all_namespaces:
         metadata = [row.object.get("metadata") or {} for row in source.rows]
-        rows = with_namespaces(rows, (str(each.get("namespace") or "") for each in metadata))
+        rows = with_namespaces(rows, (str(meta.get("namespace") or "") for meta in metadata))
     return table(rows)
 
 

@@ -104,7 +104,7 @@ def _job_row(use: JobUsage) -> tuple[str, ...]:
 
 
 def job_detail(use: JobUsage) -> str:
-    """The header of `arena get`, then what every instance uses."""
+    """The header of `arena get`, then the usage of every instance."""
     used = [use.used.get(row.name) for row in use.job.instances]
     header, *rows = _with_gpu_use([INSTANCES, *map(_instance_row, use.job.instances, used)], used)
     share = f"{use.job.allocated_gpus}/{use.job.requested_gpus}"

@@ -76,7 +76,7 @@ def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:
         raise MusterError(
             "cannot exec into a container in a completed Instance; "
             f"current phase is {pod.status.phase}",
-            hint=f"`arena logs {pod.metadata.name}` shows what it printed.",
+            hint=f"`arena logs {pod.metadata.name}` shows its output.",
         )
     if pod.status.phase != "Running":
         raise MusterError(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--all", "-a", "everyone", is_flag=True, help="Every instance, with its name.")
 @click.option("--container", "-c", default="", help="Container to read.")
 @click.option(
-    "--tail", "-t", type=click.IntRange(-1), default=-1, help="Only so many lines; -1 is all."
+    "--tail", "-t", type=click.IntRange(-1), default=-1, help="Only the last lines; -1 prints all."
 )
 @click.option("--since", default="", metavar="DURATION", help="Only lines newer than, e.g. 5m.")
 @click.option(
@@ -60,11 +60,11 @@ def command(
     wanted = _log_options(**given)
     cluster = target.cluster()
     with cluster.connect() as client:
-        found = lookup.get_job_or_pod(client, Key(target.namespace_in(cluster), name), type_)
-        if isinstance(found, Pod):
-            pods = [found.metadata.key]
+        job_or_pod = lookup.get_job_or_pod(client, Key(target.namespace_in(cluster), name), type_)
+        if isinstance(job_or_pod, Pod):
+            pods = [job_or_pod.metadata.key]
         else:
-            job = found.summary(found.pods(client))
+            job = job_or_pod.summary(job_or_pod.pods(client))
             names = _instances(client, job, instance, everyone, wanted.follow)
             pods = [Key(job.namespace, pod_name) for pod_name in names]
         if everyone:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def command(target: Target, **given: Any) -> None:
     """Run the job operator.
 
-    With --namespace it watches that one only.
+    With --namespace it watches that namespace only.
 
     \b
     Example:

@@ -105,7 +105,7 @@ def job(
     type_: str,
     **form: Any,
 ) -> None:
-    """Show the resources that jobs request and use; with a JOB, those of its instances.
+    """Show the resources that jobs request and use; with a JOB, of each of its instances.
 
     \b
     Examples:
@@ -142,7 +142,7 @@ def _with_gpus(mode: str) -> bool | None:
 
 
 def _show(look: Callable[[], tuple[object, str]], *, refresh: bool, output: str) -> None:
-    """Print or redraw what `look` returns: the data for JSON and YAML, and the table."""
+    """Print or redraw the result of `look`: its data as JSON or YAML, or its table."""
 
     def frame() -> Frame:
         data, table = look()

@@ -1,7 +1,7 @@
 """`arena up`: start the local cluster, here or in the background.
 
-`--detach` starts the same command as a daemon and returns when the cluster is ready. `up` makes the
-local cluster the one that commands use, says so, and `down` puts the former choice back.
+`--detach` starts the same command as a daemon and returns when the cluster is ready. From then on
+commands use the local cluster; `arena down` restores the former choice.
 """
 
 from __future__ import annotations
@@ -32,10 +32,14 @@ def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @click.command(name="up")
 @click.option("--detach", is_flag=True, help="Run in the background and return when it is ready.")
 @click.option("--nodes", type=click.IntRange(1, 1000), help="Number of nodes  [default: 1]")
-@click.option("--gpus-per-node", type=click.IntRange(0), help="Declare so many GPUs per node.")
-@click.option("--cpus-per-node", type=click.IntRange(1), help="Declare so many CPUs per node.")
 @click.option(
-    "--memory-per-node", callback=_memory, help="Declare so much memory per node, e.g. 8Gi."
+    "--gpus-per-node", type=click.IntRange(0), help="Declare this number of GPUs per node."
+)
+@click.option(
+    "--cpus-per-node", type=click.IntRange(1), help="Declare this number of CPUs per node."
+)
+@click.option(
+    "--memory-per-node", callback=_memory, help="Declare this amount of memory per node, e.g. 8Gi."
 )
 @click.option(
     "--data-dir", type=Path, help="Where pods and objects live  [default: in MUSTER_HOME]"

@@ -54,6 +54,7 @@ def _delete_records(client: BlockingClient, job: Key, type_: str) -> int:
             record = client.get(CONFIG_MAPS, key)
         except (NotFound, Forbidden):
             continue
+        # Another ConfigMap may have the same name by chance.
         if record.metadata.labels.get("createdBy") == "arena":
             client.delete(CONFIG_MAPS, key, uid=record.metadata.uid)
             count += 1
@@ -74,6 +75,7 @@ def set_suspended(client: BlockingClient, job: FoundJob, *, suspend: bool) -> st
     policy = spec.get("runPolicy")
     if bool((policy or {}).get("suspend", spec.get("suspend"))) is suspend:
         return f"already {outcome}"
+    # JSON patch cannot add a field to a mapping that does not exist.
     if isinstance(policy, dict):
         operation: Raw = {"op": "add", "path": "/spec/runPolicy/suspend", "value": suspend}
     else:

@@ -73,6 +73,7 @@ def measured(client: BlockingClient, kind: Kind[_Metrics], namespace: str) -> di
 
 
 def _used(row: _Metrics) -> Amount:
+    # NodeMetrics have one usage, PodMetrics one per container.
     parts = [row.usage, *(container.usage for container in row.containers)]
     return Amount(
         sum(parse_milli(part.get("cpu", 0)) for part in parts),
@@ -102,6 +103,7 @@ def allocatable(node: Node) -> Amount:
 
 
 def sum_amounts(amounts: Iterable[Amount]) -> Amount:
+    # GPU use is None where it is not measured: the sum counts the known amounts only.
     columns = zip(*(astuple(amount) for amount in (Amount(), *amounts)), strict=True)
     cpu, memory, gpus, *gpu_use = (_sum(value for value in c if value is not None) for c in columns)
     return Amount(cpu or 0, memory or 0, gpus or 0, *gpu_use)

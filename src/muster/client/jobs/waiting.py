@@ -114,6 +114,7 @@ class JobWatch:
 
     def look(self) -> JobSummary:
         """The job now, or at its end; NotFound if it was deleted before its end."""
+        # The last version of a deleted job tells whether the job ended before.
         if self._deleted and not summarize(self._raw, []).over:
             raise NotFound(f"the job {self._key.name} was deleted")
         pods = lookup.labelled_pods(self._client, self._key)
@@ -144,7 +145,7 @@ class JobWatch:
             self._watch(max(1, round(seconds)))
         except Unreachable:
             self._sleep(seconds)
-        except ApiError:
+        except ApiError:  # no right to watch, or the version is too old
             self._sleep(seconds)
             self._look_up()
 

@@ -2,7 +2,7 @@
 
 YAML (several documents), JSON and lists of objects are understood. Nothing is dropped silently: a
 key written twice is an error. Values that JSON cannot express, such as dates, stay text. An object
-that no cluster would accept is rejected here, with a hint what to write instead.
+that no cluster would accept is rejected here, with a hint about the fix.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ DISCOVERY_TIMEOUT = 10.0
 
 
 class ServedKinds:
-    """The kinds that one cluster serves.
+    """The kinds that a cluster serves.
 
     A server needs a moment until it serves a new CRD: after `expect`, a missing kind is looked for
     again until it is served or the time is up.

@@ -116,6 +116,7 @@ def load(place: str, stdin: TextIO, changes: Iterable[str] = ()) -> Bundle | Sho
     if document.get("kind") == "List":
         document, companions = _job_and_companions(document, source)
     is_manifest = "apiVersion" in document
+    # Before the file is interpreted: a change may repair it.
     for change in changes:
         set_field(document, change, typed=is_manifest)
     if is_manifest:
@@ -136,6 +137,7 @@ def _read(place: str, stdin: TextIO) -> tuple[Raw, str]:
     document, source, text = documents[0]
     if not isinstance(document, dict):
         raise UsageError(f"{source}: not a job", hint="Begin with `kind: tf`, or with apiVersion.")
+    # The short form is read a second time: the first reading has turned 1.10 into 1.1.
     return document if "apiVersion" in document else read_verbatim(text), source
 
 

@@ -106,12 +106,12 @@ class Submitted:
 
     job: Raw
     record: Raw
-    """The ConfigMap that records what was submitted."""
+    """The ConfigMap that records the submitted job."""
     companions: tuple[Raw, ...] = ()
 
 
 class Transaction:
-    """The creation of one job's objects; an error or a signal deletes those already created."""
+    """The creation of one job's objects; an error or a signal deletes the created objects."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Transaction:
         return ServedKinds(self._client).find(job["apiVersion"], job["kind"])
 
     def _is_taken(self, item: Raw, job: Raw) -> bool:
-        """Whether another object has the item's name; one that a former job left is deleted.
+        """Whether another object has the item's name; an object of a former job is deleted.
 
         `arena delete` returns while the garbage collector still works. Objects owned by a job of
         our job's name are garbage, since that job is gone: the submission does not wait for the
@@ -235,7 +235,7 @@ class Transaction:
         return {"apiVersion": body["apiVersion"], "kind": body["kind"], **raw}
 
     def _roll_back(self) -> list[str]:
-        """Delete the created objects, the last first; returns the names of those that remain."""
+        """Delete the created objects, the last first; returns the names of remaining objects."""
         self._client.close()  # an interrupted call leaves half a response on the connection
         left = []
         while self._created:
@@ -246,7 +246,7 @@ class Transaction:
                         created.kind, created.key, uid=uid, propagation="Background"
                     )
             except NotFound:
-                continue
+                continue  # the garbage collector deleted it with its job
             except MusterError as error:
                 name = f"{created.kind.kind.lower()}/{created.key.name}"
                 self._notify(f"could not delete {name}: {error}")
@@ -285,7 +285,7 @@ def _name_taken(name: str) -> UsageError:
 
 
 def submission_record(job: Raw) -> Raw:
-    """The ConfigMap in which arena records what was submitted."""
+    """The ConfigMap in which arena records a submitted job."""
     values = {key: job[key] for key in ("apiVersion", "kind", "spec")}
     name = f"{job['metadata']['name']}-{job['kind'].lower()}"
     return {
