@@ -57,13 +57,13 @@ def rich(kind: str) -> Raw:
     return raw
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def field_paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths of all fields of a manifest."""
     paths = [path] if len(path) > 1 else []
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, inner in items:
-            paths += places(inner, (*path, key))
+            paths += field_paths(inner, (*path, key))
     return paths
 
 
@@ -80,13 +80,13 @@ def test_junk_in_any_field_is_accepted_or_rejected_with_the_fields_name(
     data: st.DataObject,
 ) -> None:
     raw = rich(data.draw(st.sampled_from(sorted(CONTAINERS))))
-    written = places(raw["spec"], ("spec",))
-    written += places(raw["metadata"]["annotations"], ("metadata", "annotations"))
-    running_cluster = data.draw(st.sampled_from(written))
+    written = field_paths(raw["spec"], ("spec",))
+    written += field_paths(raw["metadata"]["annotations"], ("metadata", "annotations"))
+    field_path = data.draw(st.sampled_from(written))
     target: Any = raw
-    for step in running_cluster[:-1]:
+    for step in field_path[:-1]:
         target = target[step]
-    target[running_cluster[-1]] = data.draw(JUNK)
+    target[field_path[-1]] = data.draw(JUNK)
 
     result = understood(raw)
 
