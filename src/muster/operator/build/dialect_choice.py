@@ -41,7 +41,7 @@ _UNMARKED = ("pdb", "none", "declared")
 
 
 def dialect_of(job: Job, observed: Observed, settings: Settings) -> str:
-    """The dialect of the gang: that of its living pods, if the cluster still serves it."""
+    """The gang's dialect: the dialect of its living pods, if the cluster still serves it."""
     wanted = wanted_dialect(job, observed, settings)
     living = _dialect_of_living_pods(job, observed, wanted)
     return living if GROUP_KINDS[living] is None or _is_served(living, observed) else wanted

@@ -1,8 +1,8 @@
 """Adopting objects with the job's labels and no controller; releasing pods without its labels.
 
 A job adopts an object only if it has the name of an object that the job needs. It reports other
-pods with its labels and leaves them alone. Of an object's owner references, only that of the job
-changes.
+pods with its labels and leaves them alone. Of an object's owner references, only the reference
+to the job changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The group object of a job's gang: created, patched, or replaced by that of another dialect."""
+"""The group object of a job's gang: created, patched, or replaced when the dialect changes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ensure_group_object(job: Job, observed: Observed, gang: Gang) -> list[Action
 
 
 def delete_group_objects(job: Job, observed: Observed, keep: Gang | None = None) -> list[Action]:
-    """Delete the job's group objects, except that of the dialect in use."""
+    """Delete the job's group objects, except the object of the dialect in use."""
     actions: list[Action] = []
     for resource, kind in GROUP_KIND_BY_RESOURCE.items():
         if keep is not None and kind == keep.kind:

@@ -159,7 +159,7 @@ class OwnWrites:
         return written
 
     def with_created(self, job: str, kind: Kind[Any], cached: list[T]) -> list[T]:
-        """The informer's objects of that kind, and those that we created since."""
+        """The informer's objects of that kind, and the objects that we created since."""
         entries = self._read(job).created
         if not entries:
             return cached  # The usual case, for which the names of thousands of pods are not read.
