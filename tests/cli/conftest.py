@@ -42,7 +42,7 @@ def scene(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(scope="session")
 def job_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    """A local API server that knows the job kinds; nothing acts on what is written there."""
+    """A local API server that knows the job kinds; nothing acts on the objects."""
     with LocalServer(tmp_path_factory.mktemp("jobs")) as server:
         teach(server.kubeconfig)
         yield server

@@ -1,4 +1,4 @@
-"""One command for several names, of which some fail."""
+"""One command for several names, some of which fail."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ BIN = Path(sys.executable).parent
 
 
 def shell(line: str) -> tuple[int, str]:
-    """The exit code of `arena` in this line, and what it complains of."""
+    """The exit code of `arena` in this shell command, and its stderr."""
     env = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent"}
     done = subprocess.run(
         ["bash", "-c", line], env=env, capture_output=True, text=True, check=False

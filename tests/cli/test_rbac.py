@@ -1,4 +1,4 @@
-"""A user with few rights sees what they may read, and what is left out."""
+"""A user with few rights sees the objects they may read, and which kinds are left out."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ ONE_JOB = ("get", "explain", "logs", "attach", "delete", "suspend", "resume", "w
 
 @dataclass(frozen=True)
 class Line:
-    """A wrong line, and what is wrong with it."""
+    """A wrong line, and its mistake."""
 
     words: tuple[str, ...]
     fault: str

@@ -1,4 +1,4 @@
-"""arena's config file is read and written line by line, and keeps what it does not know."""
+"""arena's config file is read and written line by line; unknown lines stay."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def applier(
 
 @pytest.fixture
 def busy(scene: Scene) -> Scene:
-    """A job that runs, one that waits and one that is done; two nodes, one with GPUs."""
+    """A running, a waiting and a finished job; a node with GPUs and a node without."""
     runs = condition(job("TFJob", "runs", {"Worker": 2}, gpus=2, age=90), "Running")
     waits = job("MPIJob", "waits", {"Launcher": 1, "Worker": 2}, gpus=4, age=30)
     done = condition(job("TFJob", "done", {"Worker": 1}, age=7200), "Succeeded", age=3600)

@@ -1,4 +1,4 @@
-"""`arena get` prints what the guides show, and always why a job waits."""
+"""`arena get` prints the tables that the guides show, and always why a job waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`arena process` prints what `oc process` would, and the shipped template really trains."""
+"""`arena process` prints the output of `oc process`, and the shipped template really trains."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def unpacked(processed: str, folder: Path) -> Path:
 
 
 def trained(program: Path, addresses: dict[str, list[str]], **env: str) -> dict[str, str]:
-    """Run one process per role to its end and return what each printed."""
+    """Run one process per role to its end and return their outputs."""
     started = {}
     for role in addresses:
         config = {"cluster": addresses, "task": {"type": role, "index": 0}}
@@ -334,7 +334,7 @@ def open_text(path: Path) -> list[str]:
 
 
 class Bucket:
-    """An S3 server that keeps what is put into it, if it is signed by `me`."""
+    """An S3 server that stores the objects of requests that `me` has signed."""
 
     def __init__(self) -> None:
         self.received: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""Every flag of `arena submit`, in every spelling, has its effect on what is submitted."""
+"""Every flag of `arena submit`, in every spelling, has its effect on the submitted objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def machine(
 
 
 class Effect(NamedTuple):
-    """What a flag is given, what else must be written, and what then stands where."""
+    """A value of a flag, the path and value of the field that it sets, and other flags it needs."""
 
     value: str
     path: str

@@ -1,4 +1,4 @@
-"""Command lines of `arena submit` that nobody could mean are rejected with a sentence."""
+"""Command lines of `arena submit` with mistakes are rejected with a sentence."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ FLAGS_BY_MEANING = {
 
 
 def malformed() -> Iterator[tuple[str, ...]]:
-    """Command lines that nobody could mean."""
+    """Command lines with one mistake each."""
     base = ("--image=i", "--workers=2", "--ps=1", "--chief", "--evaluator")
     git = ("--sync-mode=git", "--sync-source=https://x/p.git")
     for meaning, flags in FLAGS_BY_MEANING.items():

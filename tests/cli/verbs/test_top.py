@@ -1,4 +1,4 @@
-"""`arena top` shows what nodes and jobs have, request and use."""
+"""`arena top` shows the total, requested and used resources of nodes and jobs."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def stuck(message: str = "") -> Pod:
 
 
 class Waiting(Script):
-    """A pod that is at first this, and then, as a watch tells, those."""
+    """A client that lists the first pod, and then watches the others."""
 
     def __init__(self, *pods: Pod) -> None:
         super().__init__([[line(1, "a")]], [pod("Running"), pod("Succeeded")])

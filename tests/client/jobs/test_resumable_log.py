@@ -14,7 +14,7 @@ BEGIN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def log(ticks: list[tuple[int, bytes]]) -> list[bytes]:
-    """Lines with timestamps that never go back, of which several may be equal."""
+    """Lines with timestamps that never decrease; several may be equal."""
     at, lines = 0, []
     for more, text in ticks:
         at += more
@@ -35,7 +35,7 @@ def test_nothing_is_printed_twice_or_left_out(
     tail = ResumableLog()
     printed = b""
     for end in (*breaks, len(whole)):
-        # A server sends whole lines: what breaks off within one was never a line of the log.
+        # A server sends whole lines: a broken line was never a line of the log.
         part = whole[: whole.rfind(b"\n", 0, end) + 1]
         for start in range(0, len(part), size):
             printed += tail.feed(part[start : start + size])

@@ -1,4 +1,4 @@
-"""Templates follow OpenShift's rules, and a parameter's value is data whatever it contains."""
+"""Templates follow OpenShift's rules, and a parameter's value is always data."""
 
 from __future__ import annotations
 
