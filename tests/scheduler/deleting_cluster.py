@@ -33,19 +33,20 @@ class Server(FakeCluster):
         self.denies: Fault = lambda verb, name: None
         self.calls: list[tuple[str, str, float]] = []
         self.under_way = self.most = 0
-        self.said_of: list[tuple[str, str]] = []
+        self.failures: list[tuple[str, str]] = []
         self.leads = True
         self.gone: list[Pod] = []
         super().__init__()
 
     def scheduler(self, state: State) -> None:
         super().scheduler(state)
-        self.takedown = Deleter(self, self._heard, may_act=lambda: self.leads)
+        client: Any = self
+        self.takedown = Deleter(client, self._heard, may_act=lambda: self.leads)
         self.loop = Loop(state, _Orders(self), clock=lambda: asyncio.get_running_loop().time())
         self.binder._settled = self.loop.settled
 
     def _heard(self, delete: Delete, pod: Pod, why: str) -> None:
-        self.said_of.append((pod.metadata.name, why))
+        self.failures.append((pod.metadata.name, why))
         gang_deletion.deletion_failed(self.state, pod, why)
         self.loop.wake()
 

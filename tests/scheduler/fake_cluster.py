@@ -39,7 +39,7 @@ class FakeCluster:
         self.groups: dict[tuple[Kind[Any], Key], Any] = {}
         self.binds: list[tuple[str, str]] = []
         self.deletes: list[Delete] = []
-        self.said: list[Report] = []
+        self.reports: list[Report] = []
         self.provisions: list[Provision] = []
         self.plans: list[Bind] = []
         self.fault: Fault = lambda pod, node: None
@@ -52,7 +52,8 @@ class FakeCluster:
         """Start with this state, as a scheduler that has just synced."""
         self.state = state
         self.loop = Loop(state, FakeEffects(self), clock=lambda: asyncio.get_running_loop().time())
-        self.binder = Binder(self, self.loop.settled, in_flight=8)
+        client: Any = self
+        self.binder = Binder(client, self.loop.settled, in_flight=8)
 
     def restart(self) -> None:
         """A new scheduler that has just synced, in the worst order: rivals first."""
@@ -136,9 +137,9 @@ class FakeCluster:
 
     def reason(self, gang: str) -> str:
         """What was last said of a gang."""
-        for say in reversed(self.said):
-            if say.gang.name == gang:
-                return say.reason.text if say.reason else ""
+        for report in reversed(self.reports):
+            if report.gang.name == gang:
+                return report.reason.text if report.reason else ""
         return ""
 
     # -- the client of the scheduler --------------------------------------------------------------
@@ -213,8 +214,8 @@ class FakeEffects:
             if found is not None and found.metadata.uid == pod.metadata.uid:
                 self._cluster.evict(pod.metadata.name, pod.metadata.namespace)
 
-    def say(self, say: Report) -> None:
-        self._cluster.said.append(say)
+    def report(self, report: Report) -> None:
+        self._cluster.reports.append(report)
 
     def provision(self, provision: Provision) -> None:
         self._cluster.provisions.append(provision)

@@ -27,7 +27,7 @@ async def test_a_shadow_says_in_its_log_all_that_it_would_do(
     with caplog.at_level(logging.INFO):
         service.bind(Bind(KEY, "p-1", ((member, "n1"),), "p-1/1"))
         service.delete(Delete(KEY, (member,), "half-bound", "Released"))
-        service.say(Report(KEY, Reason("NotEnoughRoom", "short 1 cpu")))
+        service.report(Report(KEY, Reason("NotEnoughRoom", "short 1 cpu")))
 
     assert "would bind default/g: {'g-0': 'n1'}" in caplog.text
     assert "would delete ['g-0']" in caplog.text

@@ -40,7 +40,7 @@ class Effects(Protocol):
 
     def delete(self, delete: Delete) -> None: ...
 
-    def say(self, say: Report) -> None: ...
+    def report(self, report: Report) -> None: ...
 
     def provision(self, provision: Provision) -> None: ...
 
@@ -48,8 +48,8 @@ class Effects(Protocol):
 class Loop:
     """Takes decisions while there are any to take."""
 
-    def __init__(self, state: State, hands: Effects, *, clock: Callable[[], float]) -> None:
-        self.state, self._hands, self._clock = state, hands, clock
+    def __init__(self, state: State, effects: Effects, *, clock: Callable[[], float]) -> None:
+        self.state, self._effects, self._clock = state, effects, clock
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -109,13 +109,13 @@ class Loop:
             metrics.PODS_PLANNED.inc(len(action.pairs))
             if action.mends:
                 metrics.REPAIRS.labels("mended").inc()
-            self._hands.bind(action)
+            self._effects.bind(action)
         elif isinstance(action, Delete):
             metrics.DELETED.labels(action.reason).inc(len(action.pods))
             if action.reason == RELEASED:
                 metrics.REPAIRS.labels("released").inc()
-            self._hands.delete(action)
+            self._effects.delete(action)
         elif isinstance(action, Provision):
-            self._hands.provision(action)
+            self._effects.provision(action)
         else:
-            self._hands.say(action)
+            self._effects.report(action)

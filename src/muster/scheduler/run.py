@@ -140,12 +140,12 @@ class Service:
             self._reporter.not_deleted(delete, pod, why)
         self._loop.wake()
 
-    def say(self, say: Report) -> None:
-        if self._shadow and say.reason is not None:
-            log.info("would report %s: %s: %s", say.gang, say.reason.code, say.reason.text)
+    def report(self, report: Report) -> None:
+        if self._shadow and report.reason is not None:
+            log.info("would report %s: %s: %s", report.gang, report.reason.code, report.reason.text)
         elif not self._shadow:
-            log.debug("%s: %s", say.gang, say.reason)
-            self._reporter.say(say)
+            log.debug("%s: %s", report.gang, report.reason)
+            self._reporter.report(report)
         self._line.changed()
 
     def provision(self, provision: Provision) -> None:

@@ -109,10 +109,10 @@ async def test_who_comes_to_wait_later_hears_why_too_and_the_log_says_it_once(
         await server.settle()
         server.takedown.submit(first)
         await server.settle(3)
-        server.said_of.clear()
+        server.failures.clear()
         server.takedown.submit(second)
 
-    assert sorted(server.said_of) == [(pod.metadata.name, str(DENIED)) for pod in members]
+    assert sorted(server.failures) == [(pod.metadata.name, str(DENIED)) for pod in members]
     assert len([one for one in caplog.records if "policy" in one.message]) == 1
 
 

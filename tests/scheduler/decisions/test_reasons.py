@@ -11,7 +11,7 @@ pytestmark = pytest.mark.looptime
 
 
 def times_told(cluster: FakeCluster, name: str) -> int:
-    return sum(1 for say in cluster.said if say.gang.name == name and say.reason is not None)
+    return sum(1 for say in cluster.reports if say.gang.name == name and say.reason is not None)
 
 
 async def test_replacements_are_told_what_was_said_before_they_came() -> None:

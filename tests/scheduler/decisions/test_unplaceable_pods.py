@@ -52,10 +52,10 @@ async def test_a_gang_that_needs_a_member_with_trouble_waits_whole_and_names_it(
         await cluster.settle(5)
         assert cluster.bound() == {}
         assert cluster.reason("g") == "g-2: its claim data does not exist"
-        said = len(cluster.said)
+        said = len(cluster.reports)
         cluster.add(pod("else", gpus=1))
         await cluster.settle()
-        assert [s for s in cluster.said[said:] if s.gang.name == "g"] == []
+        assert [s for s in cluster.reports[said:] if s.gang.name == "g"] == []
         add_volume(cluster, "pv", "b")
         cluster.add(node("n1", gpus=4, labels={"zone": "b"}))
         add_claim(cluster, "data", "pv")

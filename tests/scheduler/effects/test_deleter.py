@@ -82,7 +82,7 @@ async def test_a_policy_that_refuses_is_told_of_and_tried_again_until_it_relents
         await server.settle(LONGEST_PAUSE + 1)
 
     assert not server.bound("low")
-    assert server.said_of == [("low-7", str(DENIED)), ("low-7", "")]
+    assert server.failures == [("low-7", str(DENIED)), ("low-7", "")]
 
 
 @pytest.mark.parametrize(

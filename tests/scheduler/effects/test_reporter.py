@@ -32,16 +32,16 @@ class Writes:
     """A client that notes what is written."""
 
     def __init__(self) -> None:
-        self.made: list[tuple[Kind[Any], str, Any]] = []
+        self.log: list[tuple[Kind[Any], str, Any]] = []
 
     async def patch(self, kind: Kind[Any], key: Key, body: Any, **_: Any) -> None:
-        self.made.append((kind, key.name, body))
+        self.log.append((kind, key.name, body))
 
     async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
-        self.made.append((kind, body["metadata"]["name"], body))
+        self.log.append((kind, body["metadata"]["name"], body))
 
     def count(self, kind: Kind[Any]) -> int:
-        return sum(made[0] is kind for made in self.made)
+        return sum(written is kind for written, _, _ in self.log)
 
 
 def waiting() -> tuple[State, Report]:
@@ -53,9 +53,9 @@ def waiting() -> tuple[State, Report]:
     for member in gang("g", 3, gpus=1, role="worker"):
         state.pod_changed(None, member)
     (key,) = state.due(0.0)
-    (say,) = consider(state, key, 0.0).actions
-    assert isinstance(say, Report)
-    return state, say
+    (report,) = consider(state, key, 0.0).actions
+    assert isinstance(report, Report)
+    return state, report
 
 
 @asynccontextmanager
@@ -71,39 +71,39 @@ async def reporting(
 
 
 async def test_a_waiting_gang_is_told_of_once_in_every_place_people_look() -> None:
-    state, say = waiting()
+    state, report = waiting()
     async with reporting(state) as (reporter, writes):
-        reporter.say(say)
+        reporter.report(report)
         await asyncio.sleep(120)
 
     assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_POD_GROUPS)) == (3, 1, 1)
-    status = next(body["status"] for kind, _, body in writes.made if kind is VOLCANO_POD_GROUPS)
+    status = next(body["status"] for kind, _, body in writes.log if kind is VOLCANO_POD_GROUPS)
     assert status["phase"] == "Pending"
     assert "short 1 nvidia.com/gpu" in status["conditions"][0]["message"]
-    condition = next(b["status"]["conditions"][0] for k, _, b in writes.made if k is PODS)
+    condition = next(b["status"]["conditions"][0] for k, _, b in writes.log if k is PODS)
     assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
     assert condition["reason"] == "Unschedulable"
 
 
 async def test_a_gang_that_waits_only_a_moment_is_not_spoken_of_to_its_pods() -> None:
-    state, say = waiting()
+    state, report = waiting()
     async with reporting(state) as (reporter, writes):
-        reporter.say(say)
+        reporter.report(report)
         await asyncio.sleep(0.5)
-        state.rest(say.gang, Idle(), None)
-        reporter.say(Report(say.gang, None))
+        state.rest(report.gang, Idle(), None)
+        reporter.report(Report(report.gang, None))
         await asyncio.sleep(60)
 
     assert (writes.count(PODS), writes.count(EVENTS)) == (0, 0)
 
 
 async def test_a_reason_that_changes_every_second_is_written_every_half_minute() -> None:
-    state, say = waiting()
+    state, report = waiting()
     async with reporting(state) as (reporter, writes):
         for second in range(90):
             reason = Reason("NotEnoughRoom", f"short {second} nvidia.com/gpu")
-            state.rest(say.gang, Parked(reason, Wake.ROOM), None)
-            reporter.say(Report(say.gang, reason))
+            state.rest(report.gang, Parked(reason, Wake.ROOM), None)
+            reporter.report(Report(report.gang, reason))
             await asyncio.sleep(1)
 
     assert writes.count(EVENTS) <= 4
@@ -120,12 +120,12 @@ async def test_a_new_pod_of_an_old_name_is_told_as_soon_as_any_other() -> None:
             state.pod_changed(None, made)
             for action in consider(state, key, 0.0).actions:
                 assert isinstance(action, Report)
-                reporter.say(action)
+                reporter.report(action)
             await asyncio.sleep(2)  # pace: virtual
             state.pod_changed(made, None)
             consider(state, key, 0.0)
 
-    told = [body["metadata"]["uid"] for kind, _, body in writes.made if kind is PODS]
+    told = [body["metadata"]["uid"] for kind, _, body in writes.log if kind is PODS]
     assert len(told) == len(set(told)) == 2
 
 
@@ -142,11 +142,11 @@ async def test_pods_of_a_gang_that_is_not_large_are_told_new_numbers(
     async with reporting(state) as (reporter, writes):
         for text in ("short 1", "short 2"):
             state.rest(key, Parked(Reason("NotEnoughRoom", text), Wake.ROOM), None)
-            reporter.say(Report(key, state.record(key).rest.reason))
+            reporter.report(Report(key, state.record(key).rest.reason))
             await asyncio.sleep(40)  # pace: virtual
 
     messages = [
-        body["status"]["conditions"][0]["message"] for kind, _, body in writes.made if kind is PODS
+        body["status"]["conditions"][0]["message"] for kind, _, body in writes.log if kind is PODS
     ]
     assert messages.count("short 1") == size
     assert messages.count("short 2") == refreshed
@@ -173,13 +173,13 @@ class Failing(Writes):
 
 
 async def test_what_could_not_be_reported_is_reported_when_the_server_is_back() -> None:
-    state, say = waiting()
+    state, report = waiting()
     writes = Failing()
     async with reporting(state, writes) as (reporter, _):
-        reporter.say(say)
-        reporter.deleted(Delete(say.gang, (), "to make room", "Released"))
+        reporter.report(report)
+        reporter.deleted(Delete(report.gang, (), "to make room", "Released"))
         await asyncio.sleep(60)  # pace: virtual
-        assert writes.made == []
+        assert writes.log == []
         assert writes.tries < 40
         writes.broken = False
         await asyncio.sleep(30)  # pace: virtual
@@ -211,7 +211,7 @@ async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
         async def look(seconds: float) -> None:
             for action in consider(state, key, asyncio.get_running_loop().time()).actions:
                 assert isinstance(action, Report)
-                reporter.say(action)
+                reporter.report(action)
             await asyncio.sleep(seconds)  # pace: virtual
 
         await look(2)
@@ -222,7 +222,7 @@ async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
         for _ in range(5):
             await look(10)
 
-    statuses = [body["status"] for kind, _, body in writes.made if kind is VOLCANO_POD_GROUPS]
+    statuses = [body["status"] for kind, _, body in writes.log if kind is VOLCANO_POD_GROUPS]
     counts = [(s["running"], s["succeeded"], s["failed"]) for s in statuses]
     assert counts == [(3, 0, 0), (2, 1, 0), (1, 1, 1)]
 
@@ -235,7 +235,7 @@ async def test_good_news_lets_binds_go_first_but_not_for_long() -> None:
         async def look(seconds: float) -> int:
             for action in consider(state, key, asyncio.get_running_loop().time()).actions:
                 assert isinstance(action, Report)
-                reporter.say(action)
+                reporter.report(action)
             await asyncio.sleep(seconds)  # pace: virtual
             return writes.count(VOLCANO_POD_GROUPS)
 
@@ -259,7 +259,7 @@ async def test_a_pod_that_was_running_when_first_seen_is_told_that_it_was_preemp
         )
         await asyncio.sleep(1)  # pace: virtual
 
-    ((_, _, told),) = writes.made
+    ((_, _, told),) = writes.log
     assert (told["reason"], told["message"]) == ("Preempted", "makes room for g")
     about = told["involvedObject"]
     assert (about["kind"], about["name"], about["uid"]) == ("Pod", "alone", victim.metadata.uid)
@@ -273,7 +273,7 @@ async def test_that_a_pod_may_not_be_deleted_is_told_of_its_gang_and_not_too_oft
             reporter.not_deleted(delete, one, "the policy says no")
         await asyncio.sleep(1)  # pace: virtual
 
-    ((_, _, told),) = writes.made
+    ((_, _, told),) = writes.log
     assert (told["reason"], told["involvedObject"]["kind"]) == ("FailedDelete", "PodGroup")
     assert "g-0 could not be deleted, and is tried again: the policy says no" in told["message"]
 
@@ -281,7 +281,7 @@ async def test_that_a_pod_may_not_be_deleted_is_told_of_its_gang_and_not_too_oft
 class Rightless(Writes):
     """A client that may not write to pods' status, and is told so of each pod."""
 
-    async def patch(self, kind: Kind[Any], key: Key, body: Any, **how: Any) -> None:
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **options: Any) -> None:
         if kind is PODS:
             where = f"pods/status {key.name} in namespace {key.namespace}"
             raise Forbidden(f'not allowed to patch {where}: pods "{key.name}" is forbidden')
@@ -299,7 +299,7 @@ async def test_a_right_that_is_missing_is_logged_once_and_not_for_every_pod(
             for key in list(state.due(0.0)):
                 for action in consider(state, key, 0.0).actions:
                     assert isinstance(action, Report)
-                    reporter.say(action)
+                    reporter.report(action)
             await asyncio.sleep(60)  # pace: virtual
 
     assert len(caplog.messages) == 1

@@ -71,7 +71,7 @@ async def test_nothing_is_said_or_kept_for_a_gang_of_another_scheduler() -> None
         cluster.add(pod("ours", gpus=1))
         await cluster.settle()
 
-    assert cluster.said == []
+    assert cluster.reports == []
     assert cluster.bound("ours") == {"ours": "n1"}
     assert cluster.bound("g-9") == {}
 

@@ -99,7 +99,7 @@ class PodClass:
     preferred: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[SpreadTerm, ...] = ()
     claims: tuple[str, ...] = ()
-    _cache: dict[str, tuple[object, Any]] = field(default_factory=dict)
+    _cache: dict[object, tuple[object, Any]] = field(default_factory=dict)
 
     @property
     def coupled(self) -> bool:
@@ -120,11 +120,11 @@ class PodClass:
             return ()
         return (*self.preferred, *((1, term) for term in self.affinity))
 
-    def cached(self, name: str, stamp: object, compute: Callable[[], T]) -> T:
+    def cached(self, key: object, stamp: object, compute: Callable[[], T]) -> T:
         """A value computed for this class, and computed again once `stamp` differs."""
-        entry = self._cache.get(name)
+        entry = self._cache.get(key)
         if entry is None or entry[0] != stamp:
-            entry = self._cache[name] = (stamp, compute())
+            entry = self._cache[key] = (stamp, compute())
         value: T = entry[1]
         return value
 

@@ -1,7 +1,7 @@
-"""Binds that failed: the room is held, the gang goes first in line and is retried less and less.
+"""Failed binds: the room is held, and the gang is retried first in line, less and less often.
 
-A gang that stays half-bound because the server refuses one of its members is released like one
-that finds no room, and pauses longer after each release.
+A gang that stays half-bound because the server rejects the bind of a member is released, like a
+half-bound gang that finds no room, and pauses longer after each release.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class BindRetry:
 
     not_before: float = 0.0
     failures: int = 0
-    """Plans of which a bind failed, since the gang last had all its nodes."""
+    """Plans with a failed bind since the gang last had all its nodes."""
     plan: str = ""
-    """The last of these plans: its failures count once."""
+    """The last of these plans: all failures of one plan count as one."""
     message: str = ""
-    """What the server said to the last bind that failed."""
+    """The server's answer to the last bind that failed."""
     releases: int = 0
-    """How often the gang was released because of that."""
+    """How often the gang was released because of failed binds."""
 
 
 class BindFailure(NamedTuple):
@@ -54,9 +54,10 @@ class BindFailure(NamedTuple):
 
 
 def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindFailure) -> None:
-    """A bind settled without success: the room stays with the gang, which goes first in line.
+    """Hold the room of a bind that failed, and make its gang due.
 
-    A pod that is gone stays a member until the watch says so too: answers can be wrong.
+    A pod that the server reports as gone stays a member until the watch reports it too: an answer
+    can come from a stale server.
     """
     state.now, (gone, plan, why) = now, failure
     slot = state.unassume(pod.metadata.uid)
@@ -81,7 +82,7 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindF
 
 
 def _pause_after(gang: Gang, failures: int) -> float:
-    """None after the first failure, then longer and longer, less so while members are bound."""
+    """No pause after the first failure, then longer ones; shorter while members are bound."""
     if failures < 2:
         return 0.0
     longest = MAX_RETRY_PAUSE_HALF_BOUND if gang.started else MAX_RETRY_PAUSE
@@ -89,7 +90,7 @@ def _pause_after(gang: Gang, failures: int) -> float:
 
 
 def pause(view: GangView) -> Decision | None:
-    """What a gang does instead of trying again: leave, or wait; None if it may be tried."""
+    """The decision about a gang that must not be tried yet: release or wait; None if it may be."""
     record, retry = view.record, view.record.retry
     assert retry is not None
     if isinstance(record.phase, phase.Whole | phase.Done) and not view.members.pending:

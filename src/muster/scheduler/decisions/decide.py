@@ -1,13 +1,13 @@
 """What to do about one gang: observe, decide, apply.
 
-No await, no client; the clock is an argument. `consider` looks at one gang. A decision is recorded
-in the state at once (binds in flight occupy room, holds are made or dropped), so that the next
+No await, no client; the clock is an argument. `consider` decides about one gang. Its decision is
+recorded in the state at once (binds in flight occupy room, holds begin or end), so that the next
 gang's decision builds on it, and is returned for the loop to carry out.
 
-Promises: a gang below its minimum gets a bind only when all that it lacks was placed in one trial;
-a member that dies leaves its room to its replacement; a half-bound gang that cannot be made whole
-is released. A gang with pending members always has a reason, and something that will wake it:
-`apply` checks that after every decision.
+Promises: a gang below its minimum gets binds only when all missing members were placed in one
+trial; a member that dies leaves its room to its replacement; a half-bound gang that cannot be made
+whole is released. A gang with pending members always has a reason, and an event or a time that will
+wake it: `apply` checks that after every decision.
 """
 
 from __future__ import annotations
@@ -26,12 +26,7 @@ from muster.scheduler.decisions import (
 from muster.scheduler.decisions.decision import Action, Bind, Decision, Delete, GangView, Report
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.gangs import holds, phase, plan_annotation
-from muster.scheduler.gangs.members import (
-    count_succeeded,
-    find_missing,
-    missing_pods,
-    review_run,
-)
+from muster.scheduler.gangs.members import count_succeeded, find_missing, missing_pods, review_run
 from muster.scheduler.gangs.waiting_line import Idle, InFlight, Parked, Wake
 from muster.scheduler.placement.demand import ClassDemand, Demand, NodePreference, Plan, Unplaced
 from muster.scheduler.placement.place import place, place_surplus
@@ -48,15 +43,10 @@ if TYPE_CHECKING:
     from muster.scheduler.state import State
 
 RETRY_AFTER_BROKEN_PROMISE = 30.0
-CURED_BY_ITSELF = frozenset(
-    {
-        reasons.NOT_ENOUGH_MEMBERS,
-        reasons.NO_SUCH_GROUP,
-        reasons.UNSUPPORTED,
-        reasons.LEAVING,
-    }
+ENDED_BY_OWN_CHANGE = frozenset(
+    {reasons.NOT_ENOUGH_MEMBERS, reasons.NO_SUCH_GROUP, reasons.UNSUPPORTED, reasons.LEAVING}
 )
-"""Reasons that only a change of the gang's own objects can end."""
+"""Reasons that only a change of the gang's own objects can end: no other event must wake it."""
 
 
 def consider(state: State, key: GangKey, now: float) -> Decision:
@@ -95,7 +85,7 @@ def _decide(view: GangView) -> Decision:
         return leaving
     if not members.ours and view.key not in state.snapshot.held_for:
         return Decision(Idle())
-    if view.gang.terms is None:
+    if view.gang.terms is None:  # its pods name a group that does not exist
         holds.drop_holds(state, view.key)
         no_group = Parked(reasons.no_group(view.key), Wake.OWN)
         return Decision(no_group if members.pending else Idle())
@@ -127,7 +117,7 @@ def _holds_ended(view: GangView) -> Decision | None:
 
 
 def apply(view: GangView, decision: Decision) -> Decision:
-    """Record a decision: the one place where phase, rest and timer of a gang change after it."""
+    """Record a decision: the one place where it changes phase, rest and timer of a gang."""
     state, key, record = view.state, view.key, view.record
     if decision.phase is not None:
         phase.move(record, decision.phase)
@@ -140,6 +130,7 @@ def apply(view: GangView, decision: Decision) -> Decision:
         phase.broken(f"{key}: {problem}")
         until = view.now + RETRY_AFTER_BROKEN_PROMISE
         rest = Parked(Reason(reasons.INTERNAL, problem), Wake.ALL, until=until, since=view.now)
+    # The gang is due when a hold runs out, a replacement is no longer expected, or its rest ends.
     ends = [slot.hold.until for slot in state.snapshot.held_for.get(key, {}).values() if slot.hold]
     ends += [until for until in record.run.expects if until > view.now]
     ends += [rest.until] if rest.until is not None else []
@@ -150,7 +141,7 @@ def apply(view: GangView, decision: Decision) -> Decision:
 
 
 def _leave(state: State, delete: Delete) -> None:
-    """Another gang is evicted whole: nothing is placed beside its pods from now on."""
+    """Move another gang, which is evicted whole, to Leaving: none of it is placed from now on."""
     if delete.gang in state.index.gangs:
         record, uids = state.record(delete.gang), {pod.metadata.uid for pod in delete.pods}
         phase.move(record, phase.leaving(record.phase, uids))
@@ -158,7 +149,7 @@ def _leave(state: State, delete: Delete) -> None:
 
 
 def _rest_since(view: GangView, rest: Rest) -> Rest:
-    """A rest with the time since when the gang has waited."""
+    """The rest, with the time since when the gang has waited."""
     before, retry = view.record.rest.since, view.record.retry
     if isinstance(rest, Parked):
         since = view.now if before is None else before
@@ -169,7 +160,7 @@ def _rest_since(view: GangView, rest: Rest) -> Rest:
 
 
 def check_rest(state: State, gang: Gang, rest: Rest) -> str:
-    """What is wrong with a gang's rest: its pending members must have a reason and be woken."""
+    """The problem of a rest, if any: pending members must have a reason and be woken."""
     if not state.members(gang).pending:
         return ""
     if isinstance(rest, Idle):
@@ -181,23 +172,24 @@ def check_rest(state: State, gang: Gang, rest: Rest) -> str:
         return "" if under_way else "members wait for binds, and none is in flight"
     if not rest.reason.text:
         return "members wait without a reason"
-    cured = rest.reason.code in CURED_BY_ITSELF
-    wakes = rest.wakes & ~Wake.OWN or rest.until is not None or cured
+    own_change = rest.reason.code in ENDED_BY_OWN_CHANGE
+    wakes = rest.wakes & ~Wake.OWN or rest.until is not None or own_change
     return "" if wakes else f"members wait and nothing will wake them: {rest.reason.text}"
 
 
 def _report(view: GangView) -> tuple[Action, ...]:
     """A report if the reason, the pods that wait, or the counts in the group's status changed."""
-    record, reason = view.record, view.record.rest.reason
+    last, reason = view.record.last_report, view.record.rest.reason
     pending = view.state.members(view.gang).pending if reason is not None else ()
-    to = frozenset(pod.metadata.uid for pod in pending)
-    counts = said = record.said.counts
+    pods = frozenset(pod.metadata.uid for pod in pending)
+    counts = last.counts
     if view.observed and not view.gang.label_only:
         members = view.members
         whole, succeeded = not view.missing.total, count_succeeded(view.state, view.gang)
         counts = (view.started, whole, members.running, succeeded, len(members.failed))
-    same = reason == record.said.reason and to <= record.said.to and counts == said
-    record.said = phase.Said(reason, to, counts)
+    # Fewer pods that wait are no news: those that still wait have been told the same reason.
+    same = reason == last.reason and pods <= last.pods and counts == last.counts
+    view.record.last_report = phase.LastReport(reason, pods, counts)
     return () if same else (Report(view.key, reason),)
 
 
@@ -206,6 +198,7 @@ def _report(view: GangView) -> tuple[Action, ...]:
 
 def _fill(view: GangView) -> Decision:
     """Place missing members, then surplus; members that no node could ever run are left out."""
+    # Only claims make a pod unplaceable: most gangs have none, and skip the check of each pod.
     if any(pod.spec.volumes or pod.spec.resource_claims for pod in view.members.pending):
         unplaceable = shortage.find_unplaceable(view)
         if unplaceable is not None:
@@ -226,6 +219,7 @@ def _fill_placeable(view: GangView) -> Decision:
     absent = missing_pods(view)
     if not absent:
         return _place(view, pending)
+    # Some members have no pod yet. A gang that runs holds room for them, by placeholders.
     if not view.started or phase.holds_ended(view.record.phase) or holds.holds_will_follow(view):
         return Decision(Parked(_too_few(view, absent), Wake.OWN) if pending else Idle())
     if holds.exceeds_cluster(view, absent):
@@ -238,8 +232,8 @@ def _fill_placeable(view: GangView) -> Decision:
 
 def _too_few(view: GangView, absent: dict[str, int]) -> Reason:
     members = view.members
-    there = len(members.bound) + len(members.succeeded) + len(members.pending)
-    return reasons.too_few(view.terms, there, members, absent)
+    existing = len(members.bound) + len(members.succeeded) + len(members.pending)
+    return reasons.too_few(view.terms, existing, members, absent)
 
 
 def _place(view: GangView, pods: tuple[Pod, ...]) -> Decision:
@@ -261,7 +255,7 @@ def _place(view: GangView, pods: tuple[Pod, ...]) -> Decision:
 
 
 def _trial(view: GangView, demand: Demand) -> Plan | Unplaced:
-    """The trial, unless it is known to fail and the numbers in the gang's reason are recent."""
+    """The result of a trial; not tried if known to fail and the gang's reason is recent."""
     state, failures = view.state, view.state.failures
     exact = view.now >= view.explained_at + state.settings.report_every
     if failures.known:
@@ -291,12 +285,12 @@ def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> De
 
 
 def _preference(view: GangView) -> NodePreference:
-    """How this gang wants its nodes chosen: by its own annotation, else by the settings."""
+    """How to choose nodes for this gang: by its own annotation, else by the settings."""
     settings = view.state.settings
     pods = (pod.metadata.annotations for pod in view.members.pending[:1])
-    wishes = (marks.get(PLACEMENT_ANNOTATION) for marks in (view.annotations, *pods))
-    wish = next(filter(None, wishes), settings.placement)
-    return NodePreference(settings.weights, settings.rack_label, wish == "spread")
+    annotated = (found.get(PLACEMENT_ANNOTATION) for found in (view.annotations, *pods))
+    placement = next(filter(None, annotated), settings.placement)
+    return NodePreference(settings.weights, settings.rack_label, placement == "spread")
 
 
 def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]:
@@ -304,7 +298,8 @@ def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]
     classes, members = state.snapshot.classes, tuple(pods)
     groups: dict[tuple[PodClass, str], list[Pod]] = {}
     known = -1
-    while known != len(classes.interesting):  # one's selector may tell others' labels apart
+    # A pod's selector can make a label interesting that tells earlier pods apart: then start again.
+    while known != len(classes.interesting):
         known, groups = len(classes.interesting), {}
         for pod in members:
             groups.setdefault((classes.of(pod), role_of(pod)), []).append(pod)
@@ -315,7 +310,7 @@ def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]
 
 
 def _bind(view: GangView, plan: Plan) -> Decision:
-    """Carry out a plan for the minimum; one of placeholders only leaves the surplus to try."""
+    """Carry out a plan for the minimum; after one of placeholders alone, try the surplus."""
     held = view.key in view.state.snapshot.held_for
     resumes = phase.standing(view.record.phase)
     former = holds.drop_holds(view.state, view.key) if held else []
@@ -334,7 +329,7 @@ def _in_flight(view: GangView) -> InFlight:
 
 
 def _commit(view: GangView, plan: Plan, former: Sequence[Hold] = ()) -> tuple[Action, ...]:
-    """Occupy the room of a plan now; the binds, unless it is for placeholders only."""
+    """Occupy the room of a plan now; returns the binds, none if all are placeholders."""
     state = view.state
     real = [p for p in plan.placements if not p.pod.metadata.uid.startswith(holds.PLACEHOLDER)]
     if len(real) < len(plan.placements):
@@ -344,6 +339,7 @@ def _commit(view: GangView, plan: Plan, former: Sequence[Hold] = ()) -> tuple[Ac
     state.assume(view.gang, real)
     state.plans += 1
     plan_id = f"{state.process_id}-{state.plans}"
+    # Size 0 tells a restarted scheduler that the gang has been whole: it is mended, not released.
     was_whole = phase.was_whole(view.record.phase)
     size = 0 if was_whole else len(view.members.bound) + view.missing.total
     mark = plan_annotation.write(plan_id, size, [p.pod.metadata.uid for p in real])
@@ -366,6 +362,7 @@ def _surplus(view: GangView) -> Decision:
     placed = {p.pod.metadata.uid for p in plan.placements}
     left = tuple(pod for pod in pods if pod.metadata.uid not in placed)
     if left:
+        # A second trial says why the others do not fit, or finds that they fit in another order.
         held = () if placed else held
         wants = group_by_class(state, left)
         demand = replace(demand, wants=wants, need=len(left), roles={}, holds=held)
@@ -374,7 +371,7 @@ def _surplus(view: GangView) -> Decision:
             parked = shortage.park(view, demand, result)
             wakes = parked.wakes | (waits.wakes if waits is not None else Wake.NONE)
             return Decision(replace(parked, wakes=wakes), actions)
-        more, later = _bind_surplus(view, result, held)  # it fits in another order
+        more, later = _bind_surplus(view, result, held)
         actions, waits = (*actions, *more), later or waits
     return Decision(_in_flight(view) if waits is None else waits, actions)
 

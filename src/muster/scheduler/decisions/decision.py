@@ -1,4 +1,4 @@
-"""A gang at the moment of a decision, and what a decision asks of the world. Plain data."""
+"""A gang at the moment of a decision, and the actions that a decision asks for. Plain data."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Bind:
     annotation: str
     """The plan mark that the pods get."""
     at: float = 0.0
-    """When it was decided."""
+    """When the plan was decided."""
     mends: bool = False
-    """Whether the gang had members running and lacked others."""
+    """Whether the gang had running members and lacked others."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Delete:
     whole: bool = True
     """Whether the whole gang is deleted, rather than some of its surplus."""
     since: datetime | None = None
-    """When it was decided, if that was before now."""
+    """When the deletion was decided, if that was before now."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Tell a gang's pods, group object and readers why it waits, or (None) that it does not."""
+    """Write why a gang waits, or (None) that it does not, to its pods, its group and an event."""
 
     gang: GangKey
     reason: Reason | None
@@ -75,7 +75,7 @@ Action = Bind | Delete | Report | Provision
 
 @dataclass(frozen=True)
 class Decision:
-    """What is done about a gang, and what it rests in afterwards.
+    """The actions about a gang, and its rest afterwards.
 
     `rest` has no default: a decision that forgets what will wake the gang is a type error. The
     phase is None if it stays as observed.
@@ -96,13 +96,13 @@ class GangView:
     record: GangRecord
     terms: GangTerms
     annotations: Mapping[str, str]
-    """Of the object that declares the gang."""
+    """The annotations of the object that declares the gang."""
     members: Members
     missing: Missing
     started: bool
-    """Whether members of ours run, or are being bound."""
+    """Whether members addressed to us run, or are being bound."""
     now: float
     explained_at: float
-    """When the numbers in its reason were last computed."""
+    """When the numbers in the gang's reason were last computed."""
     observed: bool = False
-    """Whether the decision got as far as the counts of its members, which its status shows."""
+    """Whether the phase was observed: only then are the counts for the group's status right."""

@@ -32,7 +32,7 @@ class Reason:
 
 
 MAX_NAMED_GANGS = 3
-"""Gangs named in a reason as those for which room is held."""
+"""Gangs for which room is held, or budgets, that a reason names."""
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NO_SUCH_GROUP = "NoSuchGroup"
 NOT_ENOUGH_ROOM = "NotEnoughRoom"
@@ -53,9 +53,9 @@ def no_group(key: GangKey) -> Reason:
     return Reason(NO_SUCH_GROUP, f"waits for {key.name} to be created: there is no such {kinds}")
 
 
-def too_few(terms: GangTerms, there: int, members: Members, roles: dict[str, int]) -> Reason:
+def too_few(terms: GangTerms, existing: int, members: Members, roles: dict[str, int]) -> Reason:
     """Some members do not exist yet."""
-    text = f"{there} of {terms.min} members exist"
+    text = f"{existing} of {terms.min} members exist"
     lacking = [f"{n} more {_many(role or 'member', n)}" for role, n in sorted(roles.items())]
     if lacking:
         text += f"; needs {' and '.join(lacking)}"
@@ -68,7 +68,7 @@ def too_few(terms: GangTerms, there: int, members: Members, roles: dict[str, int
 
 def min_resources(lacks: Mapping[str, int]) -> Reason:
     """The group's minResources are not free on all nodes together."""
-    short = ", ".join(f"{format_amount(name, n)} {name}" for name, n in sorted(lacks.items()))
+    short = _amounts(dict(sorted(lacks.items())))
     return Reason(NOT_ENOUGH_ROOM, f"the group's minResources are not free: short {short}")
 
 
@@ -82,13 +82,13 @@ def unplaced(result: Unplaced, nodes: int) -> Reason:
         names = " and ".join(_members(short) for short in result.short)
         return Reason(NOT_TOGETHER, f"every role fits alone; {names} do not fit next to the rest")
     code = NOT_ENOUGH_ROOM if all(short.ever for short in result.short) else FITS_NOWHERE
-    return Reason(code, "; ".join(_one(short) for short in result.short))
+    return Reason(code, "; ".join(map(_shortage, result.short)))
 
 
 def with_holds(
     reason: Reason, held: Mapping[GangKey, Sequence[Hold]], wall_offset: float
 ) -> Reason:
-    """A reason, and for which gangs and until when room is held that would help."""
+    """A reason, with the gangs for which helpful room is held, and until when."""
     parts = [reason.text]
     for key, holds in islice(held.items(), MAX_NAMED_GANGS):
         until = datetime.fromtimestamp(max(hold.until for hold in holds) + wall_offset, UTC)
@@ -100,25 +100,24 @@ def with_holds(
 
 
 def with_reserved(reason: Reason, nodes: int, gang: GangKey) -> Reason:
-    """A reason, and the nodes that are reserved for a starving gang."""
+    """A reason, with the nodes that are reserved for a starving gang."""
     text = f"{nodes} nodes are reserved for {gang}, which has waited too long"
     return Reason(reason.code, f"{reason.text}; {text}")
 
 
 def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:
-    """A reason, and the disruption budgets that alone prevent an eviction that would help."""
+    """A reason, with the disruption budgets that alone prevent an eviction that would help."""
     names, more = ", ".join(map(str, budgets[:MAX_NAMED_GANGS])), len(budgets) - MAX_NAMED_GANGS
     which = names if more <= 0 else f"{names} and {more} more"
     by = f"the budget {which} protects" if len(budgets) == 1 else f"the budgets {which} protect"
-    more_text = f"it would fit in place of pods of lower priority, but {by} them"
-    return Reason(reason.code, f"{reason.text}; {more_text}")
+    text = f"it would fit in place of pods of lower priority, but {by} them"
+    return Reason(reason.code, f"{reason.text}; {text}")
 
 
-def _one(short: ClassShortage) -> str:
+def _shortage(short: ClassShortage) -> str:
     parts = [f"{short.fits} of {_members(short)} fit"]
     if short.lacks and short.ever:
-        lacks = (f"{format_amount(name, n)} {name}" for name, n in short.lacks.items())
-        parts.append("short " + ", ".join(lacks))
+        parts.append(f"short {_amounts(short.lacks)}")
     if not short.ever:
         parts.append(_too_large(short))
     if short.removed:
@@ -129,10 +128,10 @@ def _one(short: ClassShortage) -> str:
 
 
 def _too_large(short: ClassShortage) -> str:
-    each, role = dict(_each(short)), short.want.role or "pod"
+    requests, role = short.want.cls.requests, short.want.role or "pod"
+    each = {name: n for name, n in requests.items() if name != PODS}
     if not short.largest:
-        requests = ", ".join(f"{format_amount(name, n)} {name}" for name, n in each.items())
-        return f"no node could run one even if it were empty: each requests {requests}"
+        return f"no node could run one even if it were empty: each requests {_amounts(each)}"
     lacks = (
         f"each {role} requests {format_amount(name, each[name])} {name}, "
         f"the largest node has {format_amount(name, n)}"
@@ -141,8 +140,8 @@ def _too_large(short: ClassShortage) -> str:
     return f"no node is large enough: {'; '.join(lacks)}"
 
 
-def _each(short: ClassShortage) -> list[tuple[str, int]]:
-    return [(name, n) for name, n in short.want.cls.requests.items() if name != PODS]
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ", ".join(f"{format_amount(name, n)} {name}" for name, n in resources.items())
 
 
 def _members(short: ClassShortage) -> str:

@@ -1,14 +1,15 @@
 """A gang that does not fit: evict for it, repair it, release it, or let it wait.
 
 A gang of higher priority may evict. A half-bound gang looks for room a little longer and is then
-released, so that it does not occupy what it cannot use. A gang that has waited too long starves:
-the nodes it could use are reserved, and closed to all gangs behind the first starving gang in line.
-Members that no node could ever run (a claim that does not exist, an unsupported resource claim) are
-named and left out; the others are placed without them if the gang's minimum allows it.
+released, so that it does not occupy room that it cannot use. A gang that has waited too long
+starves: the nodes it could use are reserved, and closed to all gangs behind the first starving gang
+in line. Members that no node could ever run (a claim that does not exist, an unsupported resource
+claim) are named and left out; the others are placed without them if the minimum allows it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -47,11 +48,11 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decisio
     if not (isinstance(now, phase.Preempting) and now.victims):
         if missing_pods(view):  # only members that exist may evict
             return _wait(view, demand, result, parked)
-        found, budgets = preemption.find_preemption(view, demand)
-        if found is None:
+        plan, budgets = preemption.find_preemption(view, demand)
+        if plan is None:
             reason = reasons.with_budgets(parked.reason, budgets) if budgets else parked.reason
             return _wait(view, demand, result, replace(parked, reason=reason))
-        deletes = preemption.evict(view, found)
+        deletes = preemption.evict(view, plan)
         victims = frozenset(pod.metadata.uid for delete in deletes for pod in delete.pods)
         now = phase.Preempting(phase.standing(now), victims)
     if not now.victims:  # only holds were in the way: try again at once
@@ -81,7 +82,7 @@ def park(view: GangView, demand: Demand, result: Unplaced) -> Parked:
 
 
 def _reason(view: GangView, demand: Demand, result: Unplaced) -> Reason:
-    """Why a trial failed; names the gangs for which room that would help is held or reserved."""
+    """Why a trial failed, with the gangs for which helpful room is held or reserved."""
     state = view.state
     reason = reasons.unplaced(result, len(state.snapshot.nodes))
     if state.snapshot.held_for:
@@ -96,19 +97,19 @@ def _reason(view: GangView, demand: Demand, result: Unplaced) -> Reason:
 
 
 def below_min_resources(view: GangView, demand: Demand) -> Reason | None:
-    """A group that requests more than its members do waits until so much is free in total."""
-    requested: dict[str, int] = {}
+    """Why a group waits whose minResources exceed its members' requests and are not free."""
+    requested: Counter[str] = Counter()
     for want in demand.wants:
         for name, each in want.cls.requests.items():
-            requested[name] = requested.get(name, 0) + each * len(want.pods)
+            requested[name] += each * len(want.pods)
     nodes, resources = view.state.snapshot.nodes, view.state.snapshot.classes.resources
-    lacks = {}
+    lacks: Counter[str] = Counter()
     for name, n in parse_resources(view.terms.min_resources).items():
-        if n > requested.get(name, 0):
+        if n > requested[name]:
             column = resources.get(name, len(nodes.free))
-            free = nodes.free[column][nodes.ready].clip(0) if column < len(nodes.free) else None
-            lacks[name] = n - (int(free.sum()) if free is not None else 0)
-    lacks = {name: n for name, n in lacks.items() if n > 0}
+            free = nodes.free[column : column + 1, nodes.ready]  # empty if no node has the resource
+            lacks[name] = n - int(free.clip(0).sum())
+    lacks = +lacks
     return reasons.min_resources(lacks) if lacks else None
 
 
@@ -170,7 +171,7 @@ def _reserve_if_starving(
 ) -> Parked:
     """After a long wait, reserve the nodes this gang could use.
 
-    Only if it would fit an empty cluster: an impossible gang must not block a possible one.
+    Only if it would fit an empty cluster: an impossible gang must not block the others.
     """
     state, since = view.state, view.record.rest.since
     if view.started:
@@ -186,7 +187,7 @@ def _reserve_if_starving(
 
 
 def _never_fits(view: GangView, demand: Demand) -> bool:
-    """Whether it would not fit if all pods that can leave had left; cached until nodes change."""
+    """Whether the gang would not even fit an empty cluster; cached until nodes change."""
     snapshot, cache = view.state.snapshot, view.state.failures.hopeless
     stamp = (snapshot.nodes.version, snapshot.nodes.layout, snapshot.volumes.version)
     question = (stamp, tuple((want.cls, len(want.pods)) for want in demand.wants))
@@ -194,8 +195,8 @@ def _never_fits(view: GangView, demand: Demand) -> bool:
     if known is None or known[0] != question:
         slots = snapshot.slots.values()
         leave = tuple(slot for slot in slots if preemption.may_be_evicted(slot.pod))
-        found = place(snapshot, replace(demand, holds=leave, reserved=None))
-        known = cache[view.key] = (question, not isinstance(found, Plan))
+        result = place(snapshot, replace(demand, holds=leave, reserved=None))
+        known = cache[view.key] = (question, not isinstance(result, Plan))
     return known[1]
 
 
@@ -216,28 +217,32 @@ class UnplaceablePods:
 def find_unplaceable(view: GangView) -> UnplaceablePods | None:
     """The pending members that no node could run."""
     problem_of = view.state.snapshot.volumes.problem_of
-    found: list[tuple[Pod, str]] = []
+    problems: list[tuple[Pod, str]] = []
     for pod in view.members.pending:
         unsupported = RESOURCE_CLAIMS_UNSUPPORTED if pod.spec.resource_claims else ""
         if problem := unsupported or problem_of(pod):
-            found.append((pod, problem))
-    if not found:
+            problems.append((pod, problem))
+    if not problems:
         return None
-    pod, problem = found[0]
+    pod, problem = problems[0]
     single = view.key.dialect == SINGLE_POD.name
     text = problem if single else f"{pod.metadata.name}: {problem}"
-    more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
-    storage = any(problem != RESOURCE_CLAIMS_UNSUPPORTED for _, problem in found)
+    more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+    storage = any(problem != RESOURCE_CLAIMS_UNSUPPORTED for _, problem in problems)
     unsupported_first = problem == RESOURCE_CLAIMS_UNSUPPORTED
     code = reasons.UNSUPPORTED if unsupported_first else reasons.NO_VOLUME
-    uids = frozenset(pod.metadata.uid for pod, _ in found)
+    uids = frozenset(pod.metadata.uid for pod, _ in problems)
     return UnplaceablePods(uids, Reason(code, text + more), Wake.STORAGE if storage else Wake.OWN)
 
 
-def with_unplaceable(decision: Decision, found: UnplaceablePods) -> Decision:
-    """The decision about the other members; the unplaceable ones are named if those do not wait."""
+def with_unplaceable(decision: Decision, unplaceable: UnplaceablePods) -> Decision:
+    """The decision about the other members, with the unplaceable ones in the rest.
+
+    The reason of members that do not fit is kept, unless it is only that members are missing.
+    """
     rest = decision.rest
     if not isinstance(rest, Parked):
-        return replace(decision, rest=Parked(found.reason, found.wakes))
-    reason = found.reason if rest.reason.code == reasons.NOT_ENOUGH_MEMBERS else rest.reason
-    return replace(decision, rest=replace(rest, reason=reason, wakes=rest.wakes | found.wakes))
+        return replace(decision, rest=Parked(unplaceable.reason, unplaceable.wakes))
+    missing = rest.reason.code == reasons.NOT_ENOUGH_MEMBERS
+    reason, wakes = unplaceable.reason if missing else rest.reason, rest.wakes | unplaceable.wakes
+    return replace(decision, rest=replace(rest, reason=reason, wakes=wakes))

@@ -1,8 +1,8 @@
-"""Claims that wait for a node: choose their volumes, hold the gang's room, and wait for them.
+"""Claims that wait for a node: choose their volumes, hold the gang's room, and wait for the binds.
 
-A claim gets an existing volume where one suits it; otherwise its node is written to it, and the
-provisioner of its class makes a volume there. The room of the whole plan is held meanwhile. If that
-takes longer than room is held, the gang yields to others for a moment and then tries again.
+A claim gets an existing volume if one suits it; otherwise the chosen node is written to it, and the
+provisioner of its class provisions a volume there. The room of the whole plan is held meanwhile. If
+that takes longer than room is held, the gang yields to others for a moment and then tries again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ YIELD_SECONDS = 10.0
 
 
 def wait_for_volumes(view: GangView, plan: Plan) -> Decision | None:
-    """What to do before this plan can be carried out; None if it can be."""
+    """The decision to wait until the claims of a plan are bound; None if they all are."""
     state, now = view.state, view.record.phase
     choices = choose_volumes(state.snapshot, plan.placements)
     if not choices:
@@ -50,13 +50,13 @@ def wait_for_volumes(view: GangView, plan: Plan) -> Decision | None:
 
 
 def write_choices(view: GangView, choices: dict[Key, VolumeChoice]) -> tuple[Action, ...]:
-    """Have the choices written that are not written yet."""
+    """The action that writes the choices which are not written yet."""
     volumes = view.state.snapshot.volumes
-    fresh = tuple((key, one) for key, one in choices.items() if not _written(volumes, key, one))
-    if not fresh:
+    new = {key: choice for key, choice in choices.items() if not _written(volumes, key, choice)}
+    if not new:
         return ()
-    volumes.choose(dict(fresh))
-    return (Provision(view.key, fresh),)
+    volumes.choose(new)
+    return (Provision(view.key, tuple(new.items())),)
 
 
 def split_ready(
@@ -71,21 +71,17 @@ def split_ready(
 
 
 def choose_volumes(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[Key, VolumeChoice]:
-    """The node and the volume for every claim of these pods that waits."""
+    """The node and the volume for every waiting claim of these pods."""
     rows = snapshot.nodes.rows
     nodes: dict[Key, str] = {}
     waiting: dict[Key, volume_rules.PendingClaim] = {}
     for pod, node, cls in placements:
-        if not cls.claims:
-            continue
         for claim in snapshot.volumes.waiting(pod.metadata.namespace, cls.claims):
             key = claim.metadata.key
             before = waiting[key].rows if key in waiting else ()
             waiting[key] = volume_rules.PendingClaim(claim, (*before, rows[node]))
             pinned = snapshot.volumes.pinned(claim)
             nodes.setdefault(key, pinned if pinned in rows else node)
-    if not waiting:
-        return {}
     volumes = volume_rules.match_volumes(snapshot, waiting.values())
     return {key: VolumeChoice(nodes[key], volumes.get(key, "")) for key in waiting}
 

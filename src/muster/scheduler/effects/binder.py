@@ -1,9 +1,9 @@
 """Sends the binds of plans, many at a time, and settles the result of each.
 
-A bind cannot be undone and its answer can be lost. So whatever is not a clear yes is settled by
-reading the pod, and the room stays assumed until then. A Binding carries the pod's UID, so that a
-new pod of the same name is refused, and the plan mark, which the server merges into the pod in the
-same write.
+A bind cannot be undone, and its answer can be lost. So after every answer but a clear yes the pod
+is read, and the room stays assumed until then. A Binding carries the pod's UID, so that the server
+rejects it for a new pod of the same name, and the plan annotation, which the server merges into the
+pod in the same write.
 
 Promise: every bind handed in is settled exactly once. Binds that are open when the task is
 cancelled, as when the lead is lost, are settled by reading when it runs again.
@@ -14,38 +14,37 @@ from __future__ import annotations
 import asyncio
 import logging
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.gang_dialects import PLAN_ANNOTATION
 from muster.api.kinds import PODS
 from muster.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from muster.api.core import Pod
-    from muster.api.kinds import Kind
-    from muster.api.meta import Key
+    from muster.kube.client import Client
     from muster.scheduler.decisions.decision import Bind
 
 log = logging.getLogger(__name__)
 
 PAUSES = (0.05, 0.2, 0.5, 1.0)
-"""Seconds between attempts to learn or to repeat what is unknown; the last one goes on."""
+"""Seconds between attempts to bind or to read a pod; the last pause repeats."""
 ATTEMPTS = 6
 
 
 class BindOutcome(Enum):
-    """What became of a bind."""
+    """The outcome of a bind."""
 
     BOUND = "bound"  # to our node; the watch will confirm it
-    GONE = "gone"  # the pod is not there any more, or another has its name
-    ELSEWHERE = "elsewhere"  # somebody else bound it; the watch will say where
-    REFUSED = "refused"  # the server says no, or cannot be asked
+    GONE = "gone"  # the pod is deleted, or another pod has its name
+    ELSEWHERE = "elsewhere"  # another scheduler bound it; the watch will say where
+    REFUSED = "refused"  # the server rejects the bind, or does not answer
 
 
 class PendingBind(NamedTuple):
-    """One bind to be done."""
+    """One bind that is to be sent."""
 
     bind: Bind
     pod: Pod
@@ -53,29 +52,19 @@ class PendingBind(NamedTuple):
 
 
 class BindResult(NamedTuple):
-    """One bind, and what became of it."""
+    """One bind, and its outcome."""
 
     binding: PendingBind
     outcome: BindOutcome
     why: str = ""
 
 
-class BindClient(Protocol):
-    """What is needed of a client."""
-
-    async def bind(
-        self, pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]
-    ) -> None: ...
-
-    async def get(self, kind: Kind[Pod], key: Key, /) -> Pod: ...
-
-
 class Binder:
-    """Binds in flight. `may_act` is asked before each call: a lease that ran out forbids it."""
+    """Binds in flight. `may_act` is called before each bind: false once the lease ran out."""
 
     def __init__(
         self,
-        client: BindClient,
+        client: Client,
         settled: Callable[[BindResult], None],
         *,
         in_flight: int,
@@ -88,14 +77,14 @@ class Binder:
         self._left_over: set[str] = set()
 
     def submit(self, bind: Bind) -> None:
-        """Do all binds of a plan, as soon as may be."""
+        """Send all binds of a plan as soon as possible."""
         for pod, node in bind.pairs:
             binding = self._open[pod.metadata.uid] = PendingBind(bind, pod, node)
             self._waiting.put_nowait(binding)
 
     @property
     def busy(self) -> bool:
-        """Whether binds wait for others to be done."""
+        """Whether binds wait for a free worker."""
         return not self._waiting.empty()
 
     async def run(self) -> None:
@@ -105,6 +94,7 @@ class Binder:
                 for _ in range(self._in_flight):
                     group.create_task(self._work())
         finally:
+            # The answers of binds in flight are lost with the tasks: the next `run` reads the pods.
             self._left_over, self._waiting = set(self._open), asyncio.Queue()
             for binding in self._open.values():
                 self._waiting.put_nowait(binding)
@@ -113,21 +103,19 @@ class Binder:
         while True:
             binding = await self._waiting.get()
             uid = binding.pod.metadata.uid
-            settle = self._find_out if uid in self._left_over else self._settle
-            settled = await settle(binding)
+            settle = self._settle_left_over if uid in self._left_over else self._settle
+            result = await settle(binding)
             self._open.pop(uid, None)
             self._left_over.discard(uid)
-            self._settled(settled)
+            self._settled(result)
 
-    async def _find_out(self, binding: PendingBind) -> BindResult:
-        """What became of a bind that was left over: decided too long ago to be done now."""
-        outcome = await self._look(binding)
-        return BindResult(
-            binding, outcome or BindOutcome.REFUSED, "this process did not lead meanwhile"
-        )
+    async def _settle_left_over(self, binding: PendingBind) -> BindResult:
+        """Read what became of a bind of the last term: it was decided too long ago to be sent."""
+        outcome = await self._look(binding) or BindOutcome.REFUSED
+        return BindResult(binding, outcome, "this process did not lead meanwhile")
 
     async def _settle(self, binding: PendingBind) -> BindResult:
-        """Bind, and where the answer is unclear read and bind again, until it is settled."""
+        """Bind; after an unclear answer read the pod, and bind again if it is not bound."""
         why = "this process no longer leads"
         for attempt in range(ATTEMPTS):
             if not self._may_act():
@@ -157,9 +145,9 @@ class Binder:
         )
 
     async def _look(self, binding: PendingBind) -> BindOutcome | None:
-        """Read the pod until there is an answer; None if it is not bound (yet)."""
+        """Read the pod until the server answers; None if the pod is not bound (yet)."""
         attempt = 0
-        while True:
+        while True:  # no last attempt: without an answer nobody knows whose the room is
             try:
                 pod = await self._client.get(PODS, binding.pod.metadata.key)
             except NotFound:

@@ -1,8 +1,8 @@
 """Deletes pods, some at a time, each until it is gone.
 
-Pods are marked before they are deleted (see `decisions.takedown`), all pods of a gang before the
-first one is deleted. So a pod that is left after a crash shows that it was to be deleted, and does
-not look like the rest of a gang that lost members. A pod that cannot be marked is deleted anyway.
+Pods are marked before they are deleted (see `decisions.gang_deletion`), all pods of a gang before
+the first one is deleted. So after a crash the pods that are left show that they were to be deleted,
+and do not look like a gang that lost members. A pod that cannot be marked is deleted anyway.
 
 Promise: a pod handed in is deleted by its UID, or is already gone or replaced. A deletion that
 fails is retried, less and less often, and delays no other. Deletions that are open when the task is
@@ -15,7 +15,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from muster.api.kinds import PODS
 from muster.errors import (
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muster.api.core import Pod
-    from muster.api.kinds import Kind
-    from muster.api.meta import Key
+    from muster.kube.client import Client
     from muster.scheduler.decisions.decision import Delete
 
 log = logging.getLogger(__name__)
@@ -44,24 +43,12 @@ log = logging.getLogger(__name__)
 IN_FLIGHT = 16
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 MARK_AGAIN = 60.0
-"""Seconds after which a pod that is still there is marked again: controllers take marks back."""
+"""Seconds after which a pod that is still there is marked again: controllers remove conditions."""
 NEVER = -1e9
 TEMPORARY_ERRORS = ServerError | TooManyRequests | Conflict | Unauthorized
-"""Answers that may be another in a moment; a server that starts knows nobody at first."""
+"""Answers that may change in a moment; a server that starts rejects every token at first."""
 QUIET_FAILURES = 3
-"""Failures that may be temporary, before they are reported or a pod is deleted without its mark."""
-
-
-class DeleteClient(Protocol):
-    """What is needed of a client."""
-
-    async def get(self, kind: Kind[Pod], key: Key, /) -> Pod: ...
-
-    async def patch(
-        self, kind: Kind[Pod], key: Key, body: object, *, patch_type: PatchType, subresource: str
-    ) -> Any: ...
-
-    async def delete(self, kind: Kind[Any], key: Key, *, uid: str) -> None: ...
+"""Temporary failures before they are reported, or a pod is deleted without its mark."""
 
 
 @dataclass
@@ -74,7 +61,7 @@ class _Batch:
 
 @dataclass
 class _Deletion:
-    """One pod to be deleted, and how that goes."""
+    """One pod to be deleted, and the state of its deletion."""
 
     delete: Delete
     pod: Pod
@@ -92,12 +79,13 @@ class _Deletion:
 class Deleter:
     """Deletions under way. `may_act` is called before each step.
 
-    `on_failure` gets the delete, the pod and the server's message; an empty one once that is over.
+    `on_failure` gets the delete, the pod and the server's message; an empty message once a pod that
+    failed is deleted.
     """
 
     def __init__(
         self,
-        client: DeleteClient,
+        client: Client,
         on_failure: Callable[[Delete, Pod, str], None],
         *,
         may_act: Callable[[], bool] = lambda: True,
@@ -133,14 +121,14 @@ class Deleter:
                 self._ready.put_nowait(deletion)
 
     async def _work(self, ready: asyncio.Queue[_Deletion]) -> None:
-        """One at a time; who has failed waits outside, so that others get their turn."""
-        clock = asyncio.get_running_loop()
+        """Take one deletion after the other; one that failed waits outside the queue."""
+        loop = asyncio.get_running_loop()
         while True:
             deletion = await ready.get()
             pause = await self._advance(deletion) if self._may_act() else LONGEST_PAUSE
             batch = deletion.batch
             if pause is not None:
-                clock.call_later(pause, ready.put_nowait, deletion)
+                loop.call_later(pause, ready.put_nowait, deletion)
             elif batch.unmarked:
                 batch.marked.append(deletion)
             if not batch.unmarked:
@@ -149,13 +137,13 @@ class Deleter:
                 batch.marked.clear()
 
     async def _advance(self, deletion: _Deletion) -> float | None:
-        """Do what is next; how long to wait before that is tried again, None if it is done."""
+        """Mark the pod, and delete it once its batch is marked; the pause if that failed."""
         uid, unmarked = deletion.pod.metadata.uid, deletion.batch.unmarked
         try:
             await self._mark(deletion)
             if uid in unmarked:
                 unmarked.remove(uid)
-                deletion.failures = 0  # the deletion has a patience of its own
+                deletion.failures = 0  # failures of the deletion are counted from zero again
             if not unmarked:
                 await self._delete(deletion)
         except MusterError as error:
@@ -163,7 +151,7 @@ class Deleter:
         return None
 
     async def _mark(self, deletion: _Deletion) -> None:
-        """Mark a pod, unless it is fresh; raises only what may be over soon."""
+        """Mark a pod, unless its mark is recent; raises only errors that are temporary."""
         now, pod = asyncio.get_running_loop().time(), deletion.pod
         if now - deletion.marked_at < MARK_AGAIN or pod.metadata.deletion_timestamp is not None:
             return
@@ -181,7 +169,7 @@ class Deleter:
         deletion.marked_at = now
 
     async def _delete(self, deletion: _Deletion) -> None:
-        """Delete a pod, or find that it is gone; a conflict mostly means that another is there."""
+        """Delete a pod, or find that it is gone; mostly a conflict means that it was replaced."""
         metadata = deletion.pod.metadata
         try:
             await self._client.delete(PODS, metadata.key, uid=metadata.uid)
@@ -196,20 +184,20 @@ class Deleter:
 
     async def _is_there(self, pod: Pod) -> bool:
         try:
-            found = await self._client.get(PODS, pod.metadata.key)
+            now = await self._client.get(PODS, pod.metadata.key)
         except NotFound:
             return False
-        same = found.metadata.uid == pod.metadata.uid
-        return same and found.metadata.deletion_timestamp is None
+        same = now.metadata.uid == pod.metadata.uid
+        return same and now.metadata.deletion_timestamp is None
 
     def _failed(self, deletion: _Deletion, error: MusterError) -> float:
         deletion.failures += 1
         pause = deletion.pause
         if isinstance(error, ApiError) and error.retry_after:
             pause = max(pause, error.retry_after)
-        passing = _is_temporary(error) and deletion.failures <= QUIET_FAILURES
+        quiet = _is_temporary(error) and deletion.failures <= QUIET_FAILURES
         log.debug("%s: tried again in %.1f s: %s", deletion.pod.metadata.key, pause, error)
-        if not passing and deletion.error != str(error):
+        if not quiet and deletion.error != str(error):
             self._refused.warn(error)
             deletion.error = str(error)
             self._on_failure(deletion.delete, deletion.pod, deletion.error)
@@ -217,5 +205,5 @@ class Deleter:
 
 
 def _is_temporary(error: MusterError) -> bool:
-    """Whether it is no refusal, but something that may be over in a moment."""
+    """Whether the same request may succeed in a moment: an error that is no rejection."""
     return not isinstance(error, ApiError) or isinstance(error, TEMPORARY_ERRORS)

@@ -1,11 +1,11 @@
 """Writes pod conditions, events and group status, within a budget of writes.
 
 A gang that waits is reported after a moment, again only when its reason changes, and not more often
-than every half minute. Its pods get PodScheduled=False once per reason, which is also what cluster
-autoscalers look for, and unless they are many again when only the numbers change. A group's status
-follows the counts of its members; the count of succeeded members is written soon, because a
-restarted scheduler reads it there. Reports never delay a decision, and the news that a gang no
-longer waits lets binds go first for some seconds. A report that fails is logged and retried.
+than every half minute. Its pods get the condition PodScheduled=False, which cluster autoscalers
+look for too: once per reason and, unless they are many, again when only the numbers change. A
+group's status follows the counts of its members; the count of succeeded members is written soon,
+because a restarted scheduler reads it there. Reports never delay a decision, and the report that a
+gang no longer waits lets binds go first for some seconds. Failed reports are logged and retried.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from muster.scheduler.decisions.reasons import BIND_FAILED
 from muster.scheduler.gangs.members import count_succeeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from muster.api.core import Pod
     from muster.api.events import EventSubject
@@ -46,15 +46,15 @@ _RULE = re.compile(r"not allowed to (\S+ \S+)")
 
 
 class WarnOnce:
-    """Logs each refusal once: a missing right concerns a verb on a resource, not one pod."""
+    """Logs each rejection once: a missing RBAC rule concerns a verb on a resource, not one pod."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log, self._known = log, set[str]()
 
     def warn(self, error: MusterError) -> None:
-        """Log it, unless the same was refused before."""
-        found = _RULE.search(str(error))
-        rule = found[1] if found is not None else str(error)
+        """Log an error, unless the same rule was missing before."""
+        match = _RULE.search(str(error))
+        rule = match[1] if match is not None else str(error)
         if rule not in self._known:
             self._known.add(rule)
             self._log.warning("%s", error)
@@ -73,9 +73,9 @@ MAX_DEFERRALS = 10
 
 @dataclass
 class _Reported:
-    """What was last reported of a gang, and the UID of the object it was about."""
+    """The last report about a gang, and the UID of the object it was about."""
 
-    which: str
+    subject: str
     reason: Reason | None = None
     at: float = -1e9
     status: Raw | None = None
@@ -84,7 +84,7 @@ class _Reported:
 
 
 class Reporter:
-    """Writes reports, a little later and not too often."""
+    """Reports that are due, and the last report about each gang and pod."""
 
     def __init__(
         self, client: Client, state: State, busy: Callable[[], bool] = lambda: False
@@ -99,34 +99,35 @@ class Reporter:
         self._refused = WarnOnce(log)
         self._not_deleted: dict[GangKey, float] = {}
 
-    def say(self, say: Report) -> None:
-        """The reason a gang waits has changed."""
-        reported = self._reported.get(say.gang)
-        if reported is not None and reported.which != self._which(say.gang):
-            del self._reported[say.gang]
-            self._due.pop(say.gang, None)
+    def report(self, report: Report) -> None:
+        """Report a gang soon: its reason to wait or its counts have changed."""
+        reported = self._reported.get(report.gang)
+        if reported is not None and reported.subject != self._subject_uid(report.gang):
+            # A new gang of the same name: nothing was reported of it.
+            del self._reported[report.gang]
+            self._due.pop(report.gang, None)
             reported = None
-        if say.reason is None and reported is None:
-            self._due.pop(say.gang, None)
-            if DIALECT_BY_NAME[say.gang.dialect].status is None:
+        if report.reason is None and reported is None:
+            self._due.pop(report.gang, None)
+            if DIALECT_BY_NAME[report.gang.dialect].status is None:
                 return
         now = asyncio.get_running_loop().time()
         soon = now + self._state.settings.report_after
         not_before = reported.at + self._state.settings.report_every if reported else soon
-        if reported is not None and reported.succeeded != self._succeeded(say.gang):
+        if reported is not None and reported.succeeded != self._succeeded(report.gang):
             not_before = soon
         due = max(soon, not_before)
-        if due < self._due.get(say.gang, 1e99):
-            self._due[say.gang] = due
+        if due < self._due.get(report.gang, 1e99):
+            self._due[report.gang] = due
             self._wake.set()
 
     def deleted(self, delete: Delete) -> None:
-        """Members are being deleted: an event says so at once."""
+        """Report at once, by an event, that members are being deleted."""
         self._deleted.append(delete)
         self._wake.set()
 
     def not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
-        """The server refuses to delete a member: an event on its gang, not too often."""
+        """Report by an event, not too often, that the server does not delete a member."""
         now = asyncio.get_running_loop().time()
         if now - self._not_deleted.get(delete.gang, -1e9) >= self._state.settings.report_every:
             self._not_deleted[delete.gang] = now
@@ -137,11 +138,11 @@ class Reporter:
         """Report until cancelled."""
         while True:
             self._wake.clear()
-            await self._tell_deleted()
+            await self._report_deleted()
             now = asyncio.get_running_loop().time()
             for key in [key for key, due in self._due.items() if due <= now]:
                 del self._due[key]
-                await self._tell(key, now)
+                await self._report(key, now)
             await self._sleep()
 
     async def _sleep(self) -> None:
@@ -154,27 +155,28 @@ class Reporter:
         except TimeoutError:
             return
 
-    async def _tell(self, key: GangKey, now: float) -> None:
+    async def _report(self, key: GangKey, now: float) -> None:
         gang, record = self._state.index.gangs.get(key), self._state.records.get(key)
         if gang is None or record is None:
             self._reported.pop(key, None)
             return
-        reported = self._reported.setdefault(key, _Reported(self._which(key)))
+        reported = self._reported.setdefault(key, _Reported(self._subject_uid(key)))
+        # The reason of now, not of the time when the report was asked for.
         reason = record.rest.reason
         if reason is None and self._busy() and reported.deferred < MAX_DEFERRALS:
             reported.deferred += 1
             self._due[key] = now + 1.0
             return
         reported.deferred = 0
-        done = await self._tell_group(gang, reason, reported, now)
+        done = await self._report_group(gang, reason, reported, now)
         if reason != reported.reason:
             reported.at = now
-            said = reason is None or await self._try(
+            written = reason is None or await self._try(
                 self._event(_subject(gang), EventText("FailedScheduling", reason.text, "Warning"))
             )
-            reported.reason, done = reason if said else reported.reason, done and said
+            reported.reason, done = reason if written else reported.reason, done and written
         if reason is not None:
-            done = await self._tell_pods(gang, reason) and done
+            done = await self._report_pods(gang, reason) and done
         if not done:
             self._due[key] = now + RETRY_SECONDS
 
@@ -182,8 +184,8 @@ class Reporter:
         gang = self._state.index.gangs.get(key)
         return 0 if gang is None else count_succeeded(self._state, gang)
 
-    def _which(self, key: GangKey) -> str:
-        """Tells a gang from one of the same name that was there before."""
+    def _subject_uid(self, key: GangKey) -> str:
+        """A UID that tells a gang from an earlier gang of the same name."""
         gang = self._state.index.gangs.get(key)
         if gang is None:
             return ""
@@ -191,7 +193,7 @@ class Reporter:
             return gang.declared.metadata.uid
         return min(gang.pods, default="") if key.dialect == SINGLE_POD.name else ""
 
-    async def _tell_group(
+    async def _report_group(
         self, gang: Gang, reason: Reason | None, reported: _Reported, now: float
     ) -> bool:
         """Write the group's status if it has changed; False if that failed."""
@@ -207,14 +209,15 @@ class Reporter:
             reported.status, reported.succeeded = status, self._succeeded(gang.key)
         return done
 
-    async def _tell_pods(self, gang: Gang, reason: Reason) -> bool:
-        """Tell the pods that wait; False if that failed, and then the rest is left for later."""
+    async def _report_pods(self, gang: Gang, reason: Reason) -> bool:
+        """Write the condition of pods that wait; False if a write failed: the rest is for later."""
         alive = {uid for g in self._state.index.gangs.values() for uid in g.pods}
         if len(self._pods) > 2 * len(alive) + 100:
             self._pods = {uid: reported for uid, reported in self._pods.items() if uid in alive}
         members = self._state.members(gang)
-        refused = (pod for pod in members.bound if not pod.spec.node_name)
-        pending = (*members.pending, *(refused if reason.code == BIND_FAILED else ()))
+        # A pod whose bind fails again and again counts as bound while it is tried, without a node.
+        retried = (pod for pod in members.bound if not pod.spec.node_name)
+        pending = (*members.pending, *(retried if reason.code == BIND_FAILED else ()))
         for pod in pending:
             reported = self._pods.get(pod.metadata.uid)
             many = len(pending) > MAX_REFRESHED_PODS
@@ -230,25 +233,25 @@ class Reporter:
             self._pods[pod.metadata.uid] = reason
         return True
 
-    async def _tell_deleted(self) -> None:
+    async def _report_deleted(self) -> None:
         now = asyncio.get_running_loop().time()
         while self._deleted and self._deleted_again <= now:
             delete = self._deleted[0]
             gang = self._state.index.gangs.get(delete.gang)
-            news = EventText(delete.reason, delete.why, "Warning")
-            if not await self._try(self._event(_subject(gang, delete.pods), news)):
+            text = EventText(delete.reason, delete.why, "Warning")
+            if not await self._try(self._event(_subject(gang, delete.pods), text)):
                 self._deleted_again = now + RETRY_SECONDS
                 return
             del self._deleted[0]
 
-    async def _event(self, subject: EventSubject | None, news: EventText) -> None:
+    async def _event(self, subject: EventSubject | None, text: EventText) -> None:
         if subject is not None:
-            await self._client.create(EVENTS, event_manifest(subject, news, datetime.now(UTC)))
+            await self._client.create(EVENTS, event_manifest(subject, text, datetime.now(UTC)))
 
-    async def _try(self, call: object) -> bool:
-        """Whether it was written, or there is nothing any more to write it to."""
+    async def _try(self, write: Awaitable[object]) -> bool:
+        """Whether the write succeeded, or its object is gone."""
         try:
-            await call  # type: ignore[misc]
+            await write
         except (NotFound, Conflict):
             return True
         except Forbidden as error:
@@ -261,7 +264,7 @@ class Reporter:
 
 
 def group_status(state: State, gang: Gang, reason: Reason | None, stamp: str) -> Raw | None:
-    """The status of a gang's group object in its dialect; None if it has none of ours."""
+    """The status of a gang's group object in its dialect; None if we write none."""
     write, terms = DIALECT_BY_NAME[gang.key.dialect].status, gang.terms
     members = state.members(gang)
     if write is None or terms is None:
@@ -279,9 +282,9 @@ def group_status(state: State, gang: Gang, reason: Reason | None, stamp: str) ->
 
 
 def _subject(gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None:
-    """What an event on a gang is about: the object that declares it, else its first member.
+    """The subject of an event on a gang: the object that declares it, else its first member.
 
-    A pod that had its node before we first saw it is in no gang: then it is about the pod itself.
+    A pod that had its node before we first saw it is in no gang: then the pod is the subject.
     """
     if gang is not None and gang.declared is not None and gang.kind is not None:
         return event_subject(gang.kind, gang.declared.metadata, COMPONENT)

@@ -1,7 +1,8 @@
 """Writes the volume or node chosen for each claim, one claim after the other.
 
-A claim gets an existing volume by the volume's `claimRef`, or the node on which its provisioner is
-to make one by an annotation. A write that fails is undone in the state, and the gang decides again.
+An existing volume is given to a claim by the volume's `claimRef`. For a volume to be provisioned,
+an annotation on the claim names the node. A choice that cannot be written is undone in the state,
+and its gang is considered again.
 """
 
 from __future__ import annotations

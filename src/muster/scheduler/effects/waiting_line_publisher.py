@@ -33,8 +33,8 @@ MAX_ROWS = 1000
 
 
 def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]:
-    """Every waiting gang in the order in which they are tried."""
-    found = []
+    """The waiting gangs in the order in which they are tried."""
+    rows = []
     waiting = [key for key, record in state.records.items() if record.rest.reason is not None]
     line = sorted(map(state.place_of, waiting))
     for number, place in enumerate(line[:MAX_ROWS], start=1):
@@ -44,7 +44,7 @@ def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]
             continue
         members = state.members(gang)
         since = wall - timedelta(seconds=now - (now if rest.since is None else rest.since))
-        found.append(
+        rows.append(
             WaitingGang(
                 gang=str(place.key),
                 place=number,
@@ -59,7 +59,7 @@ def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]
                 held=len(state.snapshot.held_for.get(place.key, ())),
             )
         )
-    return found
+    return rows
 
 
 def encode_line(line: list[WaitingGang]) -> dict[str, str]:

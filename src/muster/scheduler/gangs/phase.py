@@ -132,11 +132,11 @@ MOVES: dict[type[Phase], frozenset[type[Phase]]] = {
 
 
 @dataclass(frozen=True)
-class Said:
+class LastReport:
     """The last report about a gang: why it waits, to which pods, and its group's counts."""
 
     reason: Reason | None = None
-    to: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()
     counts: tuple[int, ...] = ()
 
 
@@ -148,7 +148,7 @@ class GangRecord:
     retry: BindRetry | None = None
     run: Run = field(default_factory=Run)
     rest: Rest = field(default_factory=Idle)
-    said: Said = field(default_factory=Said)
+    last_report: LastReport = field(default_factory=LastReport)
 
 
 STRICT = "MUSTER_ASSERT" in os.environ

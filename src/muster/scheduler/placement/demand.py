@@ -1,4 +1,4 @@
-"""The question and the answers of one trial: a demand, a plan, or what was short. Pure data."""
+"""The question and the answers of one trial: a demand, a plan, or the shortage. Plain data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClassDemand:
 
 @dataclass(frozen=True)
 class NodePreference:
-    """How to choose among nodes that would do; `rack` is a label, and empty where there is none."""
+    """How to choose among feasible nodes; `rack` is a node label, empty if racks do not count."""
 
     weights: Weights = field(default_factory=Weights)
     rack: str = ""
@@ -36,11 +36,12 @@ class NodePreference:
 
 @dataclass(frozen=True)
 class Demand:
-    """What one gang asks of one trial.
+    """The pods that one trial is to place for one gang.
 
     `need` of the wanted pods must be placed, among them `roles[role]` of each role named; the rest
-    is surplus and not placed here. `holds` are this gang's own holds: removed during its trial, and
-    their nodes preferred. `used_nodes` already run members. `reserved` rows are closed to it.
+    is surplus and not placed here. `holds` are slots removed during the trial, whose nodes are
+    preferred: the gang's own holds, or victims. `used_nodes` already run members. `reserved` rows
+    are closed to the gang.
     """
 
     wants: tuple[ClassDemand, ...]
@@ -54,18 +55,18 @@ class Demand:
 
 @dataclass(frozen=True)
 class Plan:
-    """Pod by pod, the node it gets."""
+    """The node of each pod."""
 
     placements: tuple[Placement, ...]
 
 
 @dataclass(frozen=True)
 class ClassShortage:
-    """A class that did not fit: how many were wanted, how many would fit by themselves, and then:
+    """A class that did not fit: how many pods were wanted, and how many fit alone.
 
-    what the rest lacks over all nodes it may go to, how many nodes each filter removed, whether
-    any node would fit it if it were empty, and of which resource even the largest node has too
-    little (and how much).
+    `lacks` is what the rest lacks on all feasible nodes together, `removed` how many nodes each
+    filter removed, `ever` whether any node would fit a pod if it were empty, and `largest` the
+    resources of which even the largest node has too little, with the amount it has.
     """
 
     want: ClassDemand
@@ -83,4 +84,4 @@ class Unplaced:
 
     short: tuple[ClassShortage, ...]
     alone: bool = True
-    """Whether a class fails by itself; if not, each fits alone and only all together do not."""
+    """Whether a class fails alone; if not, each fits alone and only all together do not."""

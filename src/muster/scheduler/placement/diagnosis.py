@@ -21,18 +21,20 @@ if TYPE_CHECKING:
 def by_body(
     wants: Sequence[ClassDemand], counts: Sequence[int]
 ) -> Iterable[tuple[ClassDemand, int]]:
-    """Wants with their counts, those together that differ by labels only: people know members by
-    role, and not what labels somebody's selector happens to tell apart."""
-    found: dict[tuple[str, bytes], tuple[ClassDemand, int]] = {}
+    """Wants with their counts; wants that differ by labels only are joined.
+
+    People know members by role, and not by the labels that some selector happens to tell apart.
+    """
+    joined: dict[tuple[str, bytes], tuple[ClassDemand, int]] = {}
     for want, n in zip(wants, counts, strict=True):
         key = (want.role, want.cls.body)
-        first, before = found.get(key, (replace(want, pods=()), 0))
-        found[key] = (replace(first, pods=(*first.pods, *want.pods)), before + n)
-    return found.values()
+        first, before = joined.get(key, (replace(want, pods=()), 0))
+        joined[key] = (replace(first, pods=(*first.pods, *want.pods)), before + n)
+    return joined.values()
 
 
 def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> ClassShortage:
-    """The facts about what is left over, taken while what fits is in place."""
+    """Why the rest of a class does not fit, while the part that fits is in place."""
     cls, lacking = want.cls, wanted - fits
     may = filters.static_mask(snapshot, cls)
     lacks = {}

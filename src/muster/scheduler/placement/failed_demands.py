@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class KnownFailures:
-    """Failed demands by what makes two of them fail alike, each with the room there was."""
+    """Failed demands by their signature, each with the result and the free room at that time."""
 
     known: dict[object, tuple[Unplaced, object]] = field(default_factory=dict)
     hopeless: dict[GangKey, tuple[object, bool]] = field(default_factory=dict)
-    """Whether a gang would not even fit an empty cluster, and the nodes that were checked."""
+    """Whether a gang would not even fit an empty cluster, and for which nodes and pods."""
 
     def find(
         self, demand: Demand, events_seen: int, snapshot: Snapshot, *, exact: bool
@@ -41,7 +41,7 @@ class KnownFailures:
 
 
 def _signature(demand: Demand, events_seen: int) -> object:
-    """What makes two demands fail alike; None if a demand has holds of its own.
+    """Equal for demands that fail alike; None for a demand that is not like any other.
 
     `events_seen` counts all events: after any of them, a demand that depends on other pods may
     succeed.

@@ -30,23 +30,24 @@ def is_ready(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 
 def tolerates_taints(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes all of whose taints are tolerated, a cordon among them."""
+    """Nodes whose taints, a cordon among them, are all tolerated."""
     mask: Mask = untolerated_taints(snapshot, cls, forbids_scheduling) == 0
     return mask
 
 
 def untolerated_taints(snapshot: Snapshot, cls: PodClass, which: Callable[[Taint], bool]) -> Vector:
-    """How many taints of that sort each node has that the class does not tolerate."""
+    """How many taints of a sort each node has that the class does not tolerate."""
     nodes, tolerations = snapshot.nodes, cls.spec.tolerations
-    found = [
+    # Thousands of nodes share a few sets of taints: each set is checked once.
+    counts = [
         sum(which(taint) and not tolerated(taint, tolerations) for taint in taints)
         for taints in nodes.taint_sets
     ]
-    return np.array(found, np.int64)[nodes.taints]
+    return np.array(counts, np.int64)[nodes.taints]
 
 
 def matches_selector(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes that nodeSelector and required node affinity allow."""
+    """Nodes that match nodeSelector and required node affinity."""
     nodes, spec = snapshot.nodes, cls.spec
     mask = np.ones(len(nodes), np.bool_)
     for key, value in spec.node_selector.items():
@@ -98,13 +99,13 @@ def _name_mask(nodes: NodeTable, row: SelectorRequirement) -> Mask:
 
 
 def label_mask(nodes: NodeTable, row: SelectorRequirement) -> Mask:
-    """Nodes whose labels match one row; each distinct value is judged once."""
+    """Nodes whose labels match one row; each distinct value is checked once."""
     column = nodes.column(row.key)
-    judge = _OPERATORS.get(row.operator)
-    if judge is None:
+    matches = _OPERATORS.get(row.operator)
+    if matches is None:
         return np.zeros(len(nodes), np.bool_)
     wanted = frozenset(row.values)
-    passes = np.array([judge(value, wanted) for value in column.values], np.bool_)
+    passes = np.array([matches(value, wanted) for value in column.values], np.bool_)
     return passes[column.codes]
 
 

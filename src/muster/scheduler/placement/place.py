@@ -3,20 +3,22 @@
 Pure: the same snapshot and demand give the same answer, ties go to the first node by name, and
 the snapshot is left as it was.
 
-Theory: pods of one class are interchangeable, so `fill` only has to find how many copies go to each
-node, and one vector answers that: copies that fit per node. If one node takes all remaining copies,
-the tightest such node gets them; otherwise the roomiest nodes go first, which uses the fewest
-nodes, and among equals the roomiest rack, which uses the fewest racks. A gang that asks to be
-spread gets one copy per node and round instead. Only classes coupled with other pods (ports,
+Pods of one class are interchangeable. So `fill` only has to find how many copies go to each node,
+and one vector answers that: the copies that fit on each node. If one node takes all remaining
+copies, the tightest such node gets them; otherwise the roomiest nodes go first, which uses the
+fewest nodes, and among equals the roomiest rack, which uses the fewest racks. A gang that asks to
+be spread gets one copy per node and round instead. Only classes coupled with other pods (ports,
 affinity, spread constraints) are placed copy by copy.
 
 Several classes of a gang compete for room. The class that is hardest to place goes first; before
-giving up, a few other orders are tried, and a few topology domains where members must be near each
-other.
+giving up, a few other orders are tried, and a few topology domains if members must be near each
+other. This is a heuristic: the exact problem is bin packing, and a gang that fits only in an order
+that was not tried waits.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
@@ -28,33 +30,36 @@ from muster.scheduler.placement import diagnosis, filters, scores
 from muster.scheduler.placement.demand import ClassDemand, ClassShortage, Demand, Plan, Unplaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from muster.scheduler.cluster.pod_class import PodClass, Vector
     from muster.scheduler.cluster.snapshot import Snapshot, Trial
-    from muster.scheduler.placement.demand import Demand
 
 
-Counts = dict[int, int]
+Counts = Counter[int]
 """Rows, and how many copies each gets."""
+TRIES = 6
+"""Orders of classes, or domains, that are tried: each is a whole trial."""
+SECOND_COPY = 1 << 44
+"""The cost of one more copy on a node, for a gang that asks to be spread."""
 
 
 def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
-    """Place up to `n` copies of a class, as close together as they go; rows and their counts."""
+    """Place up to `n` copies of a class, as close together as possible."""
     if n <= 0:
-        return {}
+        return Counter()
     if filters.is_coupled(trial.snapshot, cls):
         return _one_by_one(trial, cls, n, demand)
-    copies = np.array(free_copies(trial, cls, demand))
+    copies = np.array(free_copies(trial, cls, demand))  # a copy: `_pack` writes to it
     disliked = scores.dislikes(trial.snapshot, cls)
     if demand.preference.spread:
         return _evenly(trial, cls, copies, n, disliked)
     cost = scores.cost(trial.snapshot, cls, copies, _gang_rows(trial, demand), demand.preference)
     if demand.preference.rack:
         cost = _by_rack(trial.snapshot, demand.preference.rack, copies, cost)
-    counts: Counts = {}
-    for rows in _by_preference(copies, disliked, demand.preference.weights.preferred):
-        counts.update(_pack(trial, cls, rows, cost, n - sum(counts.values())))
+    counts: Counts = Counter()
+    for preferred in _by_preference(copies, disliked, demand.preference.weights.preferred):
+        counts.update(_pack(trial, cls, preferred, cost, n - counts.total()))
     return counts
 
 
@@ -69,7 +74,7 @@ def _by_preference(copies: Vector, disliked: Vector | None, weight: float) -> It
 
 def _pack(trial: Trial, cls: PodClass, copies: Vector, cost: Vector, n: int) -> Counts:
     """Up to `n` copies on as few nodes as possible."""
-    counts: Counts = {}
+    counts: Counts = Counter()
     while n > 0:
         rows, each = _next(copies, cost, n)
         if each <= 0:
@@ -84,7 +89,7 @@ def _pack(trial: Trial, cls: PodClass, copies: Vector, cost: Vector, n: int) -> 
 
 def _evenly(trial: Trial, cls: PodClass, copies: Vector, n: int, disliked: Vector | None) -> Counts:
     """One copy per node and round, the most preferred nodes first, then the roomiest."""
-    counts: Counts = {}
+    counts: Counts = Counter()
     dislike = np.zeros(len(copies), np.int64) if disliked is None else disliked
     while n > 0:
         rows = np.flatnonzero(copies)
@@ -93,18 +98,17 @@ def _evenly(trial: Trial, cls: PodClass, copies: Vector, n: int, disliked: Vecto
         chosen = rows[np.lexsort((-copies[rows], dislike[rows]))][:n]
         copies[chosen] -= 1
         n -= len(chosen)
-        for row in map(int, chosen):
-            counts[row] = counts.get(row, 0) + 1
+        counts.update(map(int, chosen))
     for row, each in counts.items():
         trial.place(cls, row, each)
     return counts
 
 
 def _by_rack(snapshot: Snapshot, label: str, copies: Vector, cost: Vector) -> Vector:
-    """The cost as ranks, where equals go by the room of their rack, then rack by rack."""
+    """The cost as ranks: nodes of equal cost go by the room of their rack, then rack by rack."""
     codes = snapshot.nodes.column(label).codes
     room = np.bincount(codes, copies)[codes].astype(np.int64)
-    room[codes == 0] = 0
+    room[codes == 0] = 0  # nodes without the label are in no rack
     _, first = np.unique(codes, return_index=True)
     opens = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
     opens[codes[first]] = first
@@ -115,10 +119,10 @@ def _by_rack(snapshot: Snapshot, label: str, copies: Vector, cost: Vector) -> Ve
 
 
 def _next(copies: Vector, cost: Vector, n: int) -> tuple[list[int], int]:
-    """The next rows to fill and how many copies each gets.
+    """The next rows to fill, and how many copies each gets.
 
-    One row if one can take all that is left. Else all rows that hold the most, as far as whole
-    rows are needed: on a cluster of equal nodes a large gang is placed in one step.
+    One row if it takes all remaining copies. Else the rows with the most room, as many as are
+    filled whole: on a cluster of equal nodes a large gang is placed in one step.
     """
     whole = np.flatnonzero(copies >= n)
     if len(whole):
@@ -132,7 +136,7 @@ def _next(copies: Vector, cost: Vector, n: int) -> tuple[list[int], int]:
 
 
 def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
-    counts: Counts = {}
+    counts: Counts = Counter()
     own = _gang_rows(trial, demand)
     for _ in range(n):
         copies = free_copies(trial, cls, demand)
@@ -141,13 +145,13 @@ def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
         if not len(rows):
             break
         if demand.preference.spread:
-            cost = np.array([counts.get(int(row), 0) for row in rows]) * SECOND_COPY - copies[rows]
+            cost = np.array([counts[int(row)] for row in rows]) * SECOND_COPY - copies[rows]
         else:
             cost = scores.cost(trial.snapshot, cls, allowed, own, demand.preference)[rows]
         row = int(rows[np.argmin(cost)])
         trial.place(cls, row)
         own.add(row)
-        counts[row] = counts.get(row, 0) + 1
+        counts[row] += 1
     return counts
 
 
@@ -164,33 +168,28 @@ def _gang_rows(trial: Trial, demand: Demand) -> set[int]:
     return own
 
 
-TRIES = 6
-SECOND_COPY = 1 << 44
-"""The cost of one more copy on a node, for a gang that asks to be spread."""
-
-
 def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
     """The plan for a gang, or why there is none."""
     with snapshot.trial() as trial:
         trial.remove_slots(demand.holds)
-        wishes, mark = _choose(demand), trial.mark()
-        found, short = _search(trial, demand, wishes)
-        if found is not None and _may_change_rack(snapshot, demand):
+        wanted, mark = _choose(demand), trial.mark()
+        placed, short = _search(trial, demand, wanted)
+        if placed is not None and _may_change_rack(snapshot, demand):
             trial.undo(mark)
-            found = _in_one_rack(trial, demand, wishes, found)
-        for narrower in _by_domain(trial, demand, wishes) if found is None else ():
-            found, _ = _search(trial, narrower, wishes)
-            if found is not None:
+            placed = _in_one_rack(trial, demand, wanted, placed)
+        for narrower in _by_domain(trial, demand, wanted) if placed is None else ():
+            placed, _ = _search(trial, narrower, wanted)
+            if placed is not None:
                 break
-        if found is None and _has_choice(demand, wishes):
-            found = _as_many_as_fit(trial, demand)
-        if found is None:
-            return _why_unplaced(trial, demand, wishes, short)
-        return _plan(snapshot, demand, found)
+        if placed is None and _has_choice(demand, wanted):
+            placed = _as_many_as_fit(trial, demand)
+        if placed is None:
+            return _why_unplaced(trial, demand, wanted, short)
+        return _plan(snapshot, demand, placed)
 
 
 def place_surplus(snapshot: Snapshot, demand: Demand) -> Plan:
-    """As many of the wanted pods as fit, one by one in order: for members beyond the minimum."""
+    """As many of the wanted pods as fit, class by class: for members beyond the minimum."""
     with snapshot.trial() as trial:
         trial.remove_slots(demand.holds)
         placed = [fill(trial, want.cls, len(want.pods), demand) for want in demand.wants]
@@ -198,12 +197,12 @@ def place_surplus(snapshot: Snapshot, demand: Demand) -> Plan:
 
 
 def _choose(demand: Demand) -> list[int]:
-    """How many of each want: the roles' minimums first, then in order until the need is met."""
-    counts = [0] * len(demand.wants)
-    left = dict(demand.roles)
-    for index, want in enumerate(demand.wants):
-        counts[index] = min(len(want.pods), left.get(want.role, 0))
-        left[want.role] = left.get(want.role, 0) - counts[index]
+    """How many pods of each want: the roles' minimums first, then in order up to the need."""
+    left = Counter(demand.roles)
+    counts = []
+    for want in demand.wants:
+        counts.append(min(len(want.pods), left[want.role]))
+        left[want.role] -= counts[-1]
     missing = demand.need - sum(counts)
     for index, want in enumerate(demand.wants):
         more = max(0, min(len(want.pods) - counts[index], missing))
@@ -212,15 +211,14 @@ def _choose(demand: Demand) -> list[int]:
     return counts
 
 
-def _by_domain(trial: Trial, demand: Demand, counts: Sequence[int]) -> Iterator[Demand]:
-    """The demand within one domain after another, for gangs that want their own pods near.
+def _by_domain(trial: Trial, demand: Demand, counts: Sequence[int]) -> Iterable[Demand]:
+    """The demand within one domain after another, for gangs with affinity to their own pods.
 
-    The first pod decides the domain for all, and the best node for it may lie in one that is too
-    small. Domains that hold every class by itself are tried, the tightest first.
+    The first pod decides the domain for all, and the best node for it may be in a domain that is
+    too small. Domains that hold every class by itself are tried, the tightest first.
     """
-    keys = sorted({term.topology for want in demand.wants for term in want.cls.affinity})
-    for key in keys[:1]:
-        yield from _within(trial, demand, counts, key)
+    keys = {term.topology for want in demand.wants for term in want.cls.affinity}
+    return _within(trial, demand, counts, min(keys)) if keys else ()
 
 
 def _within(trial: Trial, demand: Demand, counts: Sequence[int], key: str) -> Iterator[Demand]:
@@ -242,26 +240,26 @@ def _within(trial: Trial, demand: Demand, counts: Sequence[int], key: str) -> It
 
 
 def _may_change_rack(snapshot: Snapshot, demand: Demand) -> bool:
-    """Whether another rack may be tried: not where preferences, which outrank it, have decided."""
+    """Whether one rack may be tried: not if preferences, which outrank racks, have decided."""
     packs = demand.preference.rack and not demand.preference.spread
     return bool(packs) and not any(scores.has_preferences(snapshot, w.cls) for w in demand.wants)
 
 
 def _in_one_rack(
-    trial: Trial, demand: Demand, counts: Sequence[int], found: list[Counts]
+    trial: Trial, demand: Demand, counts: Sequence[int], placed: list[Counts]
 ) -> list[Counts]:
-    """The gang within one rack, if some rack holds it on as few nodes as were found without."""
-    nodes = {row for placed in found for row in placed}
+    """The gang within one rack, if a rack holds it on as few nodes as `placed` uses."""
+    nodes = {row for rows in placed for row in rows}
     codes = trial.snapshot.nodes.column(demand.preference.rack).codes
     if len({int(codes[row]) for row in nodes}) <= 1:
-        return found
+        return placed
     mark = trial.mark()
     for narrower in _within(trial, demand, counts, demand.preference.rack):
         other, _ = _search(trial, narrower, counts)
         trial.undo(mark)
-        if other is not None and len({row for placed in other for row in placed}) <= len(nodes):
+        if other is not None and len({row for rows in other for row in rows}) <= len(nodes):
             return other
-    return found
+    return placed
 
 
 def _has_choice(demand: Demand, counts: Sequence[int]) -> bool:
@@ -272,17 +270,17 @@ def _has_choice(demand: Demand, counts: Sequence[int]) -> bool:
 def _search(
     trial: Trial, demand: Demand, counts: Sequence[int]
 ) -> tuple[list[Counts] | None, ClassShortage | None]:
-    """Place exactly these counts, trying a few orders; the first class that failed, if all fail."""
+    """Place exactly these counts, in a few orders; if all fail, the class that failed first."""
     first_short: ClassShortage | None = None
     for order in _orders(trial.snapshot, demand, counts):
         mark = trial.mark()
-        placed: list[Counts] = [{} for _ in counts]
+        placed: list[Counts] = [Counter() for _ in counts]
         for index in order:
             want = demand.wants[index]
-            got = fill(trial, want.cls, counts[index], demand)
-            placed[index] = got
-            if sum(got.values()) < counts[index]:
-                first_short = first_short or ClassShortage(want, counts[index], sum(got.values()))
+            placed[index] = fill(trial, want.cls, counts[index], demand)
+            fits = placed[index].total()
+            if fits < counts[index]:
+                first_short = first_short or ClassShortage(want, counts[index], fits)
                 break
         else:
             return placed, None
@@ -299,13 +297,13 @@ def _orders(snapshot: Snapshot, demand: Demand, counts: Sequence[int]) -> Iterat
 
 
 def _ease(snapshot: Snapshot, want: ClassDemand) -> tuple[int, int]:
-    """Coupled classes first, then those of which the cluster holds the fewest copies."""
+    """Sorts coupled classes first, then classes of which the fewest copies fit."""
     room = int(np.minimum(filters.copies(snapshot, want.cls), 1 << 20).sum())
     return (0 if filters.is_coupled(snapshot, want.cls) else 1, room)
 
 
 def _worth_another_order(trial: Trial, demand: Demand, counts: Sequence[int]) -> bool:
-    """Not if some class does not even fit alone."""
+    """Whether another order may succeed: not if some class does not even fit alone."""
     for want, n in zip(demand.wants, counts, strict=True):
         if n and int(np.minimum(free_copies(trial, want.cls, demand), n).sum()) < n:
             return False
@@ -313,34 +311,30 @@ def _worth_another_order(trial: Trial, demand: Demand, counts: Sequence[int]) ->
 
 
 def _as_many_as_fit(trial: Trial, demand: Demand) -> list[Counts] | None:
-    """When pods can stand in for each other: take as many of each class as fit, up to the need."""
+    """As many of each class as fit, up to the need, if more pods are wanted than needed."""
     mark = trial.mark()
-    placed: list[Counts] = [{} for _ in demand.wants]
-    for floor in (True, False):
-        for index, want in enumerate(demand.wants):
-            done = sum(placed[index].values())
-            left = demand.need - sum(sum(counts.values()) for counts in placed)
-            n = demand.roles.get(want.role, 0) if floor else left
-            got = fill(trial, want.cls, max(0, min(n, len(want.pods) - done)), demand)
-            for row, copies in got.items():
-                placed[index][row] = placed[index].get(row, 0) + copies
-    by_role: dict[str, int] = {}
+    placed: list[Counts] = [Counter() for _ in demand.wants]
+    for role_minimums in (True, False):
+        for want, counts in zip(demand.wants, placed, strict=True):
+            left = demand.need - sum(rows.total() for rows in placed)
+            n = demand.roles.get(want.role, 0) if role_minimums else left
+            counts.update(fill(trial, want.cls, min(n, len(want.pods) - counts.total()), demand))
+    by_role: Counter[str] = Counter()
     for want, counts in zip(demand.wants, placed, strict=True):
-        by_role[want.role] = by_role.get(want.role, 0) + sum(counts.values())
-    enough = sum(by_role.values()) >= demand.need
-    if enough and all(by_role.get(role, 0) >= n for role, n in demand.roles.items()):
+        by_role[want.role] += counts.total()
+    if by_role.total() >= demand.need and by_role >= Counter(demand.roles):
         return placed
     trial.undo(mark)
     return None
 
 
 def _plan(snapshot: Snapshot, demand: Demand, placed: Sequence[Counts]) -> Plan:
-    found: list[Placement] = []
+    placements: list[Placement] = []
     for want, counts in zip(demand.wants, placed, strict=True):
         names = [snapshot.nodes.names[row] for row in sorted(counts) for _ in range(counts[row])]
         pairs = zip(want.pods, names, strict=False)
-        found += [Placement(pod, node, want.cls) for pod, node in pairs]
-    return Plan(tuple(found))
+        placements += [Placement(pod, node, want.cls) for pod, node in pairs]
+    return Plan(tuple(placements))
 
 
 def _why_unplaced(
@@ -349,7 +343,7 @@ def _why_unplaced(
     alone = []
     for want, n in diagnosis.by_body(demand.wants, counts):
         mark = trial.mark()
-        fits = sum(fill(trial, want.cls, n, demand).values())
+        fits = fill(trial, want.cls, n, demand).total()
         if fits < n:
             alone.append(diagnosis.shortage(trial.snapshot, want, n, fits))
         trial.undo(mark)

@@ -6,7 +6,6 @@ nodes. A mask holds only until the next copy is placed: coupled classes are plac
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -107,8 +106,7 @@ def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
 
 def _spread_view(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> tuple[Mask | None, Codes]:
     """The nodes whose pods a spread counts (None for all) and the codes of its domains."""
-    compute = partial(_find_spread_view, snapshot, cls, item)
-    return cls.cached(repr(item), snapshot.nodes.stamp, compute)
+    return cls.cached(item, snapshot.nodes.stamp, lambda: _find_spread_view(snapshot, cls, item))
 
 
 def _find_spread_view(

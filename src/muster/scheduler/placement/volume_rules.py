@@ -4,9 +4,9 @@ A bound claim restricts its pods to nodes that reach its volume; a waiting claim
 suitable volume exists or can be provisioned; attach limits and single-pod claims count the pods
 already placed.
 
-Theory of the choice: a maximum matching of claims and volumes, grown claim by claim along
-augmenting paths, so a claim that has a volume keeps one. Claims that only an existing volume can
-satisfy come first, small before large; each prefers the smallest volume that suits it.
+Volumes are given to claims by a maximum matching, grown claim by claim along augmenting paths: a
+claim that has a volume keeps one, perhaps another. Claims that only an existing volume can satisfy
+come first, small before large; each prefers the smallest volume that suits it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def reaches_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes where every volume of the class can be reached, and every one it lacks can be had."""
+    """Nodes that reach every volume of the class, and can get every volume it lacks."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
     for claim in snapshot.volumes.known(cls.namespace, cls.claims):
         mask &= _claim_mask(snapshot, claim)
@@ -51,7 +51,7 @@ def _claim_mask(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
 
 
 def can_provision(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
-    """Nodes where a volume can be made for a claim; none where it is promised one that exists."""
+    """Nodes where a volume can be provisioned for a claim; none if it has a chosen volume."""
     if snapshot.volumes.promised(claim) is not None:
         return np.zeros(len(snapshot.nodes), np.bool_)
     storage = snapshot.volumes.classes.get(claim.spec.storage_class_name)
@@ -62,23 +62,25 @@ def can_provision(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
 
 
 def reaches_volume(snapshot: Snapshot, volume: PersistentVolume) -> Mask:
-    """Nodes from which a volume can be reached: its node affinity, and its labels of zones."""
-    nodes, cached = snapshot.nodes, snapshot.volumes.reach
-    stamp = (nodes.version, nodes.layout)
-    found = cached.get(volume.metadata.name)
-    if found is not None and found[0] == stamp and found[1] is volume:
-        return found[2]
+    """Nodes that reach a volume, by its node affinity and its zone labels."""
+    nodes, cache = snapshot.nodes, snapshot.volumes.reach
+    cached = cache.get(volume.metadata.name)
+    if cached is not None and cached[0] == nodes.stamp and cached[1] is volume:
+        return cached[2]
     affinity = volume.spec.node_affinity
     mask = np.ones(len(nodes), np.bool_)
     if affinity is not None and affinity.required is not None:
         mask &= any_term(nodes, affinity.required)
     mask &= _zone_mask(nodes, volume)
-    cached[volume.metadata.name] = (stamp, volume, mask)
+    cache[volume.metadata.name] = (nodes.stamp, volume, mask)
     return mask
 
 
 def _zone_mask(nodes: NodeTable, volume: PersistentVolume) -> Mask:
-    """A node that says nothing of zones is in all of them; an old label also meets its new name."""
+    """Nodes in the zones of a volume's labels.
+
+    A node without zone labels is in all zones; an old zone label matches its new name too.
+    """
     mask = np.ones(len(nodes), np.bool_)
     for key, values in volume.zones.items():
         here = SelectorRequirement(key, "In", tuple(values))
@@ -87,14 +89,14 @@ def _zone_mask(nodes: NodeTable, volume: PersistentVolume) -> Mask:
         mask &= np.where(named, label_mask(nodes, here), label_mask(nodes, renamed))
     if not volume.zones:
         return mask
-    says = np.zeros(len(nodes), np.bool_)
+    labelled = np.zeros(len(nodes), np.bool_)
     for key in ZONES:
-        says |= label_mask(nodes, SelectorRequirement(key, "Exists"))
-    return mask | ~says
+        labelled |= label_mask(nodes, SelectorRequirement(key, "Exists"))
+    return mask | ~labelled
 
 
 def has_exclusive_claims(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """No node at all where another pod uses a claim that is for one pod alone."""
+    """All nodes, or none if another pod uses a claim that is for one pod alone."""
     taken = any(
         snapshot.pod_counts.users(key)
         for key in snapshot.volumes.exclusive(cls.namespace, cls.claims)
@@ -103,27 +105,27 @@ def has_exclusive_claims(snapshot: Snapshot, cls: PodClass) -> Mask:
 
 
 def has_free_volumes(snapshot: Snapshot, cls: PodClass) -> Mask:
-    """Nodes where the volumes that its claims wait for are not promised to other claims."""
+    """Nodes where the waiting claims of the class get volumes that other claims do not need."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
     waiting = snapshot.volumes.waiting(cls.namespace, cls.claims)
     if not waiting:
         return mask
     own = {claim.metadata.key for claim in waiting}
-    gone = promised_volumes(snapshot, own)
-    asked = [(claim, free_volumes(snapshot, claim, gone)) for claim in waiting]
-    for claim, volumes in asked:
-        here = can_provision(snapshot, claim) & _where_selected(snapshot, claim)
+    taken = promised_volumes(snapshot, own)
+    free = [(claim, free_volumes(snapshot, claim, taken)) for claim in waiting]
+    for claim, volumes in free:
+        reached = can_provision(snapshot, claim) & _where_selected(snapshot, claim)
         for volume in volumes:
-            here |= reaches_volume(snapshot, volume)
-        mask &= here
-    if len(asked) > 1:
+            reached |= reaches_volume(snapshot, volume)
+        mask &= reached
+    if len(free) > 1:  # two claims of a pod must not count on the same volume
         for row in np.flatnonzero(mask):
-            mask[row] = all_matched(snapshot, asked, int(row))
+            mask[row] = all_matched(snapshot, free, int(row))
     return mask
 
 
 def _where_selected(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
-    """A volume is made for one node, where the first pod of those that share it must go."""
+    """The node for which a volume is provisioned: the first pod that uses it must go there."""
     rows = snapshot.nodes.rows_of([snapshot.volumes.pinned(claim)])
     mask = np.ones(len(snapshot.nodes), np.bool_)
     if rows and rows[0] not in snapshot.pod_counts.claims.get(claim.metadata.key, ()):
@@ -135,28 +137,25 @@ def _where_selected(snapshot: Snapshot, claim: VolumeClaim) -> Mask:
 def has_attach_slots(snapshot: Snapshot, cls: PodClass) -> Mask:
     """Nodes whose drivers can attach the volumes that are not attached there already."""
     mask = np.ones(len(snapshot.nodes), np.bool_)
-    limits, wanted = snapshot.volumes.limits, snapshot.volumes.handles(cls.namespace, cls.claims)
-    for driver in sorted({driver for driver, _ in wanted}):
-        if driver not in limits:
-            continue
-        mine = {handle for owner, handle in wanted if owner == driver}
+    limits, handles = snapshot.volumes.limits, snapshot.volumes.handles(cls.namespace, cls.claims)
+    for driver in {driver for driver, _ in handles} & limits.keys():
+        wanted = {handle for owner, handle in handles if owner == driver}
         attached = _attached(snapshot, driver)
-        for row, name in enumerate(snapshot.nodes.names):
-            most = limits[driver].get(name)
-            if most is not None and len(attached.get(row, set()) | mine) > most:
-                mask[row] = False
+        for name, limit in limits[driver].items():
+            for row in snapshot.nodes.rows_of([name]):
+                mask[row] &= len(attached.get(row, set()) | wanted) <= limit
     return mask
 
 
 def _attached(snapshot: Snapshot, driver: str) -> dict[int, set[str]]:
-    """The volumes of one driver that pods use, by row: each counts once however many share it."""
-    found: dict[int, set[str]] = {}
+    """The volumes of one driver that pods use, by row; a shared volume counts once per node."""
+    attached: dict[int, set[str]] = {}
     for key, rows in snapshot.pod_counts.claims.items():
         for owner, handle in snapshot.volumes.handles(key.namespace, (key.name,)):
             if owner == driver:
                 for row in rows:
-                    found.setdefault(row, set()).add(handle)
-    return found
+                    attached.setdefault(row, set()).add(handle)
+    return attached
 
 
 class PendingClaim(NamedTuple):
@@ -167,73 +166,75 @@ class PendingClaim(NamedTuple):
 
 
 def promised_volumes(snapshot: Snapshot, but: Collection[Key]) -> set[str]:
-    """The volumes of claims that nothing else would satisfy, of pods that have a place.
+    """The volumes that placed pods' claims need, because nothing else would satisfy them.
 
-    In this trial or by a hold. A claim for which a volume can be made gives way to others.
+    Pods are placed by this trial, by a hold or by a bind. A claim for which a volume can be
+    provisioned gives way to others.
     """
     volumes = snapshot.volumes
     placed = ((volumes.claims.get(key), rows) for key, rows in snapshot.pod_counts.claims.items())
-    asked = [
+    pending = [
         PendingClaim(claim, tuple(rows))
         for claim, rows in placed
         if claim is not None and rows and claim.metadata.key not in but and volumes.waits(claim)
     ]
-    return set(
-        match_volumes(snapshot, [one for one in asked if not _can_be_made(snapshot, one)]).values()
-    )
+    needy = [claim for claim in pending if not _can_be_provisioned(snapshot, claim)]
+    return set(match_volumes(snapshot, needy).values())
 
 
-def match_volumes(snapshot: Snapshot, asked: Iterable[PendingClaim]) -> dict[Key, str]:
+def match_volumes(snapshot: Snapshot, pending: Iterable[PendingClaim]) -> dict[Key, str]:
     """The volume that each claim gets; a claim for which there is none is left out."""
     order = sorted(
-        asked,
-        key=lambda one: (_can_be_made(snapshot, one), one.claim.size, one.claim.metadata.key),
+        (_can_be_provisioned(snapshot, item), item.claim.size, item.claim.metadata.key, item)
+        for item in pending
     )
-    return _maximum_matching({one.claim.metadata.key: _wishes(snapshot, one) for one in order})
+    volumes = {
+        key: [volume.metadata.name for volume in _reached_by(snapshot, *item)]
+        for *_, key, item in order
+    }
+    return _maximum_matching(volumes)
 
 
 def free_volumes(
-    snapshot: Snapshot, claim: VolumeClaim, gone: Collection[str]
+    snapshot: Snapshot, claim: VolumeClaim, taken: Collection[str]
 ) -> list[PersistentVolume]:
-    """The volumes a claim could get beside those gone, reached by the pods that share it."""
-    rows = tuple(snapshot.pod_counts.claims.get(claim.metadata.key, ()))
-    suited = snapshot.volumes.candidates(claim)
-    return [
-        volume
-        for volume in suited
-        if volume.metadata.name not in gone and reaches_volume(snapshot, volume)[list(rows)].all()
-    ]
+    """The volumes a claim could get beside those taken, reached by the pods that share it."""
+    rows = snapshot.pod_counts.claims.get(claim.metadata.key, ())
+    volumes = _reached_by(snapshot, claim, rows)
+    return [volume for volume in volumes if volume.metadata.name not in taken]
 
 
 def all_matched(
-    snapshot: Snapshot, asked: Sequence[tuple[VolumeClaim, list[PersistentVolume]]], row: int
+    snapshot: Snapshot, free: Sequence[tuple[VolumeClaim, list[PersistentVolume]]], row: int
 ) -> bool:
-    """Whether the claims of one pod each find a volume on a row, or can have one made."""
-    wishes = {
+    """Whether each claim of one pod gets a volume on a row, or can have one provisioned."""
+    volumes = {
         claim.metadata.key: [v.metadata.name for v in volumes if reaches_volume(snapshot, v)[row]]
-        for claim, volumes in asked
+        for claim, volumes in free
         if not can_provision(snapshot, claim)[row]
     }
-    return len(_maximum_matching(wishes)) == len(wishes)
+    return len(_maximum_matching(volumes)) == len(volumes)
 
 
-def _can_be_made(snapshot: Snapshot, asked: PendingClaim) -> bool:
-    return bool(can_provision(snapshot, asked.claim)[list(asked.rows)].all())
+def _can_be_provisioned(snapshot: Snapshot, pending: PendingClaim) -> bool:
+    return bool(can_provision(snapshot, pending.claim)[list(pending.rows)].all())
 
 
-def _wishes(snapshot: Snapshot, asked: PendingClaim) -> list[str]:
-    return [
-        volume.metadata.name
-        for volume in snapshot.volumes.candidates(asked.claim)
-        if reaches_volume(snapshot, volume)[list(asked.rows)].all()
-    ]
+def _reached_by(
+    snapshot: Snapshot, claim: VolumeClaim, rows: Collection[int]
+) -> list[PersistentVolume]:
+    """The volumes that suit a claim and that all these rows reach, the smallest first."""
+    suited = snapshot.volumes.candidates(claim)
+    return [volume for volume in suited if reaches_volume(snapshot, volume)[list(rows)].all()]
 
 
-def _maximum_matching(wishes: Mapping[Key, Sequence[str]]) -> dict[Key, str]:
+def _maximum_matching(candidates: Mapping[Key, Sequence[str]]) -> dict[Key, str]:
+    """A volume for as many claims as possible, each from its own candidates."""
     owner: dict[str, Key] = {}
 
     def find(key: Key, tried: set[str]) -> bool:
-        for name in wishes[key]:
+        # A volume that has an owner is free after all if its owner finds another one.
+        for name in candidates[key]:
             if name not in tried:
                 tried.add(name)
                 if name not in owner or find(owner[name], tried):
@@ -241,6 +242,6 @@ def _maximum_matching(wishes: Mapping[Key, Sequence[str]]) -> dict[Key, str]:
                     return True
         return False
 
-    for key in wishes:
+    for key in candidates:
         find(key, set())
     return {key: name for name, key in owner.items()}
