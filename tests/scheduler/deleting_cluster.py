@@ -123,7 +123,6 @@ async def full_server() -> Server:
     made = Server()
     made.add(node("n1", gpus=40))
     made.add(volcano_group("low", 40), *gang("low", 40, gpus=1))
-    async with made.running():
-        await made.settle()
+    await made.run()
     assert len(made.bound("low")) == 40
     return made

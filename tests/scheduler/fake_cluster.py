@@ -24,7 +24,15 @@ from muster.scheduler.effects.binder import Binder
 from muster.scheduler.loop import Loop
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
-from tests.scheduler.builders import GPU, KIND_OF, START, STORAGE_KIND_OF
+from tests.scheduler.builders import (
+    GPU,
+    KIND_OF,
+    START,
+    STORAGE_KIND_OF,
+    gang,
+    node,
+    volcano_group,
+)
 
 replace = msgspec.structs.replace
 Fault = Callable[[Pod, str], Exception | None]
@@ -192,9 +200,21 @@ class FakeCluster:
                 for task in tasks:
                     task.cancel()
 
+    async def run(self, seconds: float = 1.0) -> None:
+        """Run the scheduler for some seconds of virtual time."""
+        async with self.running():
+            await self.settle(seconds)
+
     async def settle(self, seconds: float = 1.0) -> None:
         """Let virtual time pass, long enough for everything that is due."""
         await asyncio.sleep(seconds)  # pace: virtual
+
+
+def cluster_with_gang(size: int, *, gpus: int = 0) -> FakeCluster:
+    """A node `n1`, and the pending gang `g`: one GPU per member, and as many GPUs if not given."""
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=gpus or size), volcano_group("g", size), *gang("g", size, gpus=1))
+    return cluster
 
 
 class FakeEffects:

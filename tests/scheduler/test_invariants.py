@@ -116,7 +116,7 @@ def rooms_come_back(history: list[tuple[Any, ...]]) -> None:
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(HISTORIES, st.booleans())
-def test_no_gang_stays_bound_by_half_for_ten_seconds_after_the_trouble(
+def test_no_gang_stays_half_bound_for_ten_seconds_after_the_trouble(
     history: list[tuple[Any, ...]], preempt: bool
 ) -> None:
     no_half_gang_remains(history, preempt=preempt)
@@ -125,7 +125,7 @@ def test_no_gang_stays_bound_by_half_for_ten_seconds_after_the_trouble(
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(HISTORIES)
-def test_a_gang_that_was_whole_gets_the_rooms_of_dead_members_back(
+def test_a_gang_that_was_whole_gets_the_room_of_dead_members_back(
     history: list[tuple[Any, ...]],
 ) -> None:
     rooms_come_back(history)
@@ -134,7 +134,7 @@ def test_a_gang_that_was_whole_gets_the_rooms_of_dead_members_back(
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(WAITS, min_size=5, max_size=50), st.booleans())
-def test_a_gang_with_pending_members_has_a_reason_and_something_that_will_wake_it(
+def test_a_gang_with_pending_members_has_a_reason_and_will_be_woken(
     history: list[tuple[Any, ...]], preempt: bool
 ) -> None:
     waiting_gangs_can_be_woken(history, preempt=preempt)
@@ -152,7 +152,7 @@ def test_waiting_gangs_can_be_woken_in_thousands_of_histories(
 @pytest.mark.long
 @settings(max_examples=2000)
 @given(HISTORIES, st.booleans())
-def test_no_gang_stays_bound_by_half_in_thousands_of_histories(
+def test_no_gang_stays_half_bound_in_thousands_of_histories(
     history: list[tuple[Any, ...]], preempt: bool
 ) -> None:
     no_half_gang_remains(history, preempt=preempt)
@@ -161,5 +161,7 @@ def test_no_gang_stays_bound_by_half_in_thousands_of_histories(
 @pytest.mark.long
 @settings(max_examples=2000)
 @given(HISTORIES)
-def test_rooms_come_back_in_thousands_of_histories(history: list[tuple[Any, ...]]) -> None:
+def test_gangs_get_the_room_of_dead_members_back_in_thousands_of_histories(
+    history: list[tuple[Any, ...]],
+) -> None:
     rooms_come_back(history)

@@ -44,7 +44,7 @@ def test_a_waiting_gang_has_its_reason_and_its_place_in_line() -> None:
     assert [one.role for one in told.members] == ["worker"] * 5
 
 
-def test_a_gang_of_the_same_name_in_another_dialect_or_namespace_is_not_meant() -> None:
+def test_a_gang_of_the_same_name_in_another_dialect_or_namespace_is_another_gang() -> None:
     line = [row("default/big", 1, "coscheduling"), row("other/big", 2)]
 
     told = explain_job("big", gang("big", 2), line)
@@ -59,13 +59,13 @@ def test_a_gang_by_budget_is_found_by_its_controller() -> None:
     assert told.place == 1
 
 
-def test_a_lone_pod_is_its_own_gang() -> None:
+def test_a_single_pod_is_its_own_gang() -> None:
     told = explain_job("lone", [pod("lone")], [row("default/lone", 1, "pod")])
 
     assert told.state == "waiting"
 
 
-def test_without_a_line_the_pods_own_condition_speaks() -> None:
+def test_without_a_line_the_pods_condition_gives_the_reason() -> None:
     first, second = gang("big", 2)
 
     told = explain_job("big", [first, changed(second, says="no room")], [])
@@ -74,7 +74,7 @@ def test_without_a_line_the_pods_own_condition_speaks() -> None:
     assert [one.why for one in told.members] == ["", "no room"]
 
 
-def test_pods_no_scheduler_has_spoken_of_name_the_scheduler_they_wait_for() -> None:
+def test_pods_without_any_condition_name_the_scheduler_they_are_addressed_to() -> None:
     told = explain_job("x", gang("x", 2, scheduler="nobody"), [])
 
     assert told.state == "unseen"
@@ -92,7 +92,7 @@ def test_a_running_job_says_so() -> None:
     )
 
 
-def test_a_job_that_ended_says_how() -> None:
+def test_a_job_that_ended_says_whether_it_succeeded() -> None:
     done = [changed(p, node="n", phase="Succeeded") for p in gang("a", 2)]
     failed = [changed(done[0], node="n", phase="Failed"), done[1]]
 
@@ -100,21 +100,21 @@ def test_a_job_that_ended_says_how() -> None:
     assert explain_job("a", failed, []).text == "has ended: 1 of 2 pods failed"
 
 
-def test_a_job_without_pods_and_gated_pods_are_told_apart() -> None:
+def test_a_job_without_pods_differs_from_a_job_with_gated_pods() -> None:
     gated = pod("g", spec={"schedulingGates": [{"name": "later"}]})
 
     assert explain_job("none", [], []).text == "has no pods yet"
     assert explain_job("g", [gated], []).text == "1 of 1 pods are held back by scheduling gates"
 
 
-def test_the_line_survives_being_published_and_read() -> None:
+def test_a_published_line_is_read_back_unchanged() -> None:
     line = [row("default/big", 1, held=2)]
 
     assert waiting_line_config_map.read(encode_line(line)) == line
     assert waiting_line_config_map.read({"line": "not json"}) == []
 
 
-def test_explaining_imports_neither_arrays_nor_an_event_loop() -> None:
+def test_job_explanation_imports_neither_numpy_nor_asyncio() -> None:
     heavy = ["numpy", "asyncio", "aiohttp", "yaml"]
     program = f"""
 import json, sys

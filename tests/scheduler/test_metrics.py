@@ -8,7 +8,7 @@ from muster.api.core import Pod
 from muster.errors import Invalid
 from muster.telemetry.metrics import REGISTRY
 from tests.scheduler.builders import gang, node, pod, volcano_group
-from tests.scheduler.fake_cluster import FakeCluster
+from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 
 pytestmark = pytest.mark.looptime
 
@@ -19,16 +19,14 @@ def counted(name: str, **labels: str) -> float:
 
 async def test_every_bind_is_timed_from_its_plan_until_it_is_settled() -> None:
     binds, seconds = counted("bind_seconds_count"), counted("bind_seconds_sum")
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
-    async with cluster.running():
-        await cluster.settle()
+    cluster = cluster_with_gang(4)
+    await cluster.run()
 
     assert counted("bind_seconds_count") == binds + 4
     assert counted("bind_seconds_sum") - seconds == pytest.approx(0.004, rel=0.01)
 
 
-async def test_a_gang_that_gets_a_lost_member_back_counts_as_mended() -> None:
+async def test_a_gang_that_gets_a_replacement_counts_as_mended() -> None:
     before = counted("repairs_total", how="mended")
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 2), *gang("g", 3, gpus=1))
@@ -56,8 +54,7 @@ async def test_a_gang_that_cannot_be_mended_counts_as_released() -> None:
     cluster.fault = refuse
     cluster.add(node("n1", gpus=1), node("n2", gpus=1))
     cluster.add(volcano_group("g", 2), *gang("g", 2, gpus=1))
-    async with cluster.running():
-        await cluster.settle(60)
+    await cluster.run(60)
 
     assert [d.reason for d in cluster.deletes] == ["Released"]
     assert counted("repairs_total", how="released") == before + 1

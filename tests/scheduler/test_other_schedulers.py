@@ -46,7 +46,7 @@ def lease(
         ("my-own", "my-own-scheduler"),
     ],
 )
-def test_a_lease_renewed_lately_is_a_rival(name: str, held: str) -> None:
+def test_a_lease_renewed_lately_shows_a_live_scheduler(name: str, held: str) -> None:
     found = find_others([name], [lease(held), lease("other")], NOW)
 
     assert [str(one) for one in found] == [
@@ -63,7 +63,7 @@ def test_a_lease_renewed_lately_is_a_rival(name: str, held: str) -> None:
         lease("muster-scheduler"),
     ],
 )
-def test_leases_that_ran_out_were_given_up_or_belong_to_others_are_none(gone: Lease) -> None:
+def test_leases_that_ran_out_were_given_up_or_belong_to_others_show_none(gone: Lease) -> None:
     assert find_others(["volcano", "muster"], [gone], NOW) == []
 
 
@@ -71,7 +71,7 @@ def test_a_lease_that_lasts_long_is_alive_for_long() -> None:
     assert len(find_others(["volcano"], [lease("volcano", age=90, lasts=120)], NOW)) == 1
 
 
-def test_another_of_ours_that_answers_to_the_name_is_a_rival() -> None:
+def test_another_muster_scheduler_of_the_name_is_found() -> None:
     found = find_others(["muster", "volcano"], [lease(name_lease("volcano"), holder="host/7")], NOW)
 
     assert [(one.name, one.holder) for one in found] == [("volcano", "host/7")]
@@ -86,7 +86,9 @@ def test_another_of_ours_that_answers_to_the_name_is_a_rival() -> None:
         lease(name_lease("other")),
     ],
 )
-def test_a_mark_that_ran_out_was_taken_away_or_is_of_one_that_died_is_none(mark: Lease) -> None:
+def test_a_name_lease_that_ran_out_was_given_up_or_whose_holder_died_is_ignored(
+    mark: Lease,
+) -> None:
     assert find_others(["muster"], [mark], NOW, gone=lambda who: who == "host/dead") == []
 
 

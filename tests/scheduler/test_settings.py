@@ -16,7 +16,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
     assert load(written(tmp_path, "")) == Settings()
 
 
@@ -26,7 +26,7 @@ def test_every_setting_is_written_in_camel_case(tmp_path: Path) -> None:
     assert load(path) == Settings(names=("volcano",), hold_seconds=60, preempt=False)
 
 
-def test_the_names_of_the_command_line_hold_unless_the_file_has_its_own(tmp_path: Path) -> None:
+def test_the_file_overrides_the_names_of_the_command_line(tmp_path: Path) -> None:
     path = written(tmp_path, "holdSeconds: 60\n")
 
     assert load(path, ("volcano",)).names == ("volcano",)
@@ -56,7 +56,9 @@ def test_the_names_of_the_command_line_hold_unless_the_file_has_its_own(tmp_path
         ("weights: {tight: .nan}\n", "weights.tight"),
     ],
 )
-def test_nonsense_names_the_file_and_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_file_is_an_error_that_names_the_file_and_the_problem(
+    tmp_path: Path, text: str, says: str
+) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
         load(written(tmp_path, text))
     assert "settings.yaml" in str(caught.value)
@@ -70,7 +72,7 @@ def test_a_file_that_is_not_text_is_an_error_that_names_it(tmp_path: Path) -> No
         load(path)
 
 
-def test_what_cannot_be_changed_while_running_stays_and_is_named() -> None:
+def test_settings_that_need_a_restart_stay_and_are_named() -> None:
     old = Settings(names=("muster",), binds_in_flight=8)
     fresh = Settings(names=("volcano",), binds_in_flight=16, hold_seconds=60)
 

@@ -17,7 +17,7 @@ from tests.scheduler.builders import pod
 KEY = GangKey("volcano", "default", "g")
 
 
-async def test_a_shadow_says_in_its_log_all_that_it_would_do(
+async def test_a_shadow_logs_every_action_instead_of_carrying_it_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client: Any = object()  # whatever is asked of it fails

@@ -1,7 +1,7 @@
 """The gang scheduler: every gang gets nodes for all its members, or for none.
 
-Reading order: `cluster` (the cluster as arrays), `gangs` (who belongs together and whose turn it
-is), `placement` (where pods could go), `state` (everything known), `decisions` (what to do about
-one gang), `effects` (API calls), `loop` (the scheduling loop) and `run` (the daemon).
+Reading order: `cluster` (the cluster as arrays), `gangs` (which pods belong together and which gang
+is next), `placement` (where pods could go), `state` (everything known), `decisions` (what to do
+about one gang), `effects` (API calls), `loop` (the scheduling loop) and `run` (the daemon).
 `waiting_line_config_map`, `job_explanation` and `other_schedulers` serve commands.
 """

@@ -1,7 +1,7 @@
 """Whether one job or pod runs, and if not, why and where it stands in line.
 
-Made from what the API server has: the pods, their PodScheduled conditions and the published line.
-Pure, and imports no numpy, so that a quick command stays quick.
+Computed from objects of the API server: the pods, their PodScheduled conditions and the published
+line. Pure, and imports no numpy, so that `muster explain` starts quickly.
 """
 
 from __future__ import annotations

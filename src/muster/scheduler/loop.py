@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 _BINDS = {outcome: metrics.BINDS.labels(outcome.value) for outcome in BindOutcome}
 GANGS_AT_A_TIME = 16
-"""Fruitless looks between two turns of the event loop; after a plan its binds go out at once."""
+"""Decisions without binds between two turns of the event loop; binds are sent at once."""
 
 TIMER_SLACK = 0.001
-"""Seconds: the loop wakes a little late rather than a little early, for nothing and again."""
+"""Seconds: the loop wakes a little late, because a little early it would find nothing due."""
 
 
 class Effects(Protocol):
-    """What carries actions out; none of it may block."""
+    """Carries actions out; none of the methods may block."""
 
     def bind(self, bind: Bind) -> None: ...
 
@@ -46,30 +46,30 @@ class Effects(Protocol):
 
 
 class Loop:
-    """Takes decisions while there are any to take."""
+    """Decides about due gangs until none is due."""
 
     def __init__(self, state: State, effects: Effects, *, clock: Callable[[], float]) -> None:
         self.state, self._effects, self._clock = state, effects, clock
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """Something changed."""
+        """Run a round: something changed."""
         self._wake.set()
 
-    def settled(self, settled: BindResult) -> None:
-        """A bind has been settled; one that did not happen makes its gang first in line."""
-        binding, outcome = settled.binding, settled.outcome
+    def settled(self, result: BindResult) -> None:
+        """Take over the result of a bind; a failed one makes its gang due."""
+        binding, outcome = result.binding, result.outcome
         key, pod = binding.bind.gang, binding.pod
         metrics.BIND_SECONDS.observe(self._clock() - binding.bind.at)
         _BINDS[outcome].inc()
         if outcome is BindOutcome.BOUND:
             return
-        log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, settled.why)
+        log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, result.why)
         if outcome is BindOutcome.ELSEWHERE:
             self.state.unassume(pod.metadata.uid)
             self.state.mark_due(key)
         else:
-            failure = BindFailure(outcome is BindOutcome.GONE, binding.bind.plan, settled.why)
+            failure = BindFailure(outcome is BindOutcome.GONE, binding.bind.plan, result.why)
             bind_failed(self.state, key, pod, self._clock(), failure)
         self.wake()
 
@@ -82,16 +82,16 @@ class Loop:
             await self.round()
 
     async def round(self) -> None:
-        """Look at every gang that is due, letting binds go out in between."""
-        fruitless = 0
+        """Decide about every due gang, and let binds be sent in between."""
+        without_binds = 0
         for key in self.state.due(self._clock()):
             with metrics.DECISION_SECONDS.time():
                 actions = consider(self.state, key, self._clock()).actions
             for action in actions:
                 self._do(action)
-            fruitless += 1
-            if fruitless >= GANGS_AT_A_TIME or any(isinstance(a, Bind) for a in actions):
-                fruitless = 0
+            without_binds += 1
+            if without_binds >= GANGS_AT_A_TIME or any(isinstance(a, Bind) for a in actions):
+                without_binds = 0
                 await asyncio.sleep(0)
 
     async def _sleep(self) -> None:

@@ -1,6 +1,6 @@
-"""What the scheduler counts, under the names operators alert on.
+"""The scheduler's metrics, under the names that alerts use.
 
-Declared here, counted where it happens; gauges are set once a second by `line`.
+Declared here, counted where the event happens; `effects.waiting_line_publisher` sets the gauges.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Other live schedulers of the same name, and our own lease for each name.
 
 Two schedulers of one name bind the same pods, and neither holds room for the other's gangs. A
-scheduler is live if it holds a Lease that it renewed lately. Ours hold one for each name they
-answer to, also without leader election. The leases decide nothing; if they cannot be written, that
-is logged once and the scheduler goes on.
+scheduler is live if it holds a Lease that it renewed lately. A Muster scheduler holds a lease for
+each name it answers to, also without leader election. The leases only warn: if they cannot be
+written, that is logged once and the scheduler goes on.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ LEASES_OF = {
     "kube-batchd": ("kube-batchd", "kube-batch"),
     "yunikorn": ("yunikorn", "yunikorn-scheduler"),
 }
-"""What schedulers call their lease where it is not named like themselves."""
+"""The lease names of schedulers whose lease is not named like themselves."""
 ELECTED = "elected"
-"""Who holds the marks of a scheduler that was elected: its replicas wait their turn beside it."""
+"""The holder of the leases of an elected scheduler: its replicas are no rivals of each other."""
 ALIVE_SECONDS = 60.0
-"""Seconds; longer where the lease itself runs longer."""
+"""How long after its last renewal a lease counts as live; longer for a lease that lasts longer."""
 LEASE_FIELD_SELECTOR = "metadata.namespace!=kube-node-lease"
-"""Selects the leases worth reading: every node renews one of its own."""
+"""Leaves out the leases of nodes, of which there is one per node."""
 
 
 class OtherScheduler(NamedTuple):
-    """A scheduler that is alive: the name it answers to, its lease, and the lease's age."""
+    """A live scheduler: the name it answers to, its lease, and the lease's holder and age."""
 
     name: str
     lease: str
@@ -63,7 +63,7 @@ class OtherScheduler(NamedTuple):
 
 
 def name_lease(name: str) -> str:
-    """The lease that marks a scheduler of ours which answers to a name."""
+    """The lease of a Muster scheduler that answers to a name."""
     return f"{LEASE_PREFIX}.{re.sub('[^a-z0-9-]', '-', name.lower()).strip('-')}"
 
 
@@ -102,11 +102,11 @@ log = logging.getLogger(__name__)
 RENEW_EVERY = 10.0
 LEASE_SECONDS = 30
 GIVE_UP_WITHIN = 2.0
-"""Seconds that taking the marks away may take."""
+"""Seconds for giving up the leases at the end."""
 
 
 class NameLeases:
-    """The marks of one process."""
+    """The name leases of one process."""
 
     def __init__(
         self, client: Client, names: Iterable[str], namespace: str, *, elected: bool
@@ -117,28 +117,32 @@ class NameLeases:
         self._silent = False
 
     async def run(self) -> None:
-        """Renew the marks until cancelled, then take them away."""
+        """Renew the leases until cancelled, then give them up."""
         try:
             while True:
-                await self._mark(self._holder)
+                await self._renew(self._holder)
                 await asyncio.sleep(RENEW_EVERY)
         finally:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GIVE_UP_WITHIN):
-                    await self._mark("")
+                    await self._renew("")
 
-    async def _mark(self, who: str) -> None:
+    async def _renew(self, holder: str) -> None:
         for key in self._keys:
             try:
-                await self._write(key, who)
+                await self._write(key, holder)
             except MusterError as error:
                 if not self._silent:
                     log.warning("others cannot see that this scheduler runs: %s", error)
                 self._silent = True
 
-    async def _write(self, key: Key, who: str) -> None:
+    async def _write(self, key: Key, holder: str) -> None:
         now = timestamp(datetime.now(UTC), micro=True)
-        spec: Raw = {"holderIdentity": who, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
+        spec: Raw = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": now,
+        }
         try:
             await self._client.patch(LEASES, key, {"spec": spec})
         except NotFound:
@@ -147,19 +151,16 @@ class NameLeases:
 
 
 def holder_identity(pid: int) -> str:
-    """How a process of this machine is called in its marks."""
+    """The holder of a name lease: a process of this machine."""
     return f"{socket.gethostname()}/{pid}"
 
 
-def has_died(who: str) -> bool:
-    """Whether the holder of a mark was a process of this machine that has died.
-
-    One with our own number is: after a restart a container counts from one again.
-    """
-    host, _, pid = who.rpartition("/")
+def has_died(holder: str) -> bool:
+    """Whether the holder of a name lease was a process of this machine that has died."""
+    host, _, pid = holder.rpartition("/")
     if host != socket.gethostname() or not pid.isdecimal():
         return False
-    if int(pid) == os.getpid():
+    if int(pid) == os.getpid():  # an earlier process: a restarted container counts from 1 again
         return True
     try:
         os.kill(int(pid), 0)

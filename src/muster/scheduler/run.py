@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=HasMetadata)
 RELOAD_EVERY = 5.0
+"""Seconds between two looks at the settings file."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,13 @@ class Options:
     config: Path | None = None
     election: LeaderElection | None = None
     namespace: str = waiting_line_config_map.NAMESPACE
-    """Where the published line lives."""
+    """The namespace of the ConfigMap with the published line, and of the leases."""
     shadow: bool = False
     health: Health = field(default_factory=Health)
 
 
 async def run(client: Client, options: Options, stop: asyncio.Event | None = None) -> None:
-    """Schedule on the cluster of that client until `stop` is set."""
+    """Schedule on the client's cluster until `stop` is set."""
     settings = load(options.config, options.names) if options.config else Settings(options.names)
     election = options.election
     manager = Manager(
@@ -134,7 +135,7 @@ class Service:
             self._reporter.deleted(delete)
 
     def _not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
-        """The server refuses to delete a pod, or (no `why`) no longer does."""
+        """The server does not delete a pod, or (no `why`) at last did."""
         gang_deletion.deletion_failed(self.state, pod, why)
         if why:
             self._reporter.not_deleted(delete, pod, why)

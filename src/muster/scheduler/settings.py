@@ -1,6 +1,6 @@
 """The scheduler's settings: a struct with defaults, the file that may change them, and its reload.
 
-A file that cannot be used is an error that names the key; it is never applied in part.
+An invalid file is an error that names the key; it is never applied in part.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 NAMES = ("muster", "kube-batchd", "kube-batch")
 NEEDS_RESTART = {"names": "names", "binds_in_flight": "bindsInFlight"}
-"""What is used once, at the start, and what the file calls it."""
+"""Settings that are read once, at the start, and their names in the file."""
 
 
 Weight = Annotated[float, msgspec.Meta(ge=0, le=1000)]
 
 
 class Weights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How much each consideration counts when several nodes would do.
+    """How much each consideration counts in the choice among feasible nodes.
 
-    At 1 each outranks all that come after it; 0 leaves it out.
+    With weight 1 each outranks all that follow it; 0 leaves it out.
     """
 
     preferred: Weight = 1.0
     """The preferences of the pod, and of the pods already placed."""
     rack: Weight = 1.0
-    """Nodes in racks that the gang uses already."""
+    """Nodes in racks where the gang already has pods."""
     together: Weight = 1.0
-    """Nodes that the gang uses already."""
+    """Nodes where the gang already has pods."""
     special: Weight = 1.0
     """Nodes without special resources that the pod does not request."""
     tight: Weight = 1.0
@@ -53,17 +53,17 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     names: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)] = NAMES
     hold_seconds: Seconds = 300.0
     repair_seconds: Seconds = 5.0
-    """How long a gang whose binds failed half-way may look for room before it is released."""
+    """How long a half-bound gang may look for room before it is released."""
     starvation_after: Seconds = 1800.0
     report_after: Seconds = 1.0
-    """A gang that waits shorter than this is not reported."""
+    """A gang that waits for less than this is not reported."""
     report_every: Seconds = 30.0
     binds_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 64
     preempt: bool = True
     placement: Literal["pack", "spread"] = "pack"
-    """What gangs get that do not ask by the annotation `muster.dev/placement`."""
+    """The placement of gangs without the annotation `muster.dev/placement`."""
     rack_label: str = ""
-    """The label of nodes that names their rack: gangs are placed in as few racks as possible."""
+    """The node label that names the rack: gangs are placed in as few racks as possible."""
     weights: Weights = Weights()
 
 
@@ -90,7 +90,7 @@ def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
 
 
 def _written_twice(node: Node | None) -> str:
-    """A key that one mapping of the file has twice, if any: a reader would keep the last alone."""
+    """A key that one mapping of the file has twice, if any: YAML would silently drop the first."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode):
@@ -100,16 +100,16 @@ def _written_twice(node: Node | None) -> str:
         if str(key.value) in seen:
             return str(key.value)
         seen.add(str(key.value))
-        if found := _written_twice(value):
-            return found
+        if twice := _written_twice(value):
+            return twice
     return ""
 
 
-def merge_reloaded(old: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
-    """Settings that a running scheduler goes on with, and what takes a restart to change."""
-    left = [name for name in NEEDS_RESTART if getattr(old, name) != getattr(fresh, name)]
+def merge_reloaded(old: Settings, new: Settings) -> tuple[Settings, list[str]]:
+    """The settings for a running scheduler, and the changed ones that need a restart."""
+    left = [name for name in NEEDS_RESTART if getattr(old, name) != getattr(new, name)]
     unchanged = {name: getattr(old, name) for name in left}
-    return msgspec.structs.replace(fresh, **unchanged), [NEEDS_RESTART[name] for name in left]
+    return msgspec.structs.replace(new, **unchanged), [NEEDS_RESTART[name] for name in left]
 
 
 class SettingsFile:
@@ -119,17 +119,17 @@ class SettingsFile:
         self._path, self._names, self._stamp = path, names, _stamp(path)
 
     def reload(self, current: Settings) -> Settings:
-        """The settings to go on with; a file that cannot be used changes nothing."""
+        """The settings for the running scheduler; an invalid file changes nothing."""
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return current
         self._stamp = stamp
         try:
-            fresh = load(self._path, self._names)
+            new = load(self._path, self._names)
         except ConfigError as error:
             log.error("settings not taken up: %s", error)
             return current
-        merged, left = merge_reloaded(current, fresh)
+        merged, left = merge_reloaded(current, new)
         log.info("settings taken up from %s", self._path)
         if left:
             log.warning("changed, and needs a restart: %s", ", ".join(left))
@@ -137,9 +137,10 @@ class SettingsFile:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Changes whenever the file does, also when it is replaced by a link as volumes do."""
+    """Differs whenever the file changes."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_ino)
+    # The inode too: a ConfigMap volume replaces its files by new links, perhaps of the same time.
+    return (status.st_mtime_ns, status.st_ino)

@@ -1,7 +1,7 @@
-"""The line as it is published: one row per waiting gang, in the ConfigMap `muster-line`.
+"""The published line: one row per waiting gang, in the ConfigMap `muster-line`.
 
-Read by commands and the dashboard, which must start quickly: this module imports neither numpy nor
-asyncio. Data that cannot be read counts as an empty line.
+Commands and the dashboard read it and must start quickly: this module imports neither numpy nor
+asyncio. Invalid data counts as an empty line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DATA_KEY = "line"
 
 
 class WaitingGang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A gang that waits: its place (1 is the head), why, since when, and what it has."""
+    """A gang that waits: its place (1 is the first), why, since when, and its members."""
 
     gang: str
     place: int

@@ -41,7 +41,7 @@ def test_cpu_is_counted_as_kubernetes_counts_it(fields: dict[str, Any], cpu: int
     assert requests(spec(**fields))["cpu"] == cpu
 
 
-def test_a_resized_pod_counts_the_larger_of_what_it_asks_and_what_it_was_granted() -> None:
+def test_a_resized_pod_counts_the_larger_of_its_requests_and_its_allocated_resources() -> None:
     raw = {
         "spec": {"nodeName": "n", "containers": [box("1")]},
         "status": {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}}]},
@@ -50,7 +50,7 @@ def test_a_resized_pod_counts_the_larger_of_what_it_asks_and_what_it_was_granted
     assert requests(msgspec.convert(raw, Pod))["cpu"] == 2000
 
 
-def test_an_amount_that_makes_no_sense_fits_nowhere() -> None:
+def test_a_pod_with_an_invalid_quantity_fits_nowhere() -> None:
     assert requests(spec(containers=[box("lots")]))["cpu"] > 10**15
 
 
@@ -75,7 +75,7 @@ def test_replicas_that_differ_by_name_and_index_are_one_class() -> None:
     assert len(made) == 1
 
 
-def test_a_label_that_a_selector_looks_at_tells_classes_apart() -> None:
+def test_a_label_that_a_selector_names_tells_classes_apart() -> None:
     classes = PodClasses()
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"}
     anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -90,7 +90,7 @@ def test_a_label_that_a_selector_looks_at_tells_classes_apart() -> None:
     "different",
     [{"gpus": 1}, {"cpu": "2"}, {"namespace": "other"}, {"spec": {"nodeSelector": {"a": "b"}}}],
 )
-def test_pods_that_ask_for_different_things_are_different_classes(different: Any) -> None:
+def test_pods_with_different_requests_are_different_classes(different: Any) -> None:
     classes = PodClasses()
 
     assert classes.of(pod("a")) is not classes.of(pod("a", **different))

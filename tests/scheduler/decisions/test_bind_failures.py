@@ -12,7 +12,7 @@ from muster.errors import Forbidden
 from muster.scheduler import metrics
 from muster.scheduler.effects.waiting_line_publisher import set_gauges, waiting_gangs
 from tests.scheduler.builders import START, gang, node, pod, volcano_group
-from tests.scheduler.fake_cluster import FakeCluster, Fault
+from tests.scheduler.fake_cluster import FakeCluster, Fault, cluster_with_gang
 
 pytestmark = pytest.mark.looptime
 
@@ -40,9 +40,8 @@ def remake(cluster: FakeCluster) -> Callable[[str, str], object]:
     return evict
 
 
-async def test_a_gang_of_which_one_can_never_be_bound_is_released_and_says_why() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+async def test_a_gang_with_a_member_that_can_never_be_bound_is_released_and_says_why() -> None:
+    cluster = cluster_with_gang(4)
     cluster.fault = refusing("g-2")
     async with cluster.running():
         await cluster.settle(2)
@@ -57,20 +56,17 @@ async def test_a_gang_of_which_one_can_never_be_bound_is_released_and_says_why()
     assert "the policy says no" in cluster.deletes[0].why
 
 
-async def test_a_released_gang_is_not_bound_and_released_without_end() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+async def test_a_released_gang_is_not_bound_and_released_for_ever() -> None:
+    cluster = cluster_with_gang(4)
     cluster.evict = remake(cluster)
     cluster.fault = refusing("g-2")
-    async with cluster.running():
-        await cluster.settle(600)
+    await cluster.run(600)
 
     assert 1 < len(cluster.deletes) < 12
 
 
 async def test_a_released_gang_is_bound_whole_soon_after_the_policy_is_gone() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    cluster = cluster_with_gang(4)
     cluster.evict = remake(cluster)
     cluster.fault = refusing("g-2")
     async with cluster.running():
@@ -82,9 +78,8 @@ async def test_a_released_gang_is_bound_whole_soon_after_the_policy_is_gone() ->
     assert cluster.reason("g") == ""
 
 
-async def test_binds_that_are_all_refused_are_tried_less_and_less_often() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+async def test_binds_that_are_all_rejected_are_retried_less_and_less_often() -> None:
+    cluster = cluster_with_gang(4)
     tries: list[float] = []
     cluster.fault = refusing(*(f"g-{i}" for i in range(4)), tries=tries)
     async with cluster.running():
@@ -100,7 +95,7 @@ async def test_binds_that_are_all_refused_are_tried_less_and_less_often() -> Non
     assert cluster.reason("g") == ""
 
 
-async def test_a_half_bound_gang_of_bare_pods_is_kept_and_spoken_of() -> None:
+async def test_a_half_bound_gang_without_a_controller_is_not_deleted_and_says_so() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1, controller=""))
     cluster.fault = refusing("g-2")
@@ -114,7 +109,9 @@ async def test_a_half_bound_gang_of_bare_pods_is_kept_and_spoken_of() -> None:
     assert "no controller" in cluster.reason("g")
 
 
-async def test_a_half_bound_gang_of_bare_pods_without_room_is_kept_and_spoken_of() -> None:
+async def test_a_half_bound_gang_without_a_controller_and_without_room_is_not_deleted_and_says_so() -> (
+    None
+):
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
     cluster.add(*gang("g", 2, gpus=1, controller=""))

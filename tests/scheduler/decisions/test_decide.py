@@ -12,18 +12,17 @@ from tests.scheduler.fake_cluster import FakeCluster
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_gang_that_does_not_fit_binds_nothing_and_says_why() -> None:
+async def test_a_gang_that_does_not_fit_gets_no_binds_and_says_why() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), node("n2", gpus=4))
     cluster.add(volcano_group("big", 5), *gang("big", 5, gpus=2, role="worker"))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.binds == []
     assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
 
 
-async def test_members_that_a_selector_tells_apart_are_still_told_by_role() -> None:
+async def test_a_reason_names_roles_and_not_the_classes_that_a_selector_tells_apart() -> None:
     """Another job's TensorBoard wants to be beside one replica of its own."""
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), node("n2", gpus=4))
@@ -35,8 +34,7 @@ async def test_members_that_a_selector_tells_apart_are_still_told_by_role() -> N
         for n in range(5)
     ]
     cluster.add(volcano_group("big", 5), *members)
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
 
@@ -45,8 +43,7 @@ async def test_a_gang_that_fits_is_bound_whole() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), node("n2", gpus=4))
     cluster.add(volcano_group("fits", 4), *gang("fits", 4, gpus=2, role="worker"))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert len(cluster.bound("fits")) == 4
     assert cluster.used() == {"n1": 4, "n2": 4}
@@ -90,8 +87,7 @@ async def test_pods_without_a_gang_are_bound_one_by_one() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), node("n2", gpus=4))
     cluster.add(*(pod(f"p-{i}", gpus=2) for i in range(5)))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert len(cluster.bound("p")) == 4
 
@@ -110,7 +106,7 @@ async def test_a_gang_with_missing_members_waits_for_them() -> None:
     assert len(cluster.bound("few")) == 3
 
 
-async def test_a_pod_that_names_a_group_which_does_not_exist_waits_and_says_so() -> None:
+async def test_a_pod_whose_group_does_not_exist_waits_with_a_reason() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1"), pod("lost-0", group="lost"))
     async with cluster.running():
@@ -138,12 +134,11 @@ async def test_each_role_must_have_its_own_minimum() -> None:
     assert len(cluster.bound("roles")) == 3
 
 
-async def test_members_beyond_the_minimum_come_after_it_as_far_as_they_fit() -> None:
+async def test_members_beyond_the_minimum_are_bound_after_it_if_they_fit() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=3))
     cluster.add(volcano_group("elastic", 2), *gang("elastic", 5, gpus=1))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert len(cluster.bound("elastic")) == 3
     assert cluster.reason("elastic").startswith("0 of 2 pods fit; short 2 nvidia.com/gpu")
@@ -154,18 +149,16 @@ async def test_a_higher_priority_goes_first() -> None:
     cluster.add(node("n1", gpus=2))
     cluster.add(volcano_group("low", 2, created=0), volcano_group("high", 2, created=9))
     cluster.add(*gang("low", 2, gpus=1), *gang("high", 2, gpus=1, priority=10))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert len(cluster.bound("high")) == 2
     assert cluster.bound("low") == {}
 
 
-async def test_a_bind_carries_uid_and_plan_so_that_it_can_be_told_after_a_restart() -> None:
+async def test_a_bind_carries_uid_and_plan_for_a_restarted_scheduler() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1"), volcano_group("g", 2), *gang("g", 2))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     plans = {p.metadata.annotations["muster.dev/plan"] for p in cluster.pods.values()}
     assert plans == {cluster.plans[0].annotation}

@@ -31,7 +31,7 @@ async def server() -> Server:
 
 
 @pytest.mark.parametrize("left", [39, 30, 17, 8])
-async def test_a_scheduler_killed_in_the_middle_has_its_preemption_finished_by_the_next(
+async def test_a_preemption_that_was_cut_short_is_finished_by_the_next_scheduler(
     server: Server, left: int
 ) -> None:
     async with server.running():
@@ -40,27 +40,25 @@ async def test_a_scheduler_killed_in_the_middle_has_its_preemption_finished_by_t
     assert server.bound("low")
 
     server.restart()
-    async with server.running():
-        await server.settle(2)
+    await server.run(2)
 
     assert not server.bound("low")
     assert len(server.bound("high")) == 20
 
 
-async def test_only_the_first_marks_were_written_when_it_was_killed(server: Server) -> None:
+async def test_a_preemption_with_only_its_first_marks_written_is_finished(server: Server) -> None:
     async with server.running():
         wants_room(server)
         await eventually(lambda: any(map(gang_deletion.mark_of, server.pods.values())), every=0.001)
     assert len(server.bound("low")) == 40
 
     server.restart()
-    async with server.running():
-        await server.settle(2)
+    await server.run(2)
 
     assert not server.bound("low")
 
 
-async def test_surplus_that_was_being_taken_does_not_drag_its_gang_along() -> None:
+async def test_the_gang_of_evicted_surplus_is_not_deleted() -> None:
     server = Server()
     server.add(node("n1", gpus=5), volcano_group("low", 2), *gang("low", 5, gpus=1))
     async with server.running():
@@ -71,14 +69,13 @@ async def test_surplus_that_was_being_taken_does_not_drag_its_gang_along() -> No
     server.denies = lambda verb, name: None
 
     server.restart()
-    async with server.running():
-        await server.settle(10)
+    await server.run(10)
 
     assert len(server.bound("low")) == 3
     assert len(server.bound("high")) == 2
 
 
-async def test_who_waits_for_a_pod_that_cannot_be_deleted_says_why() -> None:
+async def test_a_gang_that_waits_for_a_pod_that_cannot_be_deleted_says_why() -> None:
     server = Server()
     server.add(node("n1", gpus=2), volcano_group("low", 2), *gang("low", 2, gpus=1))
     async with server.running():
@@ -95,7 +92,7 @@ async def test_who_waits_for_a_pod_that_cannot_be_deleted_says_why() -> None:
     assert len(server.bound("high")) == 2
 
 
-async def test_who_comes_to_wait_later_hears_why_too_and_the_log_says_it_once(
+async def test_a_gang_that_waits_later_gets_the_same_reason_and_the_log_has_it_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()
@@ -116,7 +113,7 @@ async def test_who_comes_to_wait_later_hears_why_too_and_the_log_says_it_once(
     assert len([one for one in caplog.records if "policy" in one.message]) == 1
 
 
-async def test_a_release_is_marked_with_a_reason_of_its_own_and_finished_after_a_crash() -> None:
+async def test_a_release_has_its_own_reason_and_is_finished_after_a_crash() -> None:
     server = Server()
     server.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
     async with server.running():
@@ -129,8 +126,7 @@ async def test_a_release_is_marked_with_a_reason_of_its_own_and_finished_after_a
     server.denies = lambda verb, name: None
 
     server.restart()
-    async with server.running():
-        await server.settle(2)
+    await server.run(2)
 
     assert sorted(one.metadata.name for one in server.gone) == ["g-0", "g-1", "g-2", "g-3"]
     told = [find_condition(one.status.conditions, "DisruptionTarget") for one in server.gone]
@@ -140,7 +136,7 @@ async def test_a_release_is_marked_with_a_reason_of_its_own_and_finished_after_a
     assert server.deletes[-1].reason == "Released"
 
 
-async def test_members_made_anew_are_not_placed_beside_members_that_are_to_go(
+async def test_recreated_members_are_not_placed_while_others_are_being_deleted(
     server: Server,
 ) -> None:
     server.denies = lambda verb, name: DENIED if (verb, name) == ("delete", "low-7") else None
@@ -220,7 +216,9 @@ def member(name: str, at: float, *, mark: str = "", grace: int | None = None, **
         pytest.param([member("a", 1, mark="Preempted/never")], "", id="nonsense"),
     ],
 )
-def test_who_must_go_when_a_takedown_was_broken_off(members: list[Pod], go: str) -> None:
+def test_an_unfinished_deletion_covers_marked_and_bound_members(
+    members: list[Pod], go: str
+) -> None:
     found = gang_deletion.unfinished_takedown(
         GangKey("volcano", "default", "g"), members, {"muster"}
     )

@@ -19,7 +19,7 @@ def evicted(cluster: FakeCluster) -> set[str]:
     return {p.metadata.name for d in cluster.deletes for p in d.pods}
 
 
-async def test_a_gang_is_taken_whole_and_the_room_goes_to_the_higher_priority() -> None:
+async def test_a_gang_is_evicted_whole_and_the_higher_priority_gets_the_room() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), node("n2", gpus=2))
     cluster.add(volcano_group("low", 4), *gang("low", 4, gpus=1))
@@ -32,7 +32,7 @@ async def test_a_gang_is_taken_whole_and_the_room_goes_to_the_higher_priority() 
     assert len(cluster.bound("high")) == 2
 
 
-async def test_surplus_members_go_before_a_gang_is_broken_and_no_more_than_needed() -> None:
+async def test_surplus_members_are_evicted_before_whole_gangs_and_no_more_than_needed() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=8))
     cluster.add(volcano_group("elastic", 2), *gang("elastic", 5, gpus=1))
@@ -71,7 +71,7 @@ async def test_equal_priority_is_never_evicted() -> None:
     assert cluster.deletes == []
 
 
-async def test_the_room_is_kept_for_the_preemptor_while_its_victims_end() -> None:
+async def test_the_room_is_held_for_the_preemptor_while_its_victims_terminate() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), volcano_group("low", 2), *gang("low", 2, gpus=1))
     async with cluster.running():
@@ -91,7 +91,7 @@ async def test_the_room_is_kept_for_the_preemptor_while_its_victims_end() -> Non
     assert len(cluster.deletes) == 1
 
 
-async def test_lone_pods_of_lower_priority_give_way_but_not_those_a_budget_guards() -> None:
+async def test_single_pods_of_lower_priority_are_evicted_unless_a_budget_protects_them() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), budget("keep", "50%", {"app": "web"}))
     cluster.add(pod("web", gpus=1, labels={"app": "web"}, controller="ReplicaSet"))
@@ -137,7 +137,7 @@ def web(count: int, **each: Any) -> list[Pod]:
     ]
 
 
-async def test_a_budget_gives_as_many_pods_as_it_allows_and_no_more() -> None:
+async def test_no_more_pods_are_evicted_than_their_budget_allows() -> None:
     cluster = FakeCluster()
     cluster.add(*(node(f"n{i}", gpus=1) for i in range(3)))
     cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1), *web(3))
@@ -162,7 +162,7 @@ async def test_a_gang_that_needs_more_than_a_budget_allows_evicts_nothing() -> N
     assert cluster.deletes == []
 
 
-async def test_what_a_budget_allows_is_spent_where_it_helps() -> None:
+async def test_the_evictions_that_a_budget_allows_are_spent_where_they_help() -> None:
     cluster = FakeCluster()
     cluster.add(*(node(f"n{i}", gpus=1) for i in range(3)))
     cluster.add(budget("keep", "50%", {"app": "web"}, allowed=1), *web(3))
@@ -176,7 +176,7 @@ async def test_what_a_budget_allows_is_spent_where_it_helps() -> None:
     assert evicted(cluster) == {"web-0"}
 
 
-async def test_pods_without_a_budget_go_before_those_of_one() -> None:
+async def test_pods_without_a_budget_are_evicted_before_pods_under_one() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), budget("keep", "50%", {"app": "web"}, allowed=1), *web(1))
     cluster.add(pod("batch", gpus=1, controller="Job"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scheduler.builders import budget, gang, node, pod, volcano_group
-from tests.scheduler.fake_cluster import FakeCluster
+from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 
 pytestmark = pytest.mark.looptime
 
@@ -14,7 +14,7 @@ def times_told(cluster: FakeCluster, name: str) -> int:
     return sum(1 for say in cluster.reports if say.gang.name == name and say.reason is not None)
 
 
-async def test_replacements_are_told_what_was_said_before_they_came() -> None:
+async def test_replacements_get_the_reason_that_was_reported_before_they_existed() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), node("n2", gpus=2))
     cluster.add(volcano_group("g", 4), *gang("g", 4, gpus=1))
@@ -39,9 +39,8 @@ async def test_replacements_are_told_what_was_said_before_they_came() -> None:
         assert times_told(cluster, "g") == said + 1
 
 
-async def test_a_new_surplus_pod_is_told_what_another_was() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+async def test_a_new_surplus_pod_gets_the_reason_of_the_other_one() -> None:
+    cluster = cluster_with_gang(2)
     async with cluster.running():
         await cluster.settle()
         cluster.add(pod("g-s1", gpus=1, group="g"))
@@ -55,7 +54,7 @@ async def test_a_new_surplus_pod_is_told_what_another_was() -> None:
     assert times_told(cluster, "g") == said + 1
 
 
-async def test_a_member_that_no_node_would_do_for_is_told_what_another_was() -> None:
+async def test_a_new_unplaceable_member_gets_the_reason_of_the_other_one() -> None:
     claims = {"resourceClaims": [{"name": "x", "resourceClaimName": "x"}]}
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 1), pod("g-0", gpus=1, group="g"))
@@ -71,7 +70,7 @@ async def test_a_member_that_no_node_would_do_for_is_told_what_another_was() -> 
     assert times_told(cluster, "g") == said + 1
 
 
-async def test_a_gang_like_one_that_failed_before_is_told_how_it_is_now() -> None:
+async def test_a_gang_like_one_that_failed_before_gets_the_numbers_of_now() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=8), node("n2", gpus=8))
     async with cluster.running():
@@ -86,7 +85,7 @@ async def test_a_gang_like_one_that_failed_before_is_told_how_it_is_now() -> Non
         assert cluster.reason("big2").startswith("0 of 20 pods fit; short 20 nvidia.com/gpu")
 
 
-async def test_a_gang_that_is_looked_at_again_is_told_anew_after_half_a_minute() -> None:
+async def test_a_gang_that_is_considered_again_gets_new_numbers_after_half_a_minute() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=8), node("n2", gpus=8))
     async with cluster.running():
@@ -100,7 +99,7 @@ async def test_a_gang_that_is_looked_at_again_is_told_anew_after_half_a_minute()
     assert cluster.reason("big").startswith("0 of 20 pods fit; short 20 nvidia.com/gpu")
 
 
-async def test_a_gang_that_only_a_budget_keeps_from_evicting_is_told_so() -> None:
+async def test_a_gang_that_only_a_budget_keeps_from_evicting_names_the_budget() -> None:
     cluster = FakeCluster()
     web = {"app": "web"}
     cluster.add(node("n1", gpus=2), budget("keep", "100%", web))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.scheduler.builders import gang, node, pod, volcano_group
-from tests.scheduler.fake_cluster import FakeCluster
+from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 from tests.scheduler.placement.test_volume_rules import add_claim, add_volume, using
 
 pytestmark = pytest.mark.looptime
@@ -16,23 +16,21 @@ troubles = pytest.mark.parametrize("spec", [using("missing"), RESOURCE_CLAIMS])
 
 
 @troubles
-async def test_surplus_with_trouble_does_not_hold_the_minimum_back(spec: dict[str, Any]) -> None:
+async def test_unplaceable_surplus_does_not_hold_the_minimum_back(spec: dict[str, Any]) -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 3))
     cluster.add(pod("a-trouble", group="g", gpus=1, spec=spec), *gang("g", 3, gpus=1))
-    async with cluster.running():
-        await cluster.settle(5)
+    await cluster.run(5)
 
     assert set(cluster.bound()) == {"g-0", "g-1", "g-2"}
     assert cluster.reason("g").startswith("a-trouble: ")
 
 
 @troubles
-async def test_a_replacement_is_bound_while_a_surplus_member_has_trouble(
+async def test_a_replacement_is_bound_while_a_surplus_member_is_unplaceable(
     spec: dict[str, Any],
 ) -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=3), volcano_group("g", 3), *gang("g", 3, gpus=1))
+    cluster = cluster_with_gang(3)
     async with cluster.running():
         await cluster.settle()
         cluster.add(pod("a-trouble", group="g", gpus=1, spec=spec, created=5))
@@ -44,7 +42,7 @@ async def test_a_replacement_is_bound_while_a_surplus_member_has_trouble(
     assert set(cluster.bound()) == {"g-0", "g-2", "g-9"}
 
 
-async def test_a_gang_that_needs_a_member_with_trouble_waits_whole_and_names_it() -> None:
+async def test_a_gang_that_needs_an_unplaceable_member_waits_whole_and_names_it() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 3), *gang("g", 2, gpus=1))
     cluster.add(pod("g-2", group="g", gpus=1, spec=using("data")))
@@ -65,9 +63,8 @@ async def test_a_gang_that_needs_a_member_with_trouble_waits_whole_and_names_it(
     assert cluster.reason("g") == ""
 
 
-async def test_the_room_of_a_dead_member_is_kept_while_its_replacement_has_trouble() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=3), volcano_group("g", 3), *gang("g", 3, gpus=1))
+async def test_the_room_of_a_dead_member_is_held_while_its_replacement_is_unplaceable() -> None:
+    cluster = cluster_with_gang(3)
     async with cluster.running():
         await cluster.settle()
         cluster.delete_pod("g-1")
@@ -79,17 +76,14 @@ async def test_the_room_of_a_dead_member_is_kept_while_its_replacement_has_troub
     assert "g-9: its claim missing does not exist" in cluster.reason("g")
 
 
-async def test_after_a_restart_a_member_with_trouble_is_not_taken_for_a_bind_cut_short() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=3), volcano_group("g", 3), *gang("g", 3, gpus=1))
+async def test_after_a_restart_an_unplaceable_member_does_not_look_half_bound() -> None:
+    cluster = cluster_with_gang(3)
     cluster.add(pod("a-trouble", group="g", gpus=1, spec=using("missing")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
     cluster.delete_pod("g-1")
     cluster.add(node("n1", gpus=2))
 
     cluster.restart()
-    async with cluster.running():
-        await cluster.settle(60)
+    await cluster.run(60)
 
     assert cluster.deletes == []

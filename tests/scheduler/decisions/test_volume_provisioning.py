@@ -110,7 +110,7 @@ def told(cluster: FakeCluster) -> dict[str, tuple[str, str]]:
     return {key.name: (one.node, one.volume) for key, one in claims}
 
 
-async def test_a_pod_waits_for_its_volume_however_often_it_is_looked_at() -> None:
+async def test_a_pod_waits_for_its_volume_however_often_it_is_considered() -> None:
     cluster = cluster_of("n1")
     claim(cluster, "data")
     cluster.add(pod("p", spec=using("data")))
@@ -131,7 +131,7 @@ async def test_a_pod_waits_for_its_volume_however_often_it_is_looked_at() -> Non
     assert len(cluster.provisions) == 1
 
 
-async def test_a_claim_that_nothing_makes_a_volume_for_keeps_its_pod_waiting() -> None:
+async def test_a_pod_whose_claim_has_no_provisioner_and_no_volume_waits() -> None:
     cluster = cluster_of("n1")
     claim(cluster, "data", storage="static")
     cluster.add(pod("p", gpus=1, spec=using("data")))
@@ -146,7 +146,7 @@ async def test_a_claim_that_nothing_makes_a_volume_for_keeps_its_pod_waiting() -
     assert cluster.provisions == []
 
 
-async def test_a_pod_goes_where_a_volume_that_exists_suits_its_claim() -> None:
+async def test_a_pod_goes_to_the_node_of_a_volume_that_suits_its_claim() -> None:
     cluster = cluster_of("n1", "n2")
     volume(cluster, "large", "n2", size="9Gi")
     volume(cluster, "small", "n2", size="2Gi")
@@ -176,29 +176,27 @@ async def test_a_pod_goes_where_a_volume_that_exists_suits_its_claim() -> None:
         ({}, {"storageClassName": "another"}),
     ],
 )
-async def test_a_volume_that_is_not_as_the_claim_asks_is_not_taken(
+async def test_a_volume_that_does_not_suit_the_claim_is_not_taken(
     asked: dict[str, Any], offered: dict[str, Any]
 ) -> None:
     cluster = cluster_of("n1")
     volume(cluster, "pv", "n1", spec=offered)
     claim(cluster, "data", storage="static", spec=asked)
     cluster.add(pod("p", spec=using("data")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.provisions == []
     assert cluster.bound() == {}
 
 
-async def test_a_volume_that_exists_is_taken_before_one_is_made() -> None:
+async def test_an_existing_volume_is_taken_before_one_is_provisioned() -> None:
     cluster = cluster_of("n1", "n2")
     volume(cluster, "pv", "n1", storage="late")
     for name in ("a", "b"):
         claim(cluster, name)
     cluster.add(volcano_group("g", 2))
     cluster.add(*(pod(f"g-{n}", group="g", spec=using(n)) for n in ("a", "b")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert told(cluster) == {"a": ("n1", "pv"), "b": ("n1", "")}
 
@@ -219,32 +217,30 @@ async def test_members_of_a_gang_do_not_count_on_the_same_volume() -> None:
     assert told(cluster) == {"a": ("n1", "pv-1"), "b": ("n2", "pv-2")}
 
 
-async def test_a_volume_on_its_way_to_one_gang_is_not_given_to_the_next() -> None:
+async def test_a_volume_chosen_for_one_gang_is_not_given_to_the_next() -> None:
     cluster = cluster_of("n1")
     volume(cluster, "pv", "n1")
     claim(cluster, "a", storage="static")
     claim(cluster, "b", storage="static")
     cluster.add(pod("p", spec=using("a")), pod("q", spec=using("b"), created=9))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert told(cluster) == {"a": ("n1", "pv")}
 
 
-async def test_a_claim_that_has_a_choice_leaves_the_only_volume_to_one_that_has_none() -> None:
+async def test_a_claim_with_several_volumes_leaves_the_only_volume_of_another_claim_alone() -> None:
     cluster = cluster_of("n1")
     volume(cluster, "ssd", "n1", labels={"kind": "ssd"})
     volume(cluster, "tape", "n1", size="2Gi")
     claim(cluster, "any", storage="static")
     claim(cluster, "picky", storage="static", spec={"selector": {"matchLabels": {"kind": "ssd"}}})
     cluster.add(pod("p", spec=using("any", "picky")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert told(cluster) == {"any": ("n1", "tape"), "picky": ("n1", "ssd")}
 
 
-async def test_a_gang_that_shares_a_claim_waits_for_it_wherever_its_members_go() -> None:
+async def test_a_gang_that_shares_a_claim_waits_for_its_volume() -> None:
     cluster = cluster_of("n1", "n2")
     claim(cluster, "data")
     cluster.add(volcano_group("g", 2), *gang("g", 2, gpus=1, spec=using("data")))
@@ -279,7 +275,7 @@ async def test_a_member_beyond_the_minimum_waits_for_its_volume_too() -> None:
     assert cluster.bound("g-1") == {"g-1": where}
 
 
-async def test_a_choice_that_could_not_be_written_is_made_again() -> None:
+async def test_a_choice_that_could_not_be_written_is_decided_again() -> None:
     cluster = cluster_of("n1")
     claim(cluster, "data")
     cluster.add(pod("p", spec=using("data")))
@@ -293,22 +289,20 @@ async def test_a_choice_that_could_not_be_written_is_made_again() -> None:
     assert len(cluster.provisions) == 2
 
 
-async def test_what_was_not_written_when_the_lease_was_lost_is_written_in_the_next_term() -> None:
+async def test_choices_left_unwritten_when_the_lease_is_lost_are_written_in_the_next_term() -> None:
     cluster = cluster_of("n1")
     claim(cluster, "data")
     cluster.add(pod("p", spec=using("data")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
     cluster.state.begin_writing()
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert [dict(p.claims) for p in cluster.provisions] == 2 * [
         {Key("default", "data"): VolumeChoice("n1")}
     ]
 
 
-async def test_a_gang_whose_volumes_do_not_come_gives_way_and_tries_again() -> None:
+async def test_a_gang_whose_volumes_are_not_provisioned_yields_and_tries_again() -> None:
     cluster = cluster_of("n1", settings=Settings(hold_seconds=60))
     claim(cluster, "data")
     cluster.add(pod("p", gpus=1, spec=using("data")))
@@ -329,17 +323,18 @@ async def test_a_gang_whose_volumes_do_not_come_gives_way_and_tries_again() -> N
     assert cluster.bound() == {"p": "n1"}
 
 
-async def test_a_claim_is_told_another_node_when_the_one_it_was_told_is_gone() -> None:
+async def test_a_claim_gets_another_node_when_its_selected_node_is_deleted() -> None:
     cluster = cluster_of("n1", "n2")
     claim(cluster, "data", node="gone")
     cluster.add(pod("p", spec=using("data")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert told(cluster) == {"data": ("n1", "")}
 
 
-async def test_a_claim_that_another_scheduler_told_a_node_ties_its_pod_to_it() -> None:
+async def test_a_claim_with_a_selected_node_of_another_scheduler_ties_its_pod_to_that_node() -> (
+    None
+):
     cluster = cluster_of("n1", "n2")
     claim(cluster, "data", node="n2")
     cluster.add(pod("p", gpus=1, spec=using("data")))
@@ -357,14 +352,13 @@ async def test_a_claim_that_is_being_deleted_is_not_used() -> None:
     volume(cluster, "pv", kept_for="data")
     claim(cluster, "data", volume="pv", deleted=True)
     cluster.add(pod("p", spec=using("data")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.bound() == {}
     assert cluster.reason("p") == "its claim data is being deleted"
 
 
-async def test_a_claim_whose_volume_is_gone_is_not_used() -> None:
+async def test_a_claim_whose_volume_is_deleted_is_not_used() -> None:
     cluster = cluster_of("n1")
     claim(cluster, "data", volume="pv")
     cluster.add(pod("p", spec=using("data")))
@@ -387,7 +381,7 @@ async def test_a_claim_whose_volume_is_gone_is_not_used() -> None:
         ({ZONE: "c"}, ""),
     ],
 )
-async def test_a_pod_goes_to_the_zone_that_its_volume_is_labelled_with(
+async def test_a_pod_goes_to_the_zone_of_its_volumes_label(
     labels: dict[str, str], goes: str
 ) -> None:
     cluster = FakeCluster()
@@ -399,18 +393,16 @@ async def test_a_pod_goes_to_the_zone_that_its_volume_is_labelled_with(
     volume(cluster, "pv", labels=labels, kept_for="data")
     claim(cluster, "data", volume="pv")
     cluster.add(pod("p", spec=using("data")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.bound() == ({"p": goes} if goes else {})
 
 
-async def test_a_node_that_says_nothing_of_zones_reaches_every_volume() -> None:
+async def test_a_node_without_zone_labels_reaches_every_volume() -> None:
     cluster = cluster_of("n1")
     volume(cluster, "pv", labels={ZONE: "c"}, kept_for="data")
     claim(cluster, "data", volume="pv")
     cluster.add(pod("p", spec=using("data")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.bound() == {"p": "n1"}

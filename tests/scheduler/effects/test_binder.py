@@ -7,14 +7,13 @@ import pytest
 from muster.api.core import Pod
 from muster.errors import Forbidden, NotFound, ServerError, Unreachable
 from tests.scheduler.builders import gang, node, pod, volcano_group
-from tests.scheduler.fake_cluster import FakeCluster
+from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_server_error_is_tried_again_until_the_gang_is_whole() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+async def test_a_bind_that_gets_a_server_error_is_retried_until_the_gang_is_whole() -> None:
+    cluster = cluster_with_gang(4)
     troubles = ["g-2", "g-2", "g-1"]
 
     def fault(pod: Pod, node: str) -> Exception | None:
@@ -24,27 +23,22 @@ async def test_a_server_error_is_tried_again_until_the_gang_is_whole() -> None:
         return None
 
     cluster.fault = fault
-    async with cluster.running():
-        await cluster.settle(5)
+    await cluster.run(5)
 
     assert len(cluster.bound("g")) == 4
     assert troubles == []
 
 
-async def test_a_bind_whose_answer_was_lost_is_not_taken_for_failed() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+async def test_a_bind_whose_answer_is_lost_does_not_count_as_failed() -> None:
+    cluster = cluster_with_gang(2)
     cluster.fault_after = lambda pod, node: Unreachable("timed out")
-    async with cluster.running():
-        await cluster.settle(5)
+    await cluster.run(5)
 
     assert len(cluster.bound("g")) == 2
     assert len(cluster.binds) == 2
 
 
-async def test_a_gang_bound_by_half_that_cannot_be_made_whole_is_released_within_ten_seconds() -> (
-    None
-):
+async def test_a_half_bound_gang_that_cannot_be_made_whole_is_released_within_ten_seconds() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
     cluster.add(*gang("g", 2, gpus=1))
@@ -56,8 +50,7 @@ async def test_a_gang_bound_by_half_that_cannot_be_made_whole_is_released_within
         return None
 
     cluster.fault = lose_a_node
-    async with cluster.running():
-        await cluster.settle(10)
+    await cluster.run(10)
 
     assert cluster.bound("g") == {}
     assert [d.reason for d in cluster.deletes] == ["Released"]
@@ -76,16 +69,14 @@ async def test_pods_without_a_controller_are_never_deleted() -> None:
         return None
 
     cluster.fault = lose_a_node
-    async with cluster.running():
-        await cluster.settle(60)
+    await cluster.run(60)
 
     assert list(cluster.bound("g")) == ["g-0"]
     assert cluster.deletes == []
 
 
-async def test_a_refused_bind_moves_nobody_else_into_the_room() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+async def test_no_other_pod_takes_the_room_of_a_rejected_bind() -> None:
+    cluster = cluster_with_gang(2)
     cluster.add(pod("rival", gpus=1, created=9))
     refused = ["g-1"] * 3
 
@@ -96,16 +87,14 @@ async def test_a_refused_bind_moves_nobody_else_into_the_room() -> None:
         return None
 
     cluster.fault = fault
-    async with cluster.running():
-        await cluster.settle(10)
+    await cluster.run(10)
 
     assert len(cluster.bound("g")) == 2
     assert cluster.bound("rival") == {}
 
 
 async def test_a_pod_deleted_while_its_gang_is_bound_leaves_its_room_to_the_replacement() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    cluster = cluster_with_gang(2)
     cluster.add(pod("rival", gpus=1, created=9))
 
     def vanish(pod: Pod, node: str) -> Exception | None:
@@ -125,7 +114,7 @@ async def test_a_pod_deleted_while_its_gang_is_bound_leaves_its_room_to_the_repl
     assert set(cluster.bound()) == {"g-0", "g-1"}
 
 
-async def test_after_a_restart_a_gang_bound_by_half_is_completed_before_anything_else() -> None:
+async def test_after_a_restart_a_half_bound_gang_is_completed_before_anything_else() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 4, created=5), *gang("g", 4, gpus=1))
     stuck: list[str] = []
@@ -137,48 +126,41 @@ async def test_after_a_restart_a_gang_bound_by_half_is_completed_before_anything
         return None
 
     cluster.fault = die
-    async with cluster.running():
-        await cluster.settle(0.01)
+    await cluster.run(0.01)
     assert len(cluster.bound("g")) == 2
 
     cluster.fault = lambda pod, node: None
     polite = {"priority": 100, "spec": {"preemptionPolicy": "Never"}}
     cluster.add(volcano_group("a-rival", 2), *gang("a-rival", 2, gpus=1, **polite))
     cluster.restart()
-    async with cluster.running():
-        await cluster.settle(5)
+    await cluster.run(5)
 
     assert len(cluster.bound("g")) == 4
     assert cluster.bound("a-rival") == {}
 
 
-async def test_after_a_restart_a_gang_bound_by_half_without_room_is_released() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+async def test_after_a_restart_a_half_bound_gang_without_room_is_released() -> None:
+    cluster = cluster_with_gang(2)
 
     def die(pod: Pod, node: str) -> Exception | None:
         return Unreachable("killed") if cluster.binds else None
 
     cluster.fault = die
-    async with cluster.running():
-        await cluster.settle(0.01)
+    await cluster.run(0.01)
     assert len(cluster.bound("g")) == 1
     cluster.fault = lambda pod, node: None
     cluster.add(node("n1", gpus=1))
 
     cluster.restart()
-    async with cluster.running():
-        await cluster.settle(10)
+    await cluster.run(10)
 
     assert cluster.bound("g") == {}
     assert [d.reason for d in cluster.deletes] == ["Released"]
 
 
-async def test_after_a_restart_the_room_of_a_lost_member_is_kept_before_rivals_are_placed() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
-    async with cluster.running():
-        await cluster.settle()
+async def test_after_a_restart_the_room_of_a_lost_member_is_held_before_rivals_are_placed() -> None:
+    cluster = cluster_with_gang(4)
+    await cluster.run()
     cluster.delete_pod("g-2")
     cluster.add(volcano_group("a-rival", 1), *gang("a-rival", 1, gpus=1))
 
@@ -194,14 +176,10 @@ async def test_after_a_restart_the_room_of_a_lost_member_is_kept_before_rivals_a
     assert cluster.deletes == []
 
 
-async def test_binds_that_were_under_way_when_the_lead_was_lost_are_settled_in_the_next_term() -> (
-    None
-):
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+async def test_binds_in_flight_when_the_lead_is_lost_are_settled_in_the_next_term() -> None:
+    cluster = cluster_with_gang(4)
     cluster.fault = lambda pod, node: Unreachable("cut off") if len(cluster.binds) >= 2 else None
-    async with cluster.running():
-        await cluster.settle(0.02)
+    await cluster.run(0.02)
     assert len(cluster.bound("g")) == 2
 
     cluster.fault = lambda pod, node: None
@@ -212,16 +190,13 @@ async def test_binds_that_were_under_way_when_the_lead_was_lost_are_settled_in_t
     assert cluster.state.assumed == {}
 
 
-async def test_a_bind_that_landed_after_the_lead_was_lost_is_not_done_twice() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+async def test_a_bind_that_succeeds_after_the_lead_is_lost_is_not_sent_twice() -> None:
+    cluster = cluster_with_gang(2)
     cluster.fault_after = lambda pod, node: Unreachable("cut off")
-    async with cluster.running():
-        await cluster.settle(0.0015)
+    await cluster.run(0.0015)
 
     cluster.fault_after = lambda pod, node: None
-    async with cluster.running():
-        await cluster.settle(5)
+    await cluster.run(5)
 
     assert len(cluster.bound("g")) == 2
     assert len(cluster.binds) == 2

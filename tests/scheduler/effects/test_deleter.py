@@ -25,7 +25,7 @@ async def server() -> Server:
     return await full_server()
 
 
-async def test_deletions_are_carried_out_some_at_a_time_and_no_more(server: Server) -> None:
+async def test_only_a_limited_number_of_deletions_are_in_flight(server: Server) -> None:
     async with server.running():
         wants_room(server)
         await server.settle(2)
@@ -35,7 +35,7 @@ async def test_deletions_are_carried_out_some_at_a_time_and_no_more(server: Serv
     assert len(server.bound("high")) == 20
 
 
-async def test_victims_are_marked_as_kubernetes_does_it_before_they_are_deleted(
+async def test_victims_get_the_disruption_condition_before_they_are_deleted(
     server: Server,
 ) -> None:
     async with server.running():
@@ -50,7 +50,7 @@ async def test_victims_are_marked_as_kubernetes_does_it_before_they_are_deleted(
         assert "default/high" in told.message
 
 
-async def test_an_outage_in_the_middle_of_a_preemption_leaves_nobody_behind(server: Server) -> None:
+async def test_an_outage_during_a_preemption_leaves_no_victim_behind(server: Server) -> None:
     async with server.running():
         wants_room(server)
         await eventually(lambda: len(server.bound("low")) < 40, every=0.001)
@@ -64,7 +64,7 @@ async def test_an_outage_in_the_middle_of_a_preemption_leaves_nobody_behind(serv
     assert len(server.bound("high")) == 20
 
 
-async def test_a_policy_that_refuses_is_told_of_and_tried_again_until_it_relents(
+async def test_a_deletion_that_a_policy_rejects_is_reported_and_retried(
     server: Server,
 ) -> None:
     server.denies = lambda verb, name: DENIED if (verb, name) == ("delete", "low-7") else None
@@ -94,7 +94,7 @@ async def test_a_policy_that_refuses_is_told_of_and_tried_again_until_it_relents
         ServerError("a webhook is down", status=500),
     ],
 )
-async def test_pods_that_cannot_be_marked_are_deleted_all_the_same(
+async def test_pods_that_cannot_be_marked_are_deleted_anyway(
     server: Server, error: MusterError, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.denies = lambda verb, name: error if verb == "mark" else None
@@ -107,7 +107,7 @@ async def test_pods_that_cannot_be_marked_are_deleted_all_the_same(
     assert len(caplog.messages) <= 1, "one line for the right that is missing"
 
 
-async def test_nothing_is_deleted_without_the_lead_and_the_rest_goes_once_it_is_back(
+async def test_no_pod_is_deleted_without_the_lead_and_the_rest_is_deleted_once_it_is_back(
     server: Server,
 ) -> None:
     async with server.running():
@@ -125,7 +125,7 @@ async def test_nothing_is_deleted_without_the_lead_and_the_rest_goes_once_it_is_
     assert not server.bound("low")
 
 
-async def test_a_successor_of_the_same_name_is_not_deleted() -> None:
+async def test_a_new_pod_of_the_same_name_is_not_deleted() -> None:
     server = Server()
     old, new = pod("p"), pod("p")
     server.add(new)

@@ -70,7 +70,7 @@ async def reporting(
         task.cancel()
 
 
-async def test_a_waiting_gang_is_told_of_once_in_every_place_people_look() -> None:
+async def test_a_waiting_gang_is_reported_once_in_conditions_event_and_status() -> None:
     state, report = waiting()
     async with reporting(state) as (reporter, writes):
         reporter.report(report)
@@ -85,7 +85,7 @@ async def test_a_waiting_gang_is_told_of_once_in_every_place_people_look() -> No
     assert condition["reason"] == "Unschedulable"
 
 
-async def test_a_gang_that_waits_only_a_moment_is_not_spoken_of_to_its_pods() -> None:
+async def test_a_gang_that_waits_only_a_moment_is_not_reported() -> None:
     state, report = waiting()
     async with reporting(state) as (reporter, writes):
         reporter.report(report)
@@ -111,7 +111,7 @@ async def test_a_reason_that_changes_every_second_is_written_every_half_minute()
     assert writes.count(PODS) <= 3 * 4
 
 
-async def test_a_new_pod_of_an_old_name_is_told_as_soon_as_any_other() -> None:
+async def test_a_new_pod_of_an_old_name_is_reported_as_soon_as_any_other() -> None:
     state = State(Settings())
     key = single_pod_gang(pod("p"))
     async with reporting(state) as (reporter, writes):
@@ -130,9 +130,7 @@ async def test_a_new_pod_of_an_old_name_is_told_as_soon_as_any_other() -> None:
 
 
 @pytest.mark.parametrize(("size", "refreshed"), [(3, 3), (MAX_REFRESHED_PODS + 1, 0)])
-async def test_pods_of_a_gang_that_is_not_large_are_told_new_numbers(
-    size: int, refreshed: int
-) -> None:
+async def test_pods_of_a_gang_that_is_not_large_get_new_numbers(size: int, refreshed: int) -> None:
     state = State(Settings())
     group = volcano_group("g", size)
     state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
@@ -172,7 +170,7 @@ class Failing(Writes):
             raise Unreachable("cut off")
 
 
-async def test_what_could_not_be_reported_is_reported_when_the_server_is_back() -> None:
+async def test_a_report_that_failed_is_written_when_the_server_is_back() -> None:
     state, report = waiting()
     writes = Failing()
     async with reporting(state, writes) as (reporter, _):
@@ -227,7 +225,9 @@ async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
     assert counts == [(3, 0, 0), (2, 1, 0), (1, 1, 1)]
 
 
-async def test_good_news_lets_binds_go_first_but_not_for_long() -> None:
+async def test_the_report_that_a_gang_no_longer_waits_lets_binds_go_first_but_not_for_long() -> (
+    None
+):
     state, key, members = await running_gang()
     backlog = [True]
     async with reporting(state, busy=lambda: backlog[0]) as (reporter, writes):
@@ -248,7 +248,7 @@ async def test_good_news_lets_binds_go_first_but_not_for_long() -> None:
         assert await look(20) == 2, "a backlog may have no end"
 
 
-async def test_a_pod_that_was_running_when_first_seen_is_told_that_it_was_preempted() -> None:
+async def test_a_pod_that_was_running_when_first_seen_gets_an_event_when_it_is_preempted() -> None:
     state = State(Settings())
     victim = bound_to(pod("alone"), "Running")
     state.pod_changed(None, victim)
@@ -265,7 +265,7 @@ async def test_a_pod_that_was_running_when_first_seen_is_told_that_it_was_preemp
     assert (about["kind"], about["name"], about["uid"]) == ("Pod", "alone", victim.metadata.uid)
 
 
-async def test_that_a_pod_may_not_be_deleted_is_told_of_its_gang_and_not_too_often() -> None:
+async def test_a_pod_that_cannot_be_deleted_is_reported_on_its_gang_and_not_too_often() -> None:
     state, key, members = await running_gang()
     delete = Delete(key, tuple(members), "makes room for h", "Preempted")
     async with reporting(state) as (reporter, writes):
@@ -288,7 +288,7 @@ class Rightless(Writes):
         await super().patch(kind, key, body)
 
 
-async def test_a_right_that_is_missing_is_logged_once_and_not_for_every_pod(
+async def test_a_missing_permission_is_logged_once_and_not_for_every_pod(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     state = State(Settings())

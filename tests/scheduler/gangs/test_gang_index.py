@@ -67,7 +67,7 @@ def test_the_old_annotation_finds_the_group_in_any_of_its_three_api_groups(kind:
     assert gang.terms.min == 2
 
 
-def test_a_role_s_minimum_holds_also_where_the_total_is_below_their_sum() -> None:
+def test_a_roles_minimum_holds_even_if_the_total_is_below_their_sum() -> None:
     found = gang_index(pod("p", group="g"), volcano_group("g", 1, roles={"PS": 1, "Worker": 4}))
 
     terms = found.gangs[GangKey("volcano", "default", "g")].terms
@@ -94,7 +94,7 @@ def test_the_first_dialect_that_matches_wins() -> None:
     assert list(gang_index(both).gangs) == [GangKey("volcano", "default", "first")]
 
 
-def test_a_budget_makes_a_gang_of_the_pods_it_selects() -> None:
+def test_a_budget_declares_a_gang_of_the_pods_it_selects() -> None:
     found = gang_index(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
     declared = budget("x", 4, {"job": "x"})
     found.put_budget(declared.metadata.key, declared)
@@ -105,7 +105,7 @@ def test_a_budget_makes_a_gang_of_the_pods_it_selects() -> None:
     assert gang.terms.min == 4
 
 
-def test_a_budget_that_goes_sets_its_pods_free() -> None:
+def test_the_pods_of_a_deleted_budget_are_gangs_of_one() -> None:
     found = gang_index(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
     declared = budget("x", 4, {"job": "x"})
     found.put_budget(declared.metadata.key, declared)
@@ -148,7 +148,7 @@ def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
     assert len(found.gangs) == 2
 
 
-def test_the_group_s_class_decides_the_priority_else_the_lowest_member() -> None:
+def test_the_groups_class_decides_the_priority_else_the_lowest_member() -> None:
     found = gang_index(
         volcano_group("classed", 1, priority_class="gold"),
         pod("a", group="classed", priority=1),

@@ -42,7 +42,9 @@ async def test_a_replacement_gets_the_room_of_the_dead_member(death: str) -> Non
     assert cluster.bound("rival") == {}
 
 
-async def test_the_room_of_a_deleted_member_is_kept_half_a_minute_without_a_replacement() -> None:
+async def test_the_room_of_a_deleted_member_is_held_for_half_a_minute_without_a_replacement() -> (
+    None
+):
     cluster = await full()
     async with cluster.running():
         cluster.delete_pod("g-1")
@@ -52,7 +54,7 @@ async def test_the_room_of_a_deleted_member_is_kept_half_a_minute_without_a_repl
         assert cluster.bound("rival") == {"rival": "n1"}
 
 
-async def test_the_room_of_a_failed_member_is_kept_five_minutes() -> None:
+async def test_the_room_of_a_failed_member_is_held_for_five_minutes() -> None:
     cluster = await full()
     async with cluster.running():
         cluster.finish("g-1", "Failed")
@@ -62,7 +64,7 @@ async def test_the_room_of_a_failed_member_is_kept_five_minutes() -> None:
         assert cluster.bound("rival") == {"rival": "n1"}
 
 
-async def test_a_gang_may_say_how_long_its_rooms_are_kept() -> None:
+async def test_a_gang_can_set_how_long_its_room_is_held() -> None:
     cluster = await full(annotations={"muster.dev/hold": "1m"})
     async with cluster.running():
         cluster.finish("g-1", "Failed")
@@ -72,7 +74,7 @@ async def test_a_gang_may_say_how_long_its_rooms_are_kept() -> None:
         assert cluster.bound("rival") == {"rival": "n1"}
 
 
-async def test_a_gang_may_ask_to_be_restarted_when_its_hold_ends() -> None:
+async def test_a_gang_can_ask_to_be_restarted_when_its_hold_ends() -> None:
     cluster = await full(annotations={"muster.dev/on-hold-end": "restart"})
     async with cluster.running():
         cluster.delete_pod("g-1")
@@ -82,9 +84,7 @@ async def test_a_gang_may_ask_to_be_restarted_when_its_hold_ends() -> None:
     assert cluster.bound("g") == {}
 
 
-async def test_a_member_that_takes_its_time_to_end_keeps_its_room_and_leaves_it_to_the_gang() -> (
-    None
-):
+async def test_a_member_that_terminates_slowly_keeps_its_room_and_leaves_it_to_the_gang() -> None:
     cluster = await full()
     cluster.add(node("n2", gpus=1, unschedulable=True))
     async with cluster.running():
@@ -107,7 +107,7 @@ async def test_a_member_that_succeeded_leaves_its_room_to_others() -> None:
     assert cluster.state.snapshot.held_for == {}
 
 
-async def test_no_room_is_kept_once_the_group_is_gone() -> None:
+async def test_no_room_is_held_once_the_group_is_deleted() -> None:
     cluster = await full()
     async with cluster.running():
         cluster.delete_group("g")
@@ -117,7 +117,7 @@ async def test_no_room_is_kept_once_the_group_is_gone() -> None:
     assert cluster.bound("rival") == {"rival": "n1"}
 
 
-async def test_a_hold_ends_when_the_group_goes() -> None:
+async def test_a_hold_ends_when_the_group_is_deleted() -> None:
     cluster = await full()
     async with cluster.running():
         cluster.delete_pod("g-1")
@@ -130,7 +130,7 @@ async def test_a_hold_ends_when_the_group_goes() -> None:
 
 
 @pytest.mark.parametrize("death", ["deleted", "failed", "terminated"])
-async def test_a_gang_that_goes_whole_frees_its_room_at_once(death: str) -> None:
+async def test_a_gang_that_is_deleted_whole_frees_its_room_at_once(death: str) -> None:
     cluster = await full()
     async with cluster.running():
         for i in range(4):
@@ -168,7 +168,7 @@ async def test_a_gang_that_is_restarted_as_a_whole_gets_its_room_back(death: str
     assert cluster.bound("rival") == {}
 
 
-async def test_the_room_of_a_gang_that_is_not_restarted_after_all_is_freed_in_time() -> None:
+async def test_the_room_of_a_gang_that_is_not_restarted_after_all_is_freed() -> None:
     cluster = await full(annotations={"muster.dev/restart": "gang"})
     async with cluster.running():
         for i in range(4):
@@ -195,7 +195,7 @@ async def test_a_lost_node_drops_the_hold_and_the_gang_gets_the_next_room() -> N
     assert len(cluster.bound("g")) == 4
 
 
-async def test_a_cordoned_node_loses_the_hold_and_room_elsewhere_is_kept_at_once() -> None:
+async def test_a_cordoned_node_loses_the_hold_and_room_on_another_node_is_held_at_once() -> None:
     cluster = await full()
     async with cluster.running():
         cluster.delete_pod("g-1")
@@ -221,7 +221,7 @@ async def test_a_higher_priority_takes_a_hold_only_by_evicting_the_gang() -> Non
     assert cluster.bound("g") == {}
 
 
-async def test_one_who_waits_for_a_kept_room_is_told_for_whom_and_until_when() -> None:
+async def test_a_gang_that_waits_for_held_room_says_for_which_gang_and_until_when() -> None:
     cluster = await full()
     async with cluster.running():
         cluster.state.wall_offset = START.timestamp() - asyncio.get_running_loop().time()
@@ -233,7 +233,7 @@ async def test_one_who_waits_for_a_kept_room_is_told_for_whom_and_until_when() -
     assert "held" not in cluster.reason("g")
 
 
-async def test_surplus_that_waits_for_a_kept_room_is_told_so_too() -> None:
+async def test_surplus_that_waits_for_held_room_says_so_too() -> None:
     cluster = await full()
     async with cluster.running():
         cluster.finish("g-1", "Failed")

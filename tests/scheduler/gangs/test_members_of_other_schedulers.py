@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from muster.api.core import Pod
-from tests.scheduler.builders import gang, node, pod, volcano_group
-from tests.scheduler.fake_cluster import FakeCluster
+from tests.scheduler.builders import node, pod, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 
 pytestmark = pytest.mark.looptime
 replace = msgspec.structs.replace
@@ -34,11 +34,9 @@ async def test_a_member_addressed_to_another_scheduler_is_never_bound() -> None:
 
 
 async def test_surplus_addressed_to_another_scheduler_is_never_bound() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    cluster = cluster_with_gang(2, gpus=4)
     cluster.add(pod("f1", group="g", gpus=1, scheduler="someone-else"))
-    async with cluster.running():
-        await cluster.settle(10)
+    await cluster.run(10)
 
     assert set(cluster.bound()) == {"g-0", "g-1"}
     assert cluster.reason("g") == ""
@@ -59,7 +57,7 @@ async def test_a_member_bound_by_another_scheduler_counts_whoever_came_first(
     assert set(cluster.bound()) == {"f1", "m0"}
 
 
-async def test_nothing_is_said_or_kept_for_a_gang_of_another_scheduler() -> None:
+async def test_a_gang_of_another_scheduler_is_not_reported_and_holds_no_room() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 4))
     members = [placed(f"g-{i}", "n1", group="g", gpus=1) for i in range(4)]
@@ -106,7 +104,7 @@ async def test_a_single_pod_is_evicted_rather_than_a_gang_of_another_scheduler()
     assert cluster.bound("lone") == {}
 
 
-async def test_a_room_kept_beside_members_of_another_scheduler_ends_in_time() -> None:
+async def test_a_hold_beside_members_of_another_scheduler_runs_out() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=2), volcano_group("g", 2))
     cluster.add(placed("f1", "n1", group="g", gpus=1), pod("m0", group="g", gpus=1))

@@ -53,7 +53,7 @@ async def test_nothing_is_evicted_until_every_missing_member_exists() -> None:
 
 
 @pytest.mark.parametrize("polite", [False, True])
-async def test_only_the_replacement_itself_may_evict_and_only_if_its_policy_lets_it(
+async def test_only_the_replacement_itself_may_evict_and_only_if_its_policy_allows_it(
     polite: bool,
 ) -> None:
     spec = NEVER if polite else {}
@@ -85,7 +85,7 @@ async def test_a_gang_evicts_for_its_late_member_together_with_its_own() -> None
     assert cluster.bound("low") == {}
 
 
-async def test_a_minimum_beyond_all_bounds_costs_nothing_and_is_said(
+async def test_a_minimum_larger_than_the_cluster_costs_nothing_and_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
@@ -111,7 +111,7 @@ async def test_a_minimum_beyond_all_bounds_costs_nothing_and_is_said(
     assert len(cluster.bound()) == 8
 
 
-async def test_room_is_kept_for_missing_members_once_the_nodes_could_hold_them() -> None:
+async def test_room_is_held_for_missing_members_once_the_nodes_could_hold_them() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=8, pods=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
     async with cluster.running():
@@ -128,7 +128,7 @@ async def test_room_is_kept_for_missing_members_once_the_nodes_could_hold_them()
     assert "room for 3 pods is held for default/g" in cluster.reason("rival")
 
 
-async def test_a_gang_bound_by_half_is_released_also_when_no_nodes_could_hold_what_it_lacks() -> (
+async def test_a_half_bound_gang_is_released_even_if_no_nodes_could_hold_its_missing_members() -> (
     None
 ):
     cluster = FakeCluster()

@@ -34,7 +34,7 @@ def members(bound: tuple[Pod, ...], pending: tuple[Pod, ...]) -> Members:
     return Members(bound, pending, (), (), ())
 
 
-def test_a_mark_names_its_pods_as_long_as_they_are_not_too_many() -> None:
+def test_a_plan_annotation_names_its_pods_unless_they_are_too_many() -> None:
     few, many = uids(MAX_NAMED_PODS), uids(MAX_NAMED_PODS + 1)
 
     assert plan_annotation.read(plan_annotation.write("p-1", 9, few)) == PlanMark(
@@ -45,16 +45,16 @@ def test_a_mark_names_its_pods_as_long_as_they_are_not_too_many() -> None:
 
 
 @pytest.mark.parametrize("mark", ["p-1/0", "", "p-1", "p-1/x/3", "p-1/3", "p-1/3/x"])
-def test_a_mark_that_says_nothing_is_that_of_a_gang_that_was_whole(mark: str) -> None:
+def test_an_invalid_plan_annotation_counts_like_that_of_a_gang_that_was_whole(mark: str) -> None:
     assert plan_annotation.read(mark) == PlanMark()
 
 
-def test_a_mark_of_an_older_release_names_nobody() -> None:
+def test_a_plan_annotation_of_an_older_release_names_no_pods() -> None:
     assert plan_annotation.read("p-1/4+3-0badcafe-0badcafe0badcafe") == PlanMark(4, 3)
 
 
 @pytest.mark.parametrize(("created", "cut_short"), [(9.0, True), (11.0, False)])
-def test_a_plan_that_names_nobody_goes_by_the_times_of_the_server(
+def test_a_plan_that_names_no_pods_is_judged_by_the_servers_times(
     created: float, cut_short: bool
 ) -> None:
     mark = plan_annotation.write("p-1", 300, uids(300))

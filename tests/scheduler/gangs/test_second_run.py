@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.scheduler.builders import coscheduling_group, gang, node, pod, volcano_group
-from tests.scheduler.fake_cluster import FakeCluster
+from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 
 pytestmark = pytest.mark.looptime
 DIALECTS: dict[str, Callable[[str, int], Any]] = {
@@ -75,8 +75,7 @@ async def test_the_second_run_is_all_or_nothing_after_a_restart_too(dialect: str
         cluster.add(pod(f"r2-{i}", group="g", gpus=1, dialect=dialect, created=2_000_000))
 
     cluster.restart()
-    async with cluster.running():
-        await cluster.settle(60)
+    await cluster.run(60)
 
     assert cluster.bound("r2") == {}
 
@@ -98,7 +97,7 @@ async def test_a_member_of_the_second_run_that_dies_leaves_its_room_to_its_repla
     assert "r2-9" in cluster.bound()
 
 
-async def test_a_failed_member_beyond_the_minimum_is_made_anew_alone() -> None:
+async def test_a_failed_member_beyond_the_minimum_is_replaced_alone() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 2), *gang("g", 4, gpus=1))
     async with cluster.running():
@@ -115,9 +114,8 @@ async def test_a_failed_member_beyond_the_minimum_is_made_anew_alone() -> None:
     assert list(cluster.bound("g")) == ["g-3"]
 
 
-async def test_the_last_member_that_fails_is_made_anew_beside_those_that_succeeded() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+async def test_the_last_member_that_fails_is_replaced_beside_those_that_succeeded() -> None:
+    cluster = cluster_with_gang(4)
     async with cluster.running():
         await cluster.settle()
         for i in range(3):

@@ -29,7 +29,7 @@ async def test_an_impossible_gang_never_blocks_a_possible_one_behind_it() -> Non
     assert cluster.reason("huge").startswith("4 of 9 pods fit")
 
 
-async def test_a_gang_that_not_even_an_empty_cluster_holds_keeps_nodes_from_nobody() -> None:
+async def test_no_nodes_are_reserved_for_a_gang_that_not_even_an_empty_cluster_holds() -> None:
     cluster = FakeCluster(Settings(starvation_after=10))
     cluster.add(*(node(f"n{i}", gpus=4) for i in range(3)))
     cluster.add(pod("guest", gpus=4, priority=9))
@@ -46,7 +46,7 @@ async def test_a_gang_that_not_even_an_empty_cluster_holds_keeps_nodes_from_nobo
     assert len(cluster.bound("ports")) == 5
 
 
-async def test_a_gang_that_only_an_emptier_cluster_holds_gets_its_nodes_kept() -> None:
+async def test_nodes_are_reserved_for_a_gang_that_fits_an_emptier_cluster() -> None:
     cluster = FakeCluster(Settings(starvation_after=10))
     cluster.add(node("n1", gpus=1), node("n2", gpus=1))
     cluster.add(pod("guest", ports=(8080,), controller="Job"))
@@ -62,7 +62,7 @@ async def test_a_gang_that_only_an_emptier_cluster_holds_gets_its_nodes_kept() -
     assert len(cluster.bound("ports")) == 2
 
 
-async def test_a_gang_in_the_way_of_pods_that_never_leave_keeps_nodes_from_nobody() -> None:
+async def test_no_nodes_are_reserved_for_a_gang_that_pods_which_never_leave_block() -> None:
     cluster = FakeCluster(Settings(starvation_after=10))
     cluster.add(node("n1", gpus=1))
     cluster.add(pod("agent", ports=(8080,), controller="DaemonSet"))
@@ -75,7 +75,7 @@ async def test_a_gang_in_the_way_of_pods_that_never_leave_keeps_nodes_from_nobod
     assert cluster.bound("behind") == {"behind": "n1"}
 
 
-async def test_a_gang_whose_spread_a_lost_node_makes_even_is_tried_again() -> None:
+async def test_a_gang_is_tried_again_when_a_lost_node_makes_its_spread_even() -> None:
     cluster = FakeCluster()
     cluster.add(node("a", gpus=2, labels={"zone": "a"}), node("b", labels={"zone": "b"}))
     even = {
@@ -99,7 +99,7 @@ async def test_a_gang_whose_spread_a_lost_node_makes_even_is_tried_again() -> No
     assert len(cluster.bound()) == 2
 
 
-async def test_each_of_many_alike_is_tried_again_when_the_pods_they_want_near_come() -> None:
+async def test_equal_gangs_are_all_tried_again_when_the_pods_of_their_affinity_are_placed() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1"))
     term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
@@ -115,7 +115,7 @@ async def test_each_of_many_alike_is_tried_again_when_the_pods_they_want_near_co
     assert set(cluster.bound("p")) == {"p0", "p1"}
 
 
-async def test_a_gang_that_waited_too_long_gets_its_nodes_kept_from_those_behind() -> None:
+async def test_nodes_of_a_gang_that_waited_too_long_are_closed_to_gangs_behind_it() -> None:
     cluster = FakeCluster(Settings(starvation_after=100))
     cluster.add(node("n1", gpus=4))
     cluster.add(volcano_group("early", 2, created=0), *gang("early", 2, gpus=1))
@@ -158,7 +158,7 @@ async def starving() -> FakeCluster:
 
 
 @pytest.mark.parametrize("loss", ["member", "group", "node", "claim"])
-async def test_a_gang_that_can_no_longer_start_keeps_nodes_from_nobody(loss: str) -> None:
+async def test_no_nodes_are_reserved_for_a_gang_that_can_no_longer_start(loss: str) -> None:
     cluster = await starving()
     async with cluster.running():
         if loss == "member":
@@ -205,7 +205,7 @@ async def test_surplus_behind_a_gang_that_waited_too_long_says_so_and_is_bound_a
     assert cluster.reason("small") == ""
 
 
-async def test_a_gang_that_can_start_again_has_its_nodes_kept_again() -> None:
+async def test_nodes_are_reserved_again_for_a_gang_that_can_start_again() -> None:
     cluster = await starving()
     async with cluster.running():
         cluster.delete_pod("big-3")
@@ -222,7 +222,7 @@ async def test_a_gang_that_can_start_again_has_its_nodes_kept_again() -> None:
     assert len(cluster.bound("big")) == 8
 
 
-async def test_room_for_a_late_member_is_placed_with_its_gang_and_kept_for_it() -> None:
+async def test_room_for_a_late_member_is_placed_with_its_gang_and_held() -> None:
     cluster = FakeCluster()
     late = {"muster.dev/late": '{"launcher": {"cpu": "2", "memory": "1Gi"}}'}
     cluster.add(node("n1", gpus=4, cpu="6"))
@@ -246,8 +246,7 @@ async def test_a_gang_without_room_for_its_late_member_does_not_start() -> None:
     late = {"muster.dev/late": '{"launcher": {"cpu": "4"}}'}
     cluster.add(node("n1", gpus=4, cpu="6"))
     cluster.add(volcano_group("mpi", 4, annotations=late), *gang("mpi", 4, gpus=1, role="worker"))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.bound("mpi") == {}
 
@@ -267,7 +266,7 @@ async def test_a_group_waits_until_its_min_resources_are_free() -> None:
     assert len(cluster.bound("g")) == 2
 
 
-async def test_the_line_lists_who_waits_in_order_with_reasons() -> None:
+async def test_the_line_lists_waiting_gangs_in_order_with_reasons() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1))
     cluster.add(volcano_group("b", 2, created=0), *gang("b", 2, gpus=1))
@@ -290,10 +289,10 @@ async def test_the_line_lists_who_waits_in_order_with_reasons() -> None:
     ("number", "words"),
     [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")],
 )
-def test_places_are_said_in_words(number: int, words: str) -> None:
+def test_places_are_written_as_ordinals(number: int, words: str) -> None:
     assert waiting_line_config_map.ordinal(number) == words
 
 
-def test_a_line_that_cannot_be_read_is_empty() -> None:
+def test_an_invalid_line_is_empty() -> None:
     assert waiting_line_config_map.read({"line": "not json"}) == []
     assert waiting_line_config_map.read({}) == []

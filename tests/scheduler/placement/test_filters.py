@@ -80,7 +80,7 @@ X = {"app": "x"}
         ({"key": "gen", "operator": "Like", "values": ["9"]}, set()),
     ],
 )
-def test_node_affinity_knows_every_operator(row: dict[str, Any], allowed: set[str]) -> None:
+def test_node_affinity_supports_every_operator(row: dict[str, Any], allowed: set[str]) -> None:
     nodes = [node("seven", labels={"gen": "7"}), node("nine", labels={"gen": "9"}), node("none")]
     nodes.append(node("odd", labels={"gen": "8_0"}))
     ways = {n.metadata.name: cluster(n) for n in nodes}
@@ -89,7 +89,7 @@ def test_node_affinity_knows_every_operator(row: dict[str, Any], allowed: set[st
     assert {name for name, state in ways.items() if homes(state, wanted)} == allowed
 
 
-def test_match_fields_choose_a_node_by_name() -> None:
+def test_match_fields_select_a_node_by_name() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["b"]}
 
     assert homes(cluster(node("a"), node("b")), pod("p", spec=choosing(matchFields=[field]))) == [
@@ -164,7 +164,7 @@ def test_host_ports_clash_by_number_protocol_and_address(
     assert (homes(state, asking("new", other)) is None) == clash
 
 
-def test_affinity_brings_a_pod_to_the_domain_of_what_it_wants() -> None:
+def test_affinity_places_a_pod_in_the_domain_of_the_pods_it_names() -> None:
     zones = [node(n, labels={"zone": z}) for n, z in (("a1", "a"), ("b1", "b"), ("b2", "b"))]
     state = cluster(*zones, running={"b1": pod("db", labels=X)})
 
@@ -172,7 +172,7 @@ def test_affinity_brings_a_pod_to_the_domain_of_what_it_wants() -> None:
     assert homes(state, pod("p", spec=near("y", "zone"))) is None
 
 
-def test_a_group_that_wants_itself_near_can_start() -> None:
+def test_a_group_with_affinity_to_itself_can_start() -> None:
     zones = [node(n, labels={"zone": n[0]}, gpus=1) for n in ("a1", "a2", "b1", "b2", "b3")]
     members = [pod(f"p{i}", gpus=1, labels=X, spec=near("x", "zone")) for i in range(3)]
 
@@ -182,7 +182,7 @@ def test_a_group_that_wants_itself_near_can_start() -> None:
     assert {name[0] for name in found} == {"b"}
 
 
-def test_roles_that_want_each_other_near_find_a_domain_that_holds_them_all() -> None:
+def test_roles_with_affinity_to_each_other_get_a_domain_that_holds_them_all() -> None:
     zones = [node(n, labels={"zone": n[0]}, gpus=1, cpu="2") for n in ("a1", "a2", "b1", "b2")]
     zones += [node("b3", labels={"zone": "b"}, cpu="2")]
     workers = [pod(f"w{i}", gpus=1, labels=X, spec=near("x", "zone")) for i in range(2)]
@@ -205,7 +205,7 @@ def test_anti_affinity_keeps_members_on_different_nodes() -> None:
     ]
 
 
-def test_anti_affinity_holds_the_other_way_round_too() -> None:
+def test_anti_affinity_of_placed_pods_applies_to_new_pods_too() -> None:
     shy = pod("shy", spec=away("x", "zone"))
     state = cluster(node("n", labels={"zone": "z"}), running={"n": shy})
 
@@ -213,7 +213,7 @@ def test_anti_affinity_holds_the_other_way_round_too() -> None:
     assert homes(state, pod("q", labels={"app": "y"})) == ["n"]
 
 
-def test_anti_affinity_speaks_of_its_own_namespace_unless_told() -> None:
+def test_anti_affinity_applies_to_its_own_namespace_by_default() -> None:
     other = pod("there", labels=X, namespace="other")
     state = cluster(node("n", labels={"zone": "z"}), running={"n": other})
 
@@ -231,7 +231,7 @@ def test_match_label_keys_narrow_a_term_to_the_pod_s_own_revision() -> None:
     assert homes(state, pod("q", labels={**X, "rev": "1"}, spec=term)) is None
 
 
-def test_pods_on_nodes_without_the_label_do_not_keep_the_first_of_a_group_from_starting() -> None:
+def test_pods_on_nodes_without_the_label_do_not_stop_the_first_pod_of_a_group() -> None:
     nodes = (node("bare"), node("in-z", labels={"zone": "z"}))
     state = cluster(*nodes, running={"bare": pod("stray", labels=X)})
 
@@ -256,7 +256,7 @@ def test_spread_makes_a_gang_wait_when_a_domain_is_full() -> None:
     assert homes(cluster(*zones), *members[:3]) is not None
 
 
-def test_spread_over_too_few_domains_counts_an_empty_one() -> None:
+def test_spread_over_too_few_domains_counts_an_empty_domain() -> None:
     state = cluster(node("a", labels={"zone": "a"}))
     members = [pod(f"p{i}", labels=X, spec=spread("zone", minDomains=2)) for i in range(2)]
 
@@ -272,7 +272,7 @@ def test_a_preferred_node_is_taken_if_there_is_room() -> None:
     assert homes(state, pod("p", spec=wish)) == ["b"]
 
 
-def test_a_nominated_pod_s_room_is_not_given_away() -> None:
+def test_the_room_of_a_nominated_pod_is_not_given_away() -> None:
     foreign = pod("foreign", gpus=1, scheduler="default-scheduler", priority=5)
     foreign = replace(foreign, status=replace(foreign.status, nominated_node_name="n"))
     state = cluster(node("n", gpus=1))

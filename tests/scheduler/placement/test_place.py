@@ -152,7 +152,7 @@ def test_the_same_snapshot_gives_the_same_plan_whatever_the_order_of_events(
     assert places(solve(one, gang)) == places(solve(other, gang))
 
 
-def test_a_gang_goes_onto_as_few_nodes_as_hold_it() -> None:
+def test_a_gang_uses_as_few_nodes_as_possible() -> None:
     state, _ = cluster([node(f"n{i}", gpus=8) for i in range(4)], [])
 
     result = solve(state, [pod(f"g-{i}", gpus=1, group="g") for i in range(16)])
@@ -161,7 +161,7 @@ def test_a_gang_goes_onto_as_few_nodes_as_hold_it() -> None:
     assert {p.node for p in result.placements} == {"n0", "n1"}
 
 
-def test_the_tightest_node_that_holds_it_all_is_taken() -> None:
+def test_the_tightest_node_that_holds_the_whole_gang_is_taken() -> None:
     state, _ = cluster([node("a", gpus=8), node("b", gpus=4), node("c", gpus=6)], [])
 
     result = solve(state, [pod(f"g-{i}", gpus=1, group="g") for i in range(4)])

@@ -62,7 +62,7 @@ def test_a_gang_larger_than_any_rack_uses_as_few_racks_as_it_can() -> None:
     assert {racks[int(name[1:])] for name in homes} == {"r3", "r1"}
 
 
-def test_nodes_without_the_rack_label_are_nobodys_rack() -> None:
+def test_nodes_without_the_rack_label_are_in_no_rack() -> None:
     state = cluster(node("a", gpus=2), node("b", gpus=2), rack_of("c", "r", 2))
 
     assert len(placed(state, RACKS, *gang("g", 6, gpus=1))) == 6
@@ -93,8 +93,7 @@ async def test_the_annotation_for_spread_is_read_from_the_group_or_the_pods(on_g
     fake.add(node("n1", gpus=4), node("n2", gpus=4))
     fake.add(volcano_group("g", 2, annotations=marks if on_group else {}))
     fake.add(*gang("g", 2, gpus=1, annotations={} if on_group else marks))
-    async with fake.running():
-        await fake.settle()
+    await fake.run()
 
     assert set(fake.bound().values()) == {"n1", "n2"}
 
@@ -104,13 +103,12 @@ async def test_the_settings_can_spread_everything() -> None:
     fake = FakeCluster(Settings(placement="spread"))
     fake.add(node("n1", gpus=4), node("n2", gpus=4))
     fake.add(volcano_group("g", 2), *gang("g", 2, gpus=1))
-    async with fake.running():
-        await fake.settle()
+    await fake.run()
 
     assert set(fake.bound().values()) == {"n1", "n2"}
 
 
-def test_a_pod_is_drawn_to_pods_that_would_like_it_near() -> None:
+def test_a_pod_goes_near_placed_pods_that_prefer_it() -> None:
     fan = pod("fan", spec=prefers("podAffinity", "star"))
     tight, roomy = node("a", cpu="4", labels={"zone": "a"}), node("b", labels={"zone": "b"})
     state = cluster(tight, roomy, running={"b": fan})
@@ -119,7 +117,7 @@ def test_a_pod_is_drawn_to_pods_that_would_like_it_near() -> None:
     assert homes(state, pod("p", labels={"app": "other"})) == ["a"]
 
 
-def test_a_pod_keeps_away_from_pods_that_would_rather_not_have_it() -> None:
+def test_a_pod_stays_away_from_placed_pods_that_prefer_to_be_apart() -> None:
     hermit = pod("hermit", spec=prefers("podAntiAffinity", "noise"))
     state = cluster(
         node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"}), running={"b": hermit}
@@ -129,7 +127,7 @@ def test_a_pod_keeps_away_from_pods_that_would_rather_not_have_it() -> None:
     assert homes(state, pod("p", labels={"app": "quiet"})) == ["b"]
 
 
-def test_a_preference_ends_with_the_pod_that_had_it() -> None:
+def test_a_preference_ends_with_its_pod() -> None:
     fan = pod("fan", cpu="0", spec=prefers("podAffinity", "star"))
     state = cluster(
         node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"}), running={"b": fan}
@@ -139,7 +137,7 @@ def test_a_preference_ends_with_the_pod_that_had_it() -> None:
     assert homes(state, pod("p", labels={"app": "star"})) == ["a"]
 
 
-def test_more_neighbours_that_a_pod_prefers_are_better_than_one() -> None:
+def test_more_preferred_neighbours_are_better_than_one() -> None:
     friends = {f"{z}/{i}": pod(f"{z}{i}", labels={"app": "x"}) for z, i in ("a0", "b0", "b1")}
     state = cluster(
         node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"}), running=friends
@@ -161,7 +159,7 @@ def test_members_that_prefer_to_be_apart_get_a_node_each() -> None:
     assert placed(state, NodePreference(), *members) == ["n0", "n1", "n2"]
 
 
-def test_members_that_prefer_to_be_apart_still_share_a_node_where_there_is_no_other() -> None:
+def test_members_that_prefer_to_be_apart_share_a_node_if_there_is_no_other() -> None:
     state = cluster(node("n0", gpus=4), node("n1", gpus=4))
     members = gang("g", 3, gpus=1, labels={"app": "x"}, spec=apart("x"))
 
@@ -180,14 +178,14 @@ def test_preferred_nodes_come_before_fewest_nodes_and_racks(preference: NodePref
     assert placed(state, preference, *gang("g", 3, gpus=1, spec=spec)) == ["big", "f0", "f1"]
 
 
-def test_a_weight_of_nothing_leaves_its_consideration_out() -> None:
+def test_a_weight_of_zero_leaves_its_consideration_out() -> None:
     state = cluster(node("a", gpus=4, cpu="4"), node("b", cpu="64"))
 
     assert placed(state, NodePreference(), pod("p")) == ["b"]
     assert placed(state, NodePreference(Weights(special=0)), pod("p")) == ["a"]
 
 
-def test_a_larger_weight_turns_an_order_round() -> None:
+def test_a_larger_weight_reverses_an_order() -> None:
     state = cluster(node("a", gpus=4, cpu="4"), node("b", cpu="64"))
 
     assert placed(state, NodePreference(Weights(special=1e-6, tight=1000)), pod("p")) == ["a"]
@@ -224,7 +222,7 @@ def test_the_first_pod_of_a_group_that_matches_all_its_own_terms_may_go_anywhere
     assert homes(cluster(*zones, running=half), mine) is not None
 
 
-def test_a_node_that_would_rather_be_left_alone_is_taken_last_unless_tolerated() -> None:
+def test_a_node_with_a_soft_taint_comes_last_unless_the_taint_is_tolerated() -> None:
     soft = ("spot", "", "PreferNoSchedule")
     state = cluster(node("a", gpus=2, taints=(soft,)), node("b", gpus=4))
     tolerant = {"tolerations": [{"key": "spot", "operator": "Exists"}]}

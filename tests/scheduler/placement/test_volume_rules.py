@@ -42,18 +42,17 @@ def zoned() -> FakeCluster:
     return cluster
 
 
-async def test_a_pod_goes_where_its_volume_is() -> None:
+async def test_a_pod_goes_to_the_node_of_its_volume() -> None:
     cluster = zoned()
     add_volume(cluster, "pv", "b")
     add_claim(cluster, "data", "pv")
     cluster.add(pod("p", spec=using("data")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.bound() == {"p": "b"}
 
 
-async def test_a_pod_without_its_claim_waits_and_says_so() -> None:
+async def test_a_pod_without_its_claim_waits_with_a_reason() -> None:
     cluster = zoned()
     cluster.add(pod("p", spec=using("data")))
     async with cluster.running():
@@ -69,7 +68,7 @@ async def test_a_pod_without_its_claim_waits_and_says_so() -> None:
     assert cluster.bound() == {"p": "a"}
 
 
-async def test_a_gang_is_bound_whole_once_volumes_are_made_where_it_was_placed() -> None:
+async def test_a_gang_is_bound_whole_once_volumes_are_provisioned_where_it_was_placed() -> None:
     cluster = zoned()
     for i in range(2):
         add_claim(cluster, f"data-{i}", storage="late")
@@ -122,8 +121,7 @@ async def test_a_gang_whose_members_share_a_claim_for_one_pod_is_not_started() -
     one_pod_claim(cluster, "alone")
     cluster.add(volcano_group("g", 2))
     cluster.add(*(pod(f"g-{i}", group="g", spec=using("alone")) for i in range(2)))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.bound() == {}
 
@@ -161,19 +159,18 @@ async def test_no_node_gets_more_volumes_than_its_driver_can_attach() -> None:
     assert len(cluster.bound()) == 3
 
 
-async def test_a_volume_that_is_attached_already_takes_no_more_of_the_limit() -> None:
+async def test_a_volume_that_is_already_attached_counts_once_towards_the_limit() -> None:
     cluster = zoned()
     attachable(cluster, "a", 1)
     attachable(cluster, "b", 0)
     csi(cluster, "one", "two", handle="shared")
     cluster.add(*(pod(n, spec=using(n)) for n in ("one", "two")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     assert cluster.bound() == {"one": "a", "two": "a"}
 
 
-async def test_a_volume_is_made_only_where_its_storage_class_allows_it() -> None:
+async def test_a_volume_is_provisioned_only_where_its_storage_class_allows_it() -> None:
     cluster = zoned()
     row = {"key": "zone", "values": ["b", "c"]}
     late = {
@@ -184,8 +181,7 @@ async def test_a_volume_is_made_only_where_its_storage_class_allows_it() -> None
     cluster.add(convert(late, StorageClass))
     add_claim(cluster, "data", storage="late")
     cluster.add(pod("p", spec=using("data")))
-    async with cluster.running():
-        await cluster.settle()
+    await cluster.run()
 
     told = [(key.name, one.node) for p in cluster.provisions for key, one in p.claims]
     assert told == [("data", "b")]

@@ -45,7 +45,7 @@ async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
 
 
 @every_dialect
-async def test_five_by_two_on_eight_gpus_all_pend_and_say_why(
+async def test_five_by_two_on_eight_gpus_all_pend_with_a_reason(
     plane: ControlPlane, namespace: str, dialect: str
 ) -> None:
     async with real_cluster.scheduling(plane) as client:

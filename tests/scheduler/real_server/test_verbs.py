@@ -78,7 +78,7 @@ async def submit_job(client: Client, name: str, workers: int, gpus: int) -> None
         await client.create(PODS, pod)
 
 
-async def test_explain_tells_why_a_job_waits_where_it_stands_and_when_it_runs(
+async def test_explain_shows_why_a_job_waits_its_place_in_line_and_when_it_runs(
     plane: ControlPlane, client: Client
 ) -> None:
     why = "3 of 5 workers fit; short 4 nvidia.com/gpu; 2 nodes full; 2nd in line"
@@ -113,7 +113,7 @@ async def test_explain_tells_why_a_job_waits_where_it_stands_and_when_it_runs(
     assert "Not found training job nobody in namespace verbs" in trouble
 
 
-async def test_a_scheduler_of_a_name_that_is_alive_is_not_started_beside_it_unless_forced(
+async def test_a_second_scheduler_of_a_live_name_does_not_start_unless_forced(
     plane: ControlPlane, client: Client
 ) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -143,7 +143,7 @@ async def test_a_scheduler_of_a_name_that_is_alive_is_not_started_beside_it_unle
         await child.wait()
 
 
-async def test_two_schedulers_without_an_election_are_not_started_side_by_side(
+async def test_a_second_scheduler_without_an_election_does_not_start(
     plane: ControlPlane, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -129,7 +129,7 @@ async def sides(plane: ControlPlane) -> AsyncIterator[list[Side]]:
         await real_cluster.remove_nodes(client)
 
 
-async def test_a_pod_waits_for_a_volume_that_is_slow_to_be_made(sides: list[Side]) -> None:
+async def test_a_pod_waits_for_a_volume_that_is_provisioned_slowly(sides: list[Side]) -> None:
     for side in sides:
         await side.storage("example.com/slow")
         await side.claim("data")
@@ -149,7 +149,7 @@ async def test_a_pod_waits_for_a_volume_that_is_slow_to_be_made(sides: list[Side
         assert (await side.claimed("data")).bound
 
 
-async def test_a_pod_waits_where_nothing_makes_its_volume(sides: list[Side]) -> None:
+async def test_a_pod_whose_volume_nothing_provisions_waits(sides: list[Side]) -> None:
     for side in sides:
         await side.storage(NO_PROVISIONER)
         await side.claim("data")
@@ -160,7 +160,7 @@ async def test_a_pod_waits_where_nothing_makes_its_volume(sides: list[Side]) -> 
         assert (await side.claimed("data")).selected == ""
 
 
-async def test_a_pod_goes_where_the_smallest_volume_that_suits_is(sides: list[Side]) -> None:
+async def test_a_pod_goes_to_the_node_of_the_smallest_suitable_volume(sides: list[Side]) -> None:
     for side in sides:
         await side.storage(NO_PROVISIONER)
         await side.volume("large", "n2", "9Gi")

@@ -1,6 +1,6 @@
-"""Who belongs together, what is remembered of a gang, and whose turn it is.
+"""Which pods belong together, the scheduler's memory of each gang, and which gang is next.
 
-`gang_index` (which pod is in which gang), `members` (what each member is doing, and the gang's
-run), `phase` (where a gang stands), `holds` (room held for members to come), `waiting_line` (the
-order in which gangs are tried, and what wakes a gang that waits), `plan_annotation`.
+`gang_index` (which pod is in which gang), `members` (the members by state, and the gang's run),
+`phase` (the phases of a gang), `holds` (room held for members to come), `waiting_line` (the order
+in which gangs are tried, and the events that wake a gang), `plan_annotation`.
 """

@@ -1,9 +1,11 @@
-"""The annotation `muster.dev/plan`: tells a half-bound gang from one that lost a member.
+"""The annotation `muster.dev/plan`: tells a half-bound gang from a gang that lost a member.
 
-The server merges it into a pod in the same write that binds the pod. It reads
-`<plan>/<size>/<count>[/uid,uid,…]`: the plan's id, how many members are bound when the plan is done
-(0 if the gang has been whole), how many pods the plan binds, and their UIDs unless there are too
-many to name.
+Both have some members bound and some pending, and need different care: the half-bound gang must be
+completed or released, the other gang waits for a replacement. A restarted scheduler has no memory
+of either, so every bind leaves this annotation: the server merges it into the pod in the same write
+that binds the pod. It reads `<plan>/<size>/<count>[/uid,uid,…]`: the plan's id, how many members
+are bound when the plan is done (0 if the gang has been whole), how many pods the plan binds, and
+their UIDs unless there are too many to name.
 
 After a restart of the scheduler, a plan was cut short if fewer members are bound than its size and
 a pod of the plan still waits. A plan with too many pods to name trusts the server's times: it was
@@ -29,7 +31,7 @@ MAX_NAMED_PODS = 200
 
 
 class PlanMark(NamedTuple):
-    """What a pod's mark says of its plan; no UIDs if the plan has too many pods to name them."""
+    """The plan of a bound pod, as its annotation names it; no UIDs if the plan has too many."""
 
     size: int = 0
     pods: int = 0
@@ -37,7 +39,7 @@ class PlanMark(NamedTuple):
 
 
 def write(plan: str, size: int, uids: Sequence[str]) -> str:
-    """The mark of a plan."""
+    """The annotation of a plan."""
     if not size:
         return f"{plan}/0"
     named = f"/{','.join(uids)}" if len(uids) <= MAX_NAMED_PODS else ""
@@ -45,7 +47,7 @@ def write(plan: str, size: int, uids: Sequence[str]) -> str:
 
 
 def read(annotation: str) -> PlanMark:
-    """A mark; one that cannot be read says nothing, like that of a gang that has been whole."""
+    """The plan of an annotation; an invalid one counts like that of a gang that was whole."""
     _, size, *rest = (*annotation.split("/"), "", "")
     if size.partition("+")[2]:  # older releases: <plan>/<size>+<count>-<hash>
         size, _, more = size.partition("+")
@@ -69,6 +71,7 @@ def _lacks_pods(plan: PlanMark, bound: Sequence[Pod], members: Members) -> bool:
         return False
     if plan.uids:
         return any(pod.metadata.uid in plan.uids for pod in members.pending)
+    # Too many pods to name: a pod that already existed at the last bind was probably in the plan.
     last = max((when for pod in bound if (when := pod.bound_at) is not None), default=None)
     created = (pod.metadata.creation_timestamp for pod in members.pending)
     old = last is not None and any(when is not None and when <= last for when in created)
