@@ -33,7 +33,7 @@ from muster.scheduler.gangs.waiting_line import Parked
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
 from tests.scheduler.builders import GPU, START, node, pod, volcano_group
-from tests.scheduler.placement.test_volume_rules import using
+from tests.scheduler.volume_builders import using
 
 replace = msgspec.structs.replace
 

@@ -109,9 +109,7 @@ async def test_a_half_bound_gang_without_a_controller_is_not_deleted_and_says_so
     assert "no controller" in cluster.reason("g")
 
 
-async def test_a_half_bound_gang_without_a_controller_and_without_room_is_not_deleted_and_says_so() -> (
-    None
-):
+async def test_a_half_bound_gang_without_controller_or_room_is_not_deleted_and_says_so() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
     cluster.add(*gang("g", 2, gpus=1, controller=""))

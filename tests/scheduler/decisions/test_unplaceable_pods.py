@@ -8,7 +8,8 @@ import pytest
 
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
-from tests.scheduler.placement.test_volume_rules import add_claim, add_volume, using
+from tests.scheduler.placement.test_volume_rules import add_claim, add_volume
+from tests.scheduler.volume_builders import using
 
 pytestmark = pytest.mark.looptime
 RESOURCE_CLAIMS: dict[str, Any] = {"resourceClaims": [{"name": "gpu"}]}

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from msgspec import convert
 
 from muster.api.storage import CsiNode, PersistentVolume, StorageClass, VolumeClaim
 from tests.scheduler.builders import node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
+from tests.scheduler.volume_builders import choices, using
 
 pytestmark = pytest.mark.looptime
-
-
-def using(claim: str) -> dict[str, Any]:
-    return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}
 
 
 def add_claim(cluster: FakeCluster, name: str, volume: str = "", storage: str = "") -> None:
@@ -76,8 +71,7 @@ async def test_a_gang_is_bound_whole_once_volumes_are_provisioned_where_it_was_p
     cluster.add(*(pod(f"g-{i}", gpus=1, group="g", spec=using(f"data-{i}")) for i in range(2)))
     async with cluster.running():
         await cluster.settle()
-        told = [(key.name, one.node) for p in cluster.provisions for key, one in p.claims]
-        assert told == [("data-0", "a"), ("data-1", "a")]
+        assert choices(cluster) == {"data-0": ("a", ""), "data-1": ("a", "")}
         assert cluster.bound() == {}
         cluster.add(pod("rival", gpus=2, created=9), pod("rival-2", gpus=1, created=10))
         await cluster.settle()
@@ -183,5 +177,4 @@ async def test_a_volume_is_provisioned_only_where_its_storage_class_allows_it() 
     cluster.add(pod("p", spec=using("data")))
     await cluster.run()
 
-    told = [(key.name, one.node) for p in cluster.provisions for key, one in p.claims]
-    assert told == [("data", "b")]
+    assert choices(cluster) == {"data": ("b", "")}

@@ -57,19 +57,14 @@ def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
     cost = scores.cost(trial.snapshot, cls, copies, _gang_rows(trial, demand), demand.preference)
     if demand.preference.rack:
         cost = _by_rack(trial.snapshot, demand.preference.rack, copies, cost)
+    if disliked is None or demand.preference.weights.preferred < 1:
+        return _pack(trial, cls, copies, cost, n)
+    # A preference outranks packing: fill the most preferred nodes first, then the next.
     counts: Counts = Counter()
-    for preferred in _by_preference(copies, disliked, demand.preference.weights.preferred):
+    for level in np.unique(disliked[copies > 0]):
+        preferred = np.where(disliked == level, copies, 0)
         counts.update(_pack(trial, cls, preferred, cost, n - counts.total()))
     return counts
-
-
-def _by_preference(copies: Vector, disliked: Vector | None, weight: float) -> Iterator[Vector]:
-    """The copies on the most preferred nodes, then on the next: a preference outranks packing."""
-    if disliked is None or weight < 1:
-        yield copies
-    else:
-        for level in np.unique(disliked[copies > 0]):
-            yield np.where(disliked == level, copies, 0)
 
 
 def _pack(trial: Trial, cls: PodClass, copies: Vector, cost: Vector, n: int) -> Counts:
@@ -274,7 +269,7 @@ def _search(
     first_short: ClassShortage | None = None
     for order in _orders(trial.snapshot, demand, counts):
         mark = trial.mark()
-        placed: list[Counts] = [Counter() for _ in counts]
+        placed: list[Counts] = [Counter()] * len(counts)
         for index in order:
             want = demand.wants[index]
             placed[index] = fill(trial, want.cls, counts[index], demand)
