@@ -200,10 +200,9 @@ def _usage_error(program: str, error: click.ClickException) -> int:
         print(error.format_message(), file=sys.stderr)
         return 2
     print(f"error: {error.format_message()}", file=sys.stderr)
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        print(f"see: {error.ctx.command_path} --help", file=sys.stderr)
-    else:
-        print(f"see: {program} --help", file=sys.stderr)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else program
+    print(f"see: {command} --help", file=sys.stderr)
     return 2
 
 

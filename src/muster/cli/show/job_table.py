@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from muster.api.meta import Key
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from muster.jobs.summary import JobSummary
 
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
-_NONE: Mapping[Key, TensorBoard] = MappingProxyType({})
 
 
 def frame(
@@ -29,7 +27,7 @@ def frame(
     output: str,
     *,
     all_namespaces: bool,
-    tensorboards: Mapping[Key, TensorBoard] = _NONE,
+    tensorboards: Mapping[Key, TensorBoard] | None = None,
 ) -> Frame:
     """The jobs in the given form; `tensorboards` are by the key of their Service."""
     state = [(job.key, job.status, job.allocated_gpus) for job in jobs]
@@ -45,7 +43,7 @@ def frame(
 
     def data(job: JobSummary) -> Raw:
         service = Key(job.namespace, names.tensorboard(job.name))
-        return as_data(job, now, Extras(tensorboard=tensorboards.get(service)))
+        return as_data(job, now, Extras(tensorboard=(tensorboards or {}).get(service)))
 
     return Frame(json_or_yaml([data(job) for job in jobs], output), state)
 

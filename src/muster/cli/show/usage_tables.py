@@ -96,11 +96,8 @@ def jobs_table(jobs: Sequence[JobUsage], *, all_namespaces: bool) -> str:
 
 
 def _job_row(use: JobUsage) -> tuple[str, ...]:
-    return (
-        *job_table.row(use.job, use.job.age(use.now)),
-        _format_cpu(use.sum),
-        _format_memory(use.sum),
-    )
+    row = job_table.row(use.job, use.job.age(use.now))
+    return (*row, _format_cpu(use.sum), _format_memory(use.sum))
 
 
 def job_detail(use: JobUsage) -> str:

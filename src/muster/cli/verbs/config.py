@@ -65,10 +65,10 @@ def get(key: str) -> None:
 def list_() -> None:
     """Print every known key, its value and its meaning."""
     values = config_file.read()
-    rows = [(key, values.get(key, ""), meaning) for key, meaning in config_file.KNOWN.items()]
-    rows += [
-        (key, values[key], "not read by any verb") for key in values if key not in config_file.KNOWN
-    ]
+    meanings = config_file.KNOWN | {
+        key: "not read by any verb" for key in values if key not in config_file.KNOWN
+    }
+    rows = [(key, values.get(key, ""), meaning) for key, meaning in meanings.items()]
     print(table([("KEY", "VALUE", "MEANING"), *rows]))
 
 

@@ -147,5 +147,4 @@ def _unquoted(value: str) -> str:
 
 
 def _labels(text: str) -> dict[str, str]:
-    pairs = [_pair(part.strip()) for part in text.split(",") if part.strip()]
-    return dict(pairs)
+    return dict(_pair(part.strip()) for part in text.split(",") if part.strip())

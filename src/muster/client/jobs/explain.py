@@ -15,7 +15,7 @@ from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key
 from muster.client import ignore
 from muster.client.jobs import lookup
-from muster.errors import Forbidden, NotFound
+from muster.errors import Forbidden
 from muster.jobs.summary import instance
 from muster.scheduler import waiting_line_config_map
 from muster.scheduler.job_explanation import JobExplanation, explain_job
@@ -58,9 +58,8 @@ def _read_line(client: BlockingClient, notify: Notify) -> list[waiting_line_conf
     """The waiting line; empty if no gang waits or the user may not read it."""
     key = Key(waiting_line_config_map.NAMESPACE, waiting_line_config_map.CONFIG_MAP)
     try:
-        return waiting_line_config_map.read(client.get(CONFIG_MAPS, key).data)
-    except NotFound:
-        return []
+        config_map = client.find(CONFIG_MAPS, key)
     except Forbidden:
         notify(f"places in line are not shown: you may not read {key}")
         return []
+    return waiting_line_config_map.read(config_map.data) if config_map else []
