@@ -59,14 +59,16 @@ class Server(FakeCluster):
             finally:
                 task.cancel()
 
-    async def patch(self, kind: Any, key: Key, body: Any, **how: Any) -> None:
-        assert (kind, how["subresource"]) == (PODS, "status")
+    async def patch(self, kind: Any, key: Key, body: Any, **options: Any) -> None:
+        assert (kind, options["subresource"]) == (PODS, "status")
         found = await self._call("mark", key, body["metadata"]["uid"])
-        (made,) = body["status"]["conditions"]
-        when = datetime.fromisoformat(made["lastTransitionTime"])
-        told = Condition(made["type"], made["status"], made["reason"], made["message"], when)
+        (written,) = body["status"]["conditions"]
+        when = datetime.fromisoformat(written["lastTransitionTime"])
+        condition = Condition(
+            written["type"], written["status"], written["reason"], written["message"], when
+        )
         notes = {**found.metadata.annotations, **body["metadata"].get("annotations", {})}
-        conditions = (*found.status.conditions, told)
+        conditions = (*found.status.conditions, condition)
         self.add(
             replace(
                 found,
@@ -119,10 +121,10 @@ def wants_room(server: Server) -> None:
 
 
 async def full_server() -> Server:
-    """Forty GPUs, all used by a low gang that needs every member, and who wants half of them."""
-    made = Server()
-    made.add(node("n1", gpus=40))
-    made.add(volcano_group("low", 40), *gang("low", 40, gpus=1))
-    await made.run()
-    assert len(made.bound("low")) == 40
-    return made
+    """Forty GPUs, all used by a gang of low priority that needs every member."""
+    server = Server()
+    server.add(node("n1", gpus=40))
+    server.add(volcano_group("low", 40), *gang("low", 40, gpus=1))
+    await server.run()
+    assert len(server.bound("low")) == 40
+    return server

@@ -44,10 +44,10 @@ async def test_victims_get_the_disruption_condition_before_they_are_deleted(
 
     assert len(server.gone) == 40
     for victim in server.gone:
-        told = find_condition(victim.status.conditions, "DisruptionTarget")
-        assert told is not None
-        assert (told.status, told.reason) == ("True", "PreemptionByScheduler")
-        assert "default/high" in told.message
+        condition = find_condition(victim.status.conditions, "DisruptionTarget")
+        assert condition is not None
+        assert (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
+        assert "default/high" in condition.message
 
 
 async def test_an_outage_during_a_preemption_leaves_no_victim_behind(server: Server) -> None:

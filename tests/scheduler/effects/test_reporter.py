@@ -1,4 +1,4 @@
-"""Telling people, within a budget of writes."""
+"""The reporter writes conditions, events and group status within a budget of writes."""
 
 from __future__ import annotations
 
@@ -116,17 +116,17 @@ async def test_a_new_pod_of_an_old_name_is_reported_as_soon_as_any_other() -> No
     key = single_pod_gang(pod("p"))
     async with reporting(state) as (reporter, writes):
         for _ in range(2):
-            made = pod("p", gpus=1)
-            state.pod_changed(None, made)
+            new = pod("p", gpus=1)
+            state.pod_changed(None, new)
             for action in consider(state, key, 0.0).actions:
                 assert isinstance(action, Report)
                 reporter.report(action)
             await asyncio.sleep(2)  # pace: virtual
-            state.pod_changed(made, None)
+            state.pod_changed(new, None)
             consider(state, key, 0.0)
 
-    told = [body["metadata"]["uid"] for kind, _, body in writes.log if kind is PODS]
-    assert len(told) == len(set(told)) == 2
+    uids = [body["metadata"]["uid"] for kind, _, body in writes.log if kind is PODS]
+    assert len(uids) == len(set(uids)) == 2
 
 
 @pytest.mark.parametrize(("size", "refreshed"), [(3, 3), (MAX_REFRESHED_PODS + 1, 0)])
@@ -190,16 +190,16 @@ async def running_gang() -> tuple[State, GangKey, list[Pod]]:
     state = State(Settings())
     group = volcano_group("g", 3)
     state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
-    made = [bound_to(one, "Running") for one in gang("g", 3)]
-    for one in made:
-        state.pod_changed(None, one)
-    return state, next(iter(state.index.gangs)), made
+    members = [bound_to(member, "Running") for member in gang("g", 3)]
+    for member in members:
+        state.pod_changed(None, member)
+    return state, next(iter(state.index.gangs)), members
 
 
-def bound_to(one: Pod, phase: str) -> Pod:
-    spec = msgspec.structs.replace(one.spec, node_name="n")
-    status = msgspec.structs.replace(one.status, phase=phase)
-    return msgspec.structs.replace(one, spec=spec, status=status)
+def bound_to(pod: Pod, phase: str) -> Pod:
+    spec = msgspec.structs.replace(pod.spec, node_name="n")
+    status = msgspec.structs.replace(pod.status, phase=phase)
+    return msgspec.structs.replace(pod, spec=spec, status=status)
 
 
 async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
@@ -259,9 +259,9 @@ async def test_a_pod_that_was_running_when_first_seen_gets_an_event_when_it_is_p
         )
         await asyncio.sleep(1)  # pace: virtual
 
-    ((_, _, told),) = writes.log
-    assert (told["reason"], told["message"]) == ("Preempted", "makes room for g")
-    about = told["involvedObject"]
+    ((_, _, event),) = writes.log
+    assert (event["reason"], event["message"]) == ("Preempted", "makes room for g")
+    about = event["involvedObject"]
     assert (about["kind"], about["name"], about["uid"]) == ("Pod", "alone", victim.metadata.uid)
 
 
@@ -269,13 +269,13 @@ async def test_a_pod_that_cannot_be_deleted_is_reported_on_its_gang_and_not_too_
     state, key, members = await running_gang()
     delete = Delete(key, tuple(members), "makes room for h", "Preempted")
     async with reporting(state) as (reporter, writes):
-        for one in members:
-            reporter.not_deleted(delete, one, "the policy says no")
+        for member in members:
+            reporter.not_deleted(delete, member, "the policy says no")
         await asyncio.sleep(1)  # pace: virtual
 
-    ((_, _, told),) = writes.log
-    assert (told["reason"], told["involvedObject"]["kind"]) == ("FailedDelete", "PodGroup")
-    assert "g-0 could not be deleted, and is tried again: the policy says no" in told["message"]
+    ((_, _, event),) = writes.log
+    assert (event["reason"], event["involvedObject"]["kind"]) == ("FailedDelete", "PodGroup")
+    assert "g-0 could not be deleted, and is tried again: the policy says no" in event["message"]
 
 
 class Rightless(Writes):

@@ -209,11 +209,11 @@ async def all_have_reason(client: Client, namespace: str, gang: str, words: str 
     """Wait until every pod says that it cannot be scheduled, in these words among others."""
 
     def told(pod: Pod) -> bool:
-        said = find_condition(pod.status.conditions, "PodScheduled")
-        if said is None or condition_is_true((said,), "PodScheduled"):
+        condition = find_condition(pod.status.conditions, "PodScheduled")
+        if condition is None or condition_is_true((condition,), "PodScheduled"):
             return False
-        assert said.reason == "Unschedulable"
-        return words in said.message
+        assert condition.reason == "Unschedulable"
+        return words in condition.message
 
     async def check() -> bool:
         pods = await pods_of(client, namespace, gang)

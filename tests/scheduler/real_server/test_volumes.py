@@ -94,8 +94,8 @@ class Side:
         async def check() -> bool:
             pod = await self.found(name)
             assert not pod.spec.node_name
-            said = find_condition(pod.status.conditions, "PodScheduled")
-            return said is not None and said.status == "False"
+            condition = find_condition(pod.status.conditions, "PodScheduled")
+            return condition is not None and condition.status == "False"
 
         await real_cluster.eventually_true(
             check, what=f"{self.scheduler}: {name} told that it waits"

@@ -64,6 +64,7 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindF
     gang = state.index.gangs.get(key)
     if gang is None:
         return
+    # A gang with a minimum of one needs no hold: no running member waits for this one.
     is_gang = gang.terms is not None and gang.terms.min > 1
     if slot is not None and is_gang and find_missing(state, gang).total:
         brief = Hold(now + holds.SECONDS_AFTER_DELETION, promised=False)

@@ -106,6 +106,7 @@ class LinePublisher:
 
     async def _publish(self, line: list[WaitingGang]) -> bool:
         data = encode_line(line)
+        # Until the first gang waits there is nothing to publish, and no ConfigMap to create.
         if data == self._written or (self._written is None and not line):
             return True
         try:

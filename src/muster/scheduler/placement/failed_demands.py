@@ -46,7 +46,7 @@ def _signature(demand: Demand, events_seen: int) -> object:
     `events_seen` counts all events: after any of them, a demand that depends on other pods may
     succeed.
     """
-    if demand.holds or demand.reserved is not None:
+    if demand.holds or demand.reserved is not None:  # its own holds, or its own place in line
         return None
     wants = tuple((want.cls, want.role, len(want.pods)) for want in demand.wants)
     coupled = any(want.cls.coupled or want.cls.claims for want in demand.wants)

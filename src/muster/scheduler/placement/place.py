@@ -172,6 +172,7 @@ def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
         if placed is not None and _may_change_rack(snapshot, demand):
             trial.undo(mark)
             placed = _in_one_rack(trial, demand, wanted, placed)
+        # The whole cluster failed: the first pod may have chosen a domain that is too small.
         for narrower in _by_domain(trial, demand, wanted) if placed is None else ():
             placed, _ = _search(trial, narrower, wanted)
             if placed is not None:
