@@ -68,9 +68,9 @@ def test_top_shows_the_usage_of_jobs_and_nodes(counting: LocalCluster) -> None:
     until(measured, what="the memory of both pods is known")
 
     nodes = json.loads(counting.arena("top", "node", "-o", "json").stdout)
-    assert sum(node["allocated"][2] for node in nodes) == 2
-    assert sum(node["total"][2] for node in nodes) == 4
-    assert sum(node["used"][1] for node in nodes) > 0
+    assert sum(node["allocated"]["gpus"] for node in nodes) == 2
+    assert sum(node["total"]["gpus"] for node in nodes) == 4
+    assert sum(node["used"]["memory"] for node in nodes) > 0
 
 
 def test_a_command_runs_in_an_instance_and_returns_its_exit_code(counting: LocalCluster) -> None:
