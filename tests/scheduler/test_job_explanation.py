@@ -35,58 +35,58 @@ def changed(member: Pod, *, node: str = "", phase: str = "Pending", says: str = 
 def test_a_waiting_gang_has_its_reason_and_its_place_in_line() -> None:
     line = [row("default/first", 1), row("default/big", 2, least=5, pending=5)]
 
-    told = explain_job("big", gang("big", 5, gpus=2, role="worker"), line)
+    explanation = explain_job("big", gang("big", 5, gpus=2, role="worker"), line)
 
-    assert told.state == "waiting"
-    assert told.text == f"{WHY}; 2nd in line"
-    assert (told.place, told.in_line, told.least) == (2, 2, 5)
-    assert place_in_words(told) == "2nd of 2 in line"
-    assert [one.role for one in told.members] == ["worker"] * 5
+    assert explanation.state == "waiting"
+    assert explanation.text == f"{WHY}; 2nd in line"
+    assert (explanation.place, explanation.in_line, explanation.least) == (2, 2, 5)
+    assert place_in_words(explanation) == "2nd of 2 in line"
+    assert [member.role for member in explanation.members] == ["worker"] * 5
 
 
 def test_a_gang_of_the_same_name_in_another_dialect_or_namespace_is_another_gang() -> None:
     line = [row("default/big", 1, "coscheduling"), row("other/big", 2)]
 
-    told = explain_job("big", gang("big", 2), line)
+    explanation = explain_job("big", gang("big", 2), line)
 
-    assert told.place == 0
-    assert told.state == "unseen"
+    assert explanation.place == 0
+    assert explanation.state == "unseen"
 
 
 def test_a_gang_by_budget_is_found_by_its_controller() -> None:
-    told = explain_job("job", [pod("job-worker-0")], [row("default/job", 1, "pdb")])
+    explanation = explain_job("job", [pod("job-worker-0")], [row("default/job", 1, "pdb")])
 
-    assert told.place == 1
+    assert explanation.place == 1
 
 
 def test_a_single_pod_is_its_own_gang() -> None:
-    told = explain_job("lone", [pod("lone")], [row("default/lone", 1, "pod")])
+    explanation = explain_job("lone", [pod("lone")], [row("default/lone", 1, "pod")])
 
-    assert told.state == "waiting"
+    assert explanation.state == "waiting"
 
 
 def test_without_a_line_the_pods_condition_gives_the_reason() -> None:
     first, second = gang("big", 2)
 
-    told = explain_job("big", [first, changed(second, says="no room")], [])
+    explanation = explain_job("big", [first, changed(second, says="no room")], [])
 
-    assert (told.state, told.text) == ("waiting", "no room")
-    assert [one.why for one in told.members] == ["", "no room"]
+    assert (explanation.state, explanation.text) == ("waiting", "no room")
+    assert [member.why for member in explanation.members] == ["", "no room"]
 
 
 def test_pods_without_any_condition_name_the_scheduler_they_are_addressed_to() -> None:
-    told = explain_job("x", gang("x", 2, scheduler="nobody"), [])
+    explanation = explain_job("x", gang("x", 2, scheduler="nobody"), [])
 
-    assert told.state == "unseen"
-    assert told.text.endswith("they are addressed to nobody")
+    assert explanation.state == "unseen"
+    assert explanation.text.endswith("they are addressed to nobody")
 
 
 def test_a_running_job_says_so() -> None:
     pods = [changed(p, node=f"n{i}", phase="Running") for i, p in enumerate(gang("run", 2))]
 
-    told = explain_job("run", pods, [])
+    explanation = explain_job("run", pods, [])
 
-    assert (told.state, told.text) == (
+    assert (explanation.state, explanation.text) == (
         "running",
         "2 of 2 pods have a node, on 2 nodes; 2 running",
     )

@@ -129,8 +129,9 @@ async def test_a_release_has_its_own_reason_and_is_finished_after_a_crash() -> N
     await server.run(2)
 
     assert sorted(one.metadata.name for one in server.gone) == ["g-0", "g-1", "g-2", "g-3"]
-    told = [find_condition(one.status.conditions, "DisruptionTarget") for one in server.gone]
-    assert {(one.reason, one.message) for one in told if one} == {
+    deleted = (pod.status.conditions for pod in server.gone)
+    conditions = [find_condition(found, "DisruptionTarget") for found in deleted]
+    assert {(condition.reason, condition.message) for condition in conditions if condition} == {
         ("ReleasedByMuster", "cannot be made whole")
     }
     assert server.deletes[-1].reason == "Released"

@@ -1,4 +1,4 @@
-"""What waiting gangs are told: everyone of them, and what is true when it is said."""
+"""Reasons of waiting gangs: every pod gets one, and its numbers are those of now."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 pytestmark = pytest.mark.looptime
 
 
-def times_told(cluster: FakeCluster, name: str) -> int:
-    return sum(1 for say in cluster.reports if say.gang.name == name and say.reason is not None)
+def count_reports(cluster: FakeCluster, name: str) -> int:
+    return sum(
+        1 for report in cluster.reports if report.gang.name == name and report.reason is not None
+    )
 
 
 async def test_replacements_get_the_reason_that_was_reported_before_they_existed() -> None:
@@ -25,18 +27,18 @@ async def test_replacements_get_the_reason_that_was_reported_before_they_existed
         for name in gone:
             cluster.delete_pod(name)
         await cluster.settle(3)
-        said = times_told(cluster, "g")
+        before = count_reports(cluster, "g")
         cluster.add(*(pod(name, gpus=1, group="g", created=50) for name in gone))
         await cluster.settle(3)
         assert cluster.reason("g").startswith("0 of 2 pods fit")
-        assert times_told(cluster, "g") > said
+        assert count_reports(cluster, "g") > before
 
-        said = times_told(cluster, "g")
+        before = count_reports(cluster, "g")
         cluster.add(node("n3", gpus=1))  # looked at again; nobody new, and something changed
         await cluster.settle(3)
         cluster.add(node("n3", gpus=1, labels={"a": "b"}))  # and nothing changed
         await cluster.settle(3)
-        assert times_told(cluster, "g") == said + 1
+        assert count_reports(cluster, "g") == before + 1
 
 
 async def test_a_new_surplus_pod_gets_the_reason_of_the_other_one() -> None:
@@ -45,13 +47,13 @@ async def test_a_new_surplus_pod_gets_the_reason_of_the_other_one() -> None:
         await cluster.settle()
         cluster.add(pod("g-s1", gpus=1, group="g"))
         await cluster.settle()
-        said, text = times_told(cluster, "g"), cluster.reason("g")
+        before, text = count_reports(cluster, "g"), cluster.reason("g")
         cluster.delete_pod("g-s1")
         cluster.add(pod("g-s2", gpus=1, group="g"))
         await cluster.settle()
 
     assert cluster.reason("g") == text
-    assert times_told(cluster, "g") == said + 1
+    assert count_reports(cluster, "g") == before + 1
 
 
 async def test_a_new_unplaceable_member_gets_the_reason_of_the_other_one() -> None:
@@ -62,12 +64,12 @@ async def test_a_new_unplaceable_member_gets_the_reason_of_the_other_one() -> No
         await cluster.settle()
         cluster.add(pod("g-1", group="g", spec=claims))
         await cluster.settle()
-        said = times_told(cluster, "g")
+        before = count_reports(cluster, "g")
         cluster.delete_pod("g-1")
         cluster.add(pod("g-1", group="g", spec=claims))
         await cluster.settle()
 
-    assert times_told(cluster, "g") == said + 1
+    assert count_reports(cluster, "g") == before + 1
 
 
 async def test_a_gang_like_one_that_failed_before_gets_the_numbers_of_now() -> None:

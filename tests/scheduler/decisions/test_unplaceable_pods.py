@@ -51,10 +51,10 @@ async def test_a_gang_that_needs_an_unplaceable_member_waits_whole_and_names_it(
         await cluster.settle(5)
         assert cluster.bound() == {}
         assert cluster.reason("g") == "g-2: its claim data does not exist"
-        said = len(cluster.reports)
+        before = len(cluster.reports)
         cluster.add(pod("else", gpus=1))
         await cluster.settle()
-        assert [s for s in cluster.reports[said:] if s.gang.name == "g"] == []
+        assert [report for report in cluster.reports[before:] if report.gang.name == "g"] == []
         add_volume(cluster, "pv", "b")
         cluster.add(node("n1", gpus=4, labels={"zone": "b"}))
         add_claim(cluster, "data", "pv")

@@ -279,7 +279,7 @@ async def test_a_pod_that_cannot_be_deleted_is_reported_on_its_gang_and_not_too_
 
 
 class Rightless(Writes):
-    """A client that may not write to pods' status, and is told so of each pod."""
+    """A client that may not write the status of pods: each write is rejected."""
 
     async def patch(self, kind: Kind[Any], key: Key, body: Any, **options: Any) -> None:
         if kind is PODS:

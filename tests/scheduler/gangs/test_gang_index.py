@@ -1,4 +1,4 @@
-"""The dialects: who is in which gang, in every way of saying so."""
+"""The gang index: which pod is in which gang, in every dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phase of a gang: who writes it, and which moves are allowed."""
+"""The phase of a gang: one module writes it, and a table lists the allowed moves."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def test_a_member_that_succeeded_and_is_gone_is_recalled_from_the_groups_s
         await cluster.settle()
         cluster.delete_pod("g-0")
         await cluster.settle()
-    cluster.add(told(cluster, group))
+    cluster.add(with_status(cluster, group))
 
     cluster.restart()
     async with cluster.running():
@@ -167,7 +167,7 @@ async def test_a_run_that_was_over_before_the_restart_does_not_count_for_the_nex
     assert "2 of 3 pods fit" in cluster.reason("g")
 
 
-def told(cluster: FakeCluster, group: Any) -> Any:
+def with_status(cluster: FakeCluster, group: Any) -> Any:
     """The group with the status that the scheduler gives it now."""
     (found,) = (g for g in cluster.state.index.gangs.values() if g.key.name == "g")
     status = group_status(cluster.state, found, None, "2026-01-01T00:00:00Z")
