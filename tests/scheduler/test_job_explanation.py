@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from muster.api.core import Pod
-from muster.scheduler import waiting_line_config_map
+from muster.scheduler import waiting_line_format
 from muster.scheduler.effects.waiting_line_publisher import encode_line
 from muster.scheduler.job_explanation import explain_job, place_in_words
-from muster.scheduler.waiting_line_config_map import WaitingGang
+from muster.scheduler.waiting_line_format import WaitingGang
 from tests.scheduler.builders import gang, pod
 
 WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu; 3 nodes full, 1 tainted"
@@ -110,8 +110,8 @@ def test_a_job_without_pods_differs_from_a_job_with_gated_pods() -> None:
 def test_a_published_line_is_read_back_unchanged() -> None:
     line = [row("default/big", 1, held=2)]
 
-    assert waiting_line_config_map.read(encode_line(line)) == line
-    assert waiting_line_config_map.read({"line": "not json"}) == []
+    assert waiting_line_format.read(encode_line(line)) == line
+    assert waiting_line_format.read({"line": "not json"}) == []
 
 
 def test_job_explanation_imports_neither_numpy_nor_asyncio() -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from muster.api.gang_dialects import PDB, gang_named_by, role_of, single_pod_gang
 from muster.api.meta import condition_is_true, find_condition
-from muster.scheduler.waiting_line_config_map import WaitingGang, ordinal
+from muster.scheduler.waiting_line_format import WaitingGang, ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,7 +18,7 @@ from muster.api.meta import HasMetadata
 from muster.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from muster.control.manager import Manager
 from muster.kube.watch.informer import Informer
-from muster.scheduler import waiting_line_config_map
+from muster.scheduler import waiting_line_format
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.effects.deleter import Deleter
@@ -53,7 +53,7 @@ class Options:
     names: tuple[str, ...] = NAMES
     config: Path | None = None
     election: LeaderElection | None = None
-    namespace: str = waiting_line_config_map.NAMESPACE
+    namespace: str = waiting_line_format.NAMESPACE
     """The namespace of the ConfigMap with the published line, and of the leases."""
     shadow: bool = False
     health: Health = field(default_factory=Health)

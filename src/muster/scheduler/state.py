@@ -28,7 +28,7 @@ from muster.scheduler.gangs.waiting_line import (
     Wake,
     woken,
 )
-from muster.scheduler.placement.failed_demands import KnownFailures
+from muster.scheduler.placement.failed_demand_cache import KnownFailures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,7 +21,7 @@ from muster.client.submit import mlflow
 from muster.errors import MusterError
 from muster.jobs.build import code_sync, flags, job_manifest
 from muster.jobs.build.flags import TensorFlow
-from muster.jobs.build.pods import literal, shells
+from muster.jobs.build.pod_templates import literal, shells
 from muster.local.node.env import expand
 from tests.cli.submit_dry_run import Machine
 

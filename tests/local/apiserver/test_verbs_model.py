@@ -17,7 +17,7 @@ from muster.errors import StatusError
 from muster.local.apiserver import codec
 from muster.local.apiserver.http.requests import Call, Route
 from muster.local.apiserver.kinds.builtin import BUILTIN
-from muster.local.apiserver.registry import Registry
+from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.views.watch_events import watch_events

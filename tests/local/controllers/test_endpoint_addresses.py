@@ -7,7 +7,7 @@ import pytest
 
 from muster.api.core import Service
 from muster.local.controllers import endpoint_addresses
-from muster.local.controllers.kinds import Pod
+from muster.local.controllers.workloads import Pod
 
 
 @pytest.mark.parametrize(("address", "endpoint"), [("10.0.0.7", True), ("127.0.0.1", False)])

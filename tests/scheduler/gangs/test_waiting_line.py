@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from muster.scheduler import waiting_line_config_map
+from muster.scheduler import waiting_line_format
 from muster.scheduler.effects import waiting_line_publisher
 from muster.scheduler.settings import Settings
 from tests.scheduler.builders import gang, node, pod, volcano_group
@@ -277,7 +277,7 @@ async def test_the_line_lists_waiting_gangs_in_order_with_reasons() -> None:
             cluster.state, asyncio.get_running_loop().time(), datetime.now(UTC)
         )
 
-    published = waiting_line_config_map.read(waiting_line_publisher.encode_line(found))
+    published = waiting_line_format.read(waiting_line_publisher.encode_line(found))
     assert [(row.gang, row.place, row.pending) for row in published] == [
         ("default/b", 1, 2),
         ("default/a", 2, 3),
@@ -290,9 +290,9 @@ async def test_the_line_lists_waiting_gangs_in_order_with_reasons() -> None:
     [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")],
 )
 def test_places_are_written_as_ordinals(number: int, words: str) -> None:
-    assert waiting_line_config_map.ordinal(number) == words
+    assert waiting_line_format.ordinal(number) == words
 
 
 def test_an_invalid_line_is_empty() -> None:
-    assert waiting_line_config_map.read({"line": "not json"}) == []
-    assert waiting_line_config_map.read({}) == []
+    assert waiting_line_format.read({"line": "not json"}) == []
+    assert waiting_line_format.read({}) == []

@@ -17,7 +17,7 @@ from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.errors import Forbidden
 from muster.jobs.summary import instance
-from muster.scheduler import waiting_line_config_map
+from muster.scheduler import waiting_line_format
 from muster.scheduler.job_explanation import JobExplanation, explain_job
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def explain_pods(
     return explain_job(name, pods, _read_line(client, notify))
 
 
-def _read_line(client: BlockingClient, notify: Notify) -> list[waiting_line_config_map.WaitingGang]:
+def _read_line(client: BlockingClient, notify: Notify) -> list[waiting_line_format.WaitingGang]:
     """The waiting line; empty if no gang waits or the user may not read it."""
-    key = Key(waiting_line_config_map.NAMESPACE, waiting_line_config_map.CONFIG_MAP)
+    key = Key(waiting_line_format.NAMESPACE, waiting_line_format.CONFIG_MAP)
     try:
         config_map = client.find(CONFIG_MAPS, key)
     except Forbidden:
         notify(f"places in line are not shown: you may not read {key}")
         return []
-    return waiting_line_config_map.read(config_map.data) if config_map else []
+    return waiting_line_format.read(config_map.data) if config_map else []

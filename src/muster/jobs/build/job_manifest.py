@@ -15,7 +15,7 @@ from muster.api.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.jobs import names
 from muster.jobs.build import flag_values, roles, tensorboard, validation, volumes
 from muster.jobs.build.flags import Mpi, PyTorch, Site, TensorFlow
-from muster.jobs.build.pods import template
+from muster.jobs.build.pod_templates import template
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from muster.api.gang_dialects import MIN_LABEL
 from muster.errors import UsageError
 from muster.jobs.build.job_manifest import REQUESTED, TOPOLOGY_SIZE
-from muster.jobs.build.pods import WORKERS
+from muster.jobs.build.pod_templates import WORKERS
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 
 if TYPE_CHECKING:

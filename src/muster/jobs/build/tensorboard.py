@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.jobs import names
 from muster.jobs.build import pod_affinity, volumes
-from muster.jobs.build.pods import surroundings
+from muster.jobs.build.pod_templates import surroundings
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

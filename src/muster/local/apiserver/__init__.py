@@ -4,7 +4,7 @@ In reading order:
 `server`                  one request from HTTP to answer: begin here
 `http/`                   reading a request: path, options, accepted form, body
 `access/`                 users, tokens, roles and permissions
-`registry`, `resource`    all resources; the names of one resource and the rules of its kind
+`resource_registry`, `resource`  all resources; the names of one resource and the rules of its kind
 `kinds/`                  one module per kind: defaults, checks, updates, deletion, columns
 `verbs`, `subresources`   get, create, patch, delete …; status, scale, binding, eviction, finalize
 `schema/`, `patch/`       bodies against schemas; patches

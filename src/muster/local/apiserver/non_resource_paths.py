@@ -11,7 +11,7 @@ from muster.local.apiserver.http.negotiation import JSON
 from muster.local.apiserver.views import discovery, openapi
 
 if TYPE_CHECKING:
-    from muster.local.apiserver.registry import Registry
+    from muster.local.apiserver.resource_registry import Registry
     from muster.local.apiserver.store.store import Store
 
 

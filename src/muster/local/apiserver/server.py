@@ -37,12 +37,12 @@ from muster.local.apiserver.access.credentials import ServerCredentials, load_or
 from muster.local.apiserver.access.escalation import check_grant
 from muster.local.apiserver.access.service_account_tokens import Tokens
 from muster.local.apiserver.after_write import Controllers
-from muster.local.apiserver.http import bodies, options, requests
+from muster.local.apiserver.http import bodies, query_options, requests
 from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
 from muster.local.apiserver.http.requests import Answer, Call
 from muster.local.apiserver.kinds.builtin import BUILTIN
 from muster.local.apiserver.kinds.namespace import NAMESPACES
-from muster.local.apiserver.registry import Registry
+from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
 from muster.local.apiserver.verbs import Verbs
@@ -225,7 +225,7 @@ class ApiServer:
         self.authorizer.check(user, route, request.query)
         form = negotiate(request.headers.get("Accept", ""), route.verb)
         if form.shape == "Table":
-            options.check_table(request.query)
+            query_options.check_table(request.query)
         call = Call(
             route=route,
             resource=self._checked(route, resource),
@@ -271,7 +271,7 @@ class ApiServer:
 
     async def _answer(self, call: Call) -> Answer:
         route = call.route
-        options.check_write(route.verb, call.query, apply="apply" in call.content_type)
+        query_options.check_write(route.verb, call.query, apply="apply" in call.content_type)
         if route.subresource == "token" and "token" in call.resource.subresources:
             return await self.tokens.request(call)
         if route.subresource:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.api.core import port_number
 from muster.api.kinds import SERVICES
 from muster.local.controllers import pod_readiness
-from muster.local.controllers.kinds import owner_reference
+from muster.local.controllers.workloads import owner_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from muster.api.core import Service, ServicePort
     from muster.api.meta import Raw
-    from muster.local.controllers.kinds import Pod
+    from muster.local.controllers.workloads import Pod
 
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

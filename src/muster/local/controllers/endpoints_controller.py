@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.informers import SharedInformers
-    from muster.local.controllers.kinds import Pod
+    from muster.local.controllers.workloads import Pod
 
 ENDPOINTS: Kind[Raw] = Kind("", "v1", "endpoints", "Endpoints", dict)
 SLICES: Kind[Raw] = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", dict)

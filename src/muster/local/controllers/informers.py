@@ -14,7 +14,7 @@ from muster.api.kinds import SERVICES
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
 from muster.kube.watch.informer import Informer
-from muster.local.controllers import kinds
+from muster.local.controllers import workloads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,13 +35,13 @@ class SharedInformers:
     def __init__(self, client: Client) -> None:
         owned = {OWNER: _owner, ORPHANS: _orphan, NAMESPACE: _namespace}
         by_namespace = {NAMESPACE: _namespace}
-        self.pods = Informer(client, kinds.PODS, indexes={**owned, NODE: _node})
-        self.sets = Informer(client, kinds.REPLICA_SETS, indexes=owned)
-        self.deployments = Informer(client, kinds.DEPLOYMENTS, indexes=by_namespace)
-        self.jobs = Informer(client, kinds.JOBS, indexes=by_namespace)
+        self.pods = Informer(client, workloads.PODS, indexes={**owned, NODE: _node})
+        self.sets = Informer(client, workloads.REPLICA_SETS, indexes=owned)
+        self.deployments = Informer(client, workloads.DEPLOYMENTS, indexes=by_namespace)
+        self.jobs = Informer(client, workloads.JOBS, indexes=by_namespace)
         self.services = Informer(client, SERVICES, indexes=by_namespace)
-        self.nodes = Informer(client, kinds.NODES)
-        self.namespaces = Informer(client, kinds.NAMESPACES)
+        self.nodes = Informer(client, workloads.NODES)
+        self.namespaces = Informer(client, workloads.NAMESPACES)
 
     def all(self) -> list[Informer[Any]]:
         return list(vars(self).values())
@@ -101,5 +101,5 @@ def _namespace(obj: HasMetadata) -> Iterable[str]:
     return (obj.metadata.namespace,)
 
 
-def _node(pod: kinds.Pod) -> Iterable[str]:
+def _node(pod: workloads.Pod) -> Iterable[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
     from muster.local.controllers.garbage.inventory import Inventory
     from muster.local.controllers.garbage.owner_graph import Item
-    from muster.local.controllers.kinds import Namespace
+    from muster.local.controllers.workloads import Namespace
 
 log = logging.getLogger(__name__)
 

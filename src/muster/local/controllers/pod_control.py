@@ -18,7 +18,7 @@ from muster.api.selectors import from_labels
 from muster.errors import Conflict, MusterError, NotFound
 from muster.local.controllers import adoption
 from muster.local.controllers.informers import candidates, on_owned
-from muster.local.controllers.kinds import PODS, owner_reference
+from muster.local.controllers.workloads import PODS, owner_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.expectations import Expectations
-    from muster.local.controllers.kinds import Deployment, Job, Pod, ReplicaSet
+    from muster.local.controllers.workloads import Deployment, Job, Pod, ReplicaSet
 
     T = TypeVar("T", bound=HasMetadata)
 else:

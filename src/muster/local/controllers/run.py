@@ -15,14 +15,13 @@ from muster.api.meta import Key
 from muster.control.event_recorder import EventRecorder
 from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
-from muster.local.controllers.batch.controller import JobController
+from muster.local.controllers.batch_jobs.controller import JobController
 from muster.local.controllers.deployments.controller import Deployments
 from muster.local.controllers.deployments.replica_sets import ReplicaSets
 from muster.local.controllers.endpoints_controller import BATCH_DELAY, EndpointsController
 from muster.local.controllers.expectations import Expectations
 from muster.local.controllers.garbage.collector import GarbageCollector
 from muster.local.controllers.informers import SharedInformers
-from muster.local.controllers.kinds import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
 from muster.local.controllers.namespace_deletion import NamespaceDeletion
 from muster.local.controllers.node_lifecycle.heartbeats import GRACE, NodeHeartbeats
 from muster.local.controllers.node_lifecycle.pod_gc import MISSING_NODE_GRACE, PodGc
@@ -30,6 +29,7 @@ from muster.local.controllers.node_lifecycle.taint_eviction import TaintEviction
 from muster.local.controllers.persistent_volume_controller import VolumeClaims
 from muster.local.controllers.pod_control import PodControl
 from muster.local.controllers.root_ca import RootCaPublisher
+from muster.local.controllers.workloads import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -26,14 +26,14 @@ from muster.local.node.config_maps_and_secrets import (
 from muster.local.node.container_start import ContainerStarter
 from muster.local.node.container_stop import ContainerStopper
 from muster.local.node.events import PodEvents
-from muster.local.node.machine import interpreter
+from muster.local.node.machine import python_interpreter
 from muster.local.node.machine.gpus import GpuAllocator
 from muster.local.node.machine.node_heartbeat import NodeHeartbeat
 from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.network.hosts_file import HostsFiles
 from muster.local.node.network.node_ports import NodePorts
 from muster.local.node.network.pod_network import Network
-from muster.local.node.network.rootless import RootlessNetwork
+from muster.local.node.network.rootless_network import RootlessNetwork
 from muster.local.node.node_api import Backend
 from muster.local.node.pod import PODS_TO_RUN
 from muster.local.node.pod_loop import PodLoop
@@ -104,7 +104,7 @@ class Agent:
     ) -> None:
         self._settings = settings
         self._pods_dir = settings.home / "pods"
-        self._interpreter = interpreter.find_interpreter(settings.python)
+        self._interpreter = python_interpreter.find_interpreter(settings.python)
         self.choice = choice or runtime_choice.choose_runtime(settings.runtime)
         self.groups = cgroups.find_memory_cgroups(settings.home)
         self.network, self.runtime = self._network_and_runtime()

@@ -37,13 +37,13 @@ from muster.operator.build.labels import role_of
 from muster.operator.decide import (
     adoption,
     backoff,
-    conditions,
     invalid_spec,
+    job_conditions,
     job_limits,
     missing_objects,
 )
 from muster.operator.decide.gang_object import delete_group_objects
-from muster.operator.decide.outcome import assess
+from muster.operator.decide.job_outcome import assess
 from muster.operator.decide.waiting_reason import explain, terminating_pods
 from muster.operator.frameworks import registry
 from muster.operator.observed import with_deletions
@@ -104,7 +104,7 @@ def _decide_active(
     if job.policy.suspend:
         return _suspend(job, status, events, observed, now)
     if status.is_true("Suspended"):
-        status = conditions.resumed(job, status, now)
+        status = job_conditions.resumed(job, status, now)
         events.append(EmitEvent(f"{job.kind}Resumed", f"{job.kind} {job.name} is resumed."))
     wanted = registry.framework_of(job).replicas(job, observed)
     present = {pod.metadata.name: pod for pod in (*observed.pods, *observed.orphans)}
@@ -160,7 +160,7 @@ def _accept(
     if before.condition("Created") is None:
         message = f"{job.kind} {job.name} is created."
         reason = f"{job.kind}Created"
-        status = conditions.with_condition(status, "Created", "True", reason, message, now)
+        status = job_conditions.with_condition(status, "Created", "True", reason, message, now)
         events += [EmitEvent(reason, message, "Warning") for reason, message in job.warnings]
     if job.invalid:
         status = invalid_spec.with_invalid_condition(status, job.generation, job.invalid, now)
@@ -192,18 +192,18 @@ def _suspend(
 ) -> list[Action]:
     if not status.is_true("Suspended"):
         events.append(EmitEvent(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
-    after = conditions.suspended(job, status, now).without_transient()
+    after = job_conditions.suspended(job, status, now).without_transient()
     return [
         *_write(job, after, events),
         *delete_group_objects(job, observed),
-        *missing_objects.delete_pods(conditions.not_terminating(observed.pods)),
+        *missing_objects.delete_pods(job_conditions.not_terminating(observed.pods)),
         *missing_objects.delete_services(missing_objects.service_names(observed)),
     ]
 
 
 def _write(job: Job, after: JobStatus, events: list[EmitEvent]) -> list[Action]:
     if job.has_phases and not after.is_rejected:
-        after = conditions.with_phases(after)
+        after = job_conditions.with_phases(after)
     change = status_change(job.status, after)
     return [PatchStatus(change), *events] if change else []
 
@@ -214,7 +214,7 @@ def _write_and_end(
     """Write the status and, if it says that the job has ended, clean up."""
     if status.outcome is None:
         return _write(job, status, events)
-    after = conditions.with_active(job, status, _staying_pods(job, status, observed))
+    after = job_conditions.with_active(job, status, _staying_pods(job, status, observed))
     return [*_write(job, after, events), *_end(job, after, observed, now)]
 
 
@@ -222,14 +222,14 @@ def _end(job: Job, status: JobStatus, observed: Observed, now: datetime) -> list
     """A finished job: delete its objects as its policy says, and the job when its TTL is over."""
     staying = _staying_pods(job, status, observed)
     uids = {pod.metadata.uid for pod in staying}
-    living = conditions.not_terminating(observed.pods)
+    living = job_conditions.not_terminating(observed.pods)
     leaving = [pod for pod in living if pod.metadata.uid not in uids]
     used = {pod.metadata.name for pod in staying if pod.finished}
     unused = set()
     if _clean_pod_policy(job, status) != "None":
         unused = missing_objects.service_names(observed) - used
     # With cleanPodPolicy None the pods of a failed job run on; they are counted until they end.
-    change = status_change(status, conditions.with_active(job, status, staying))
+    change = status_change(status, job_conditions.with_active(job, status, staying))
     return [
         *([PatchStatus(change)] if change else ()),
         *delete_group_objects(job, observed),

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from muster.api.meta import timestamp
 from muster.jobs.job_status import INVALID_SPEC, JobCondition, JobStatus
 from muster.operator.actions import EmitEvent
-from muster.operator.decide import conditions
+from muster.operator.decide import job_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +63,7 @@ def failed(job: Job, status: JobStatus, message: str, now: datetime) -> JobStatu
     if status.is_rejected and row is not None and row.message == message:
         return status
     status = without_rejection(status)
-    status = conditions.with_condition(status, "Failed", "True", INVALID_SPEC, message, now)
+    status = job_conditions.with_condition(status, "Failed", "True", INVALID_SPEC, message, now)
     status = replace(
         status, observed_generation=job.generation, completion_time=now.replace(microsecond=0)
     )

@@ -16,7 +16,7 @@ from muster.operator.build.gang import gang_of
 from muster.operator.build.labels import role_of
 from muster.operator.build.pods import pod_manifest
 from muster.operator.build.services import service_manifest
-from muster.operator.decide import backoff, conditions
+from muster.operator.decide import backoff, job_conditions
 from muster.operator.decide.gang_object import ensure_group_object, field_changes
 from muster.operator.frameworks import registry
 
@@ -82,7 +82,7 @@ def surplus_pods(job: Job, wanted: list[Replica], observed: Observed) -> list[Po
     names = {replica.name for replica in wanted}
     return [
         pod
-        for pod in conditions.not_terminating(observed.pods)
+        for pod in job_conditions.not_terminating(observed.pods)
         if pod.metadata.name not in names and not (role_of(job, pod) == "Launcher" and pod.finished)
     ]
 
@@ -105,7 +105,7 @@ def delete_services(names: set[str]) -> list[Action]:
 
 
 def unscheduled_pods(observed: Observed) -> list[Pod]:
-    pods = conditions.not_terminating(observed.pods)
+    pods = job_conditions.not_terminating(observed.pods)
     return [pod for pod in pods if pod.status.phase in ("", "Pending") and not pod.spec.node_name]
 
 

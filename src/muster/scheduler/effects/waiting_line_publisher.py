@@ -16,9 +16,9 @@ import msgspec
 from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key, timestamp
 from muster.errors import MusterError, NotFound
-from muster.scheduler import metrics, waiting_line_config_map
+from muster.scheduler import metrics, waiting_line_format
 from muster.scheduler.gangs.phase import is_half_bound
-from muster.scheduler.waiting_line_config_map import WaitingGang
+from muster.scheduler.waiting_line_format import WaitingGang
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
@@ -64,7 +64,7 @@ def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]
 
 def encode_line(line: list[WaitingGang]) -> dict[str, str]:
     """The ConfigMap's data."""
-    return {waiting_line_config_map.DATA_KEY: msgspec.json.encode(line).decode()}
+    return {waiting_line_format.DATA_KEY: msgspec.json.encode(line).decode()}
 
 
 def set_gauges(state: State) -> None:
@@ -84,7 +84,7 @@ class LinePublisher:
 
     def __init__(self, client: Client, state: State, namespace: str, *, quiet: bool) -> None:
         self._client, self._state = client, state
-        self._key, self._quiet = Key(namespace, waiting_line_config_map.CONFIG_MAP), quiet
+        self._key, self._quiet = Key(namespace, waiting_line_format.CONFIG_MAP), quiet
         self._changed = asyncio.Event()
         self._written: dict[str, str] | None = None
 

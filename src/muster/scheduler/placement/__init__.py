@@ -2,5 +2,5 @@
 
 `demand` (a question and its answers) goes to `place`, which asks `filters` (where may a class go;
 the rules are in `node_rules`, `pod_rules` and `volume_rules`) and `scores` (where should it go).
-`diagnosis` says why a trial failed; `failed_demands` saves trials that would fail again.
+`diagnosis` says why a trial failed; `failed_demand_cache` saves trials that would fail again.
 """

@@ -20,7 +20,7 @@ from muster.local.controllers.deployments.rollout import (
     SetRevision,
     UpdateSet,
 )
-from muster.local.controllers.kinds import Deployment, Pod, ReplicaSet
+from muster.local.controllers.workloads import Deployment, Pod, ReplicaSet
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Raw = dict[str, Any]

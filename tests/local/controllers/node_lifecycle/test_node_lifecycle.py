@@ -11,9 +11,9 @@ import pytest
 
 from muster.api.meta import Key, ObjectMeta, timestamp
 from muster.control.loop import RequeueAfter
-from muster.local.controllers.kinds import Node, Pod
 from muster.local.controllers.node_lifecycle import node_taints, taint_eviction
 from muster.local.controllers.node_lifecycle.heartbeats import NodeHeartbeats
+from muster.local.controllers.workloads import Node, Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Raw = dict[str, Any]

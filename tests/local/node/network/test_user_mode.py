@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.local.node.network.outbound_rootless import UserModeNetwork
+from muster.local.node.network.rootless_outbound import UserModeNetwork
 
 
 def install(folder: Path, name: str, *messages: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from muster.local.apiserver.kinds.batch_job import JOBS
 from muster.local.apiserver.kinds.config_map import CONFIG_MAPS
 from muster.local.apiserver.kinds.crd import CRDS
 from muster.local.apiserver.kinds.deployment import DEPLOYMENTS
 from muster.local.apiserver.kinds.endpoints import ENDPOINT_SLICES, ENDPOINTS
 from muster.local.apiserver.kinds.event import EVENTS, NEW_EVENTS
-from muster.local.apiserver.kinds.job import JOBS
 from muster.local.apiserver.kinds.lease import LEASES
 from muster.local.apiserver.kinds.namespace import NAMESPACES
 from muster.local.apiserver.kinds.node import NODES

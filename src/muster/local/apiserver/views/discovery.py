@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Registry
     from muster.local.apiserver.resource import Resource
+    from muster.local.apiserver.resource_registry import Registry
 
 # The version whose schemas and messages this server has.
 VERSION: Raw = {

@@ -16,8 +16,8 @@ import msgspec
 from muster.errors import Gone, StatusError
 from muster.local.apiserver import codec
 from muster.local.apiserver.api_errors import bad_request, expired, resource_version_too_large
-from muster.local.apiserver.http import options
-from muster.local.apiserver.http.options import selection
+from muster.local.apiserver.http import query_options
+from muster.local.apiserver.http.query_options import selection
 from muster.local.apiserver.http.requests import Answer
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Page(NamedTuple):
 
 async def page(store: Store, call: Call) -> Page:
     """The objects that a list call selects."""
-    options.check_list(call.query)
+    query_options.check_list(call.query)
     selected = selection(call.resource, call.query, call.route.name)
     call.number("timeoutSeconds")  # no list takes that long, but it must be a number
     limit = min(call.number("limit") or 0, sys.maxsize - 1)  # islice takes no larger number

@@ -13,8 +13,8 @@ from muster.local.apiserver.schema.structural import METADATA
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Registry
     from muster.local.apiserver.resource import Resource
+    from muster.local.apiserver.resource_registry import Registry
 
 _GVK = "x-kubernetes-group-version-kind"
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors, codec
-from muster.local.apiserver.http.options import selection
+from muster.local.apiserver.http.query_options import selection
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
 from muster.local.apiserver.streams.node_interface import Consumption, UsageSource
 from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.local.apiserver.registry import Registry
+    from muster.local.apiserver.resource_registry import Registry
     from muster.local.apiserver.store.store import Store
     from muster.local.apiserver.streams.node_interface import NodeBackend, Usage
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from muster.errors import Gone
 from muster.local.apiserver import api_errors, codec
-from muster.local.apiserver.http import options
-from muster.local.apiserver.http.options import selection
+from muster.local.apiserver.http import query_options
+from muster.local.apiserver.http.query_options import selection
 from muster.local.apiserver.http.requests import query_bool
 from muster.local.apiserver.store.changes import Entry
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.http.options import Selection
+    from muster.local.apiserver.http.query_options import Selection
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
@@ -45,7 +45,7 @@ async def watch_events(
 
     The first piece is empty: the request is valid and the watch has begun.
     """
-    options.check_watch(call.query)
+    query_options.check_watch(call.query)
     selected = selection(call.resource, call.query, call.route.name)
     prefix = codec.prefix(call.resource, call.route.namespace)
     since, initial = _start(call)

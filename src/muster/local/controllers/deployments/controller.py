@@ -23,7 +23,7 @@ from muster.local.controllers.deployments.rollout import (
     UpdateSet,
 )
 from muster.local.controllers.informers import OWNER, possible_owners
-from muster.local.controllers.kinds import DEPLOYMENTS, REPLICA_SETS, owner_reference
+from muster.local.controllers.workloads import DEPLOYMENTS, REPLICA_SETS, owner_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from muster.api.meta import Key, Raw
     from muster.local.controllers.deployments.rollout import Step
     from muster.local.controllers.informers import SharedInformers
-    from muster.local.controllers.kinds import Deployment, ReplicaSet
     from muster.local.controllers.pod_control import PodControl
+    from muster.local.controllers.workloads import Deployment, ReplicaSet
 
 
 @dataclass(frozen=True)

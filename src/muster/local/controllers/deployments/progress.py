@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from muster.api import conditions
 from muster.local.controllers.deployments.scaling import bounds, total_replicas
-from muster.local.controllers.kinds import NO_LIMIT
+from muster.local.controllers.workloads import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.api.meta import Raw
-    from muster.local.controllers.kinds import Deployment, ReplicaSet
+    from muster.local.controllers.workloads import Deployment, ReplicaSet
 
 PROGRESSING = "Progressing"
 DONE, LATE = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"

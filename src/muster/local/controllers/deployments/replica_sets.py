@@ -14,8 +14,8 @@ from muster.api import conditions
 from muster.control.loop import RequeueAfter
 from muster.local.controllers import pod_readiness
 from muster.local.controllers.informers import OWNER, possible_owners
-from muster.local.controllers.kinds import BURST, REPLICA_SETS
 from muster.local.controllers.pod_control import new_pod
+from muster.local.controllers.workloads import BURST, REPLICA_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Key, Raw
     from muster.local.controllers.informers import SharedInformers
-    from muster.local.controllers.kinds import Pod, ReplicaSet
     from muster.local.controllers.pod_control import PodControl
+    from muster.local.controllers.workloads import Pod, ReplicaSet
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from muster.api.meta import ObjectMeta, Raw
-    from muster.local.controllers.kinds import Deployment, ReplicaSet
+    from muster.local.controllers.workloads import Deployment, ReplicaSet
 
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from muster.local.controllers.deployments import progress, revisions, scaling
 from muster.local.controllers.deployments.revisions import DESIRED, MAXIMUM
-from muster.local.controllers.kinds import NO_LIMIT
+from muster.local.controllers.workloads import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.local.controllers.deployments.scaling import Sizes
-    from muster.local.controllers.kinds import Deployment, ReplicaSet
+    from muster.local.controllers.workloads import Deployment, ReplicaSet
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from muster.local.controllers.deployments.revisions import DESIRED, MAXIMUM, by_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muster.local.controllers.kinds import Deployment, ReplicaSet
+    from muster.local.controllers.workloads import Deployment, ReplicaSet
 
 Sizes = dict[str, int]
 """The size of each set by name; sets that keep their size may be left out."""

@@ -17,9 +17,9 @@ from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.kube.watch.informer import Informer
 from muster.local.controllers.informers import NODE
-from muster.local.controllers.kinds import NODES, PODS
 from muster.local.controllers.node_lifecycle import node_taints
 from muster.local.controllers.pod_readiness import ready
+from muster.local.controllers.workloads import NODES, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.informers import SharedInformers
-    from muster.local.controllers.kinds import Node
+    from muster.local.controllers.workloads import Node
 
 GRACE = 50.0
 """Seconds without a heartbeat after which a node counts as unreachable."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.controllers.kinds import Node, TimedTaint
+    from muster.local.controllers.workloads import Node, TimedTaint
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"

@@ -14,7 +14,7 @@ from muster.api.meta import Key
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.local.controllers.informers import NODE
-from muster.local.controllers.kinds import NODES, PODS
+from muster.local.controllers.workloads import NODES, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.informers import SharedInformers
-    from muster.local.controllers.kinds import Node, Pod
+    from muster.local.controllers.workloads import Node, Pod
 
 MISSING_NODE_GRACE = 40.0
 """Seconds for which a node may be missing."""

@@ -16,15 +16,15 @@ from muster.api.meta import Key
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.local.controllers.informers import NODE
-from muster.local.controllers.kinds import PODS
+from muster.local.controllers.workloads import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.informers import SharedInformers
-    from muster.local.controllers.kinds import Node, Pod, TimedTaint, TimedToleration
     from muster.local.controllers.pod_control import PodControl
+    from muster.local.controllers.workloads import Node, Pod, TimedTaint, TimedToleration
 
 
 def evict_at(pod: Pod, taints: Sequence[TimedTaint], now: datetime) -> datetime | None:

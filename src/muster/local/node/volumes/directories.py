@@ -18,7 +18,7 @@ from muster.local.node import env
 from muster.local.node.runtime.rootfs import Mount
 from muster.local.node.standalone.linux.files import inside
 from muster.local.node.volumes.atomic_writer import VolumeFile, replace_files
-from muster.local.node.volumes.contents import volume_files
+from muster.local.node.volumes.volume_files import volume_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from muster.api import conditions
 from muster.api.meta import timestamp
-from muster.local.controllers.batch import controller as manifests
-from muster.local.controllers.batch import decide, job_end, pod_tracking
-from muster.local.controllers.batch import pod_tracking as ledger
-from muster.local.controllers.kinds import Job, Pod
+from muster.local.controllers.batch_jobs import controller as manifests
+from muster.local.controllers.batch_jobs import decide, job_end, pod_tracking
+from muster.local.controllers.batch_jobs import pod_tracking as ledger
+from muster.local.controllers.workloads import Job, Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Raw = dict[str, Any]

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from muster.local.controllers.batch.pod_tracking import is_indexed
+from muster.local.controllers.batch_jobs.pod_tracking import is_indexed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.local.controllers.batch.pod_tracking import PodCounts
-    from muster.local.controllers.kinds import ExitCodes, FailureRule, Job, Pod
+    from muster.local.controllers.batch_jobs.pod_tracking import PodCounts
+    from muster.local.controllers.workloads import ExitCodes, FailureRule, Job, Pod
 
 FIRST_DELAY, MAX_DELAY = 10.0, 600.0  # seconds, as in Kubernetes
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from muster.api.meta import Raw
-    from muster.local.controllers.kinds import Job, Pod
+    from muster.local.controllers.workloads import Job, Pod
 
 
 FINALIZER = "batch.kubernetes.io/job-tracking"

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from muster.jobs import names, pod_status
 from muster.operator.actions import EmitEvent
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
-from muster.operator.decide import backoff, conditions, gang_restart, job_limits, pod_failure
+from muster.operator.decide import backoff, gang_restart, job_conditions, job_limits, pod_failure
 from muster.operator.decide.pod_failure import FailureAction
 from muster.operator.frameworks import registry
 
@@ -90,11 +90,11 @@ class _Assessor:
         return roles
 
     def _count_replicas(self, pods: dict[str, list[Pod]]) -> None:
-        counts = conditions.replica_counts(self.job, pods)
+        counts = job_conditions.replica_counts(self.job, pods)
         self.status = replace(self.status, replica_statuses=counts)
 
     def _count_in_place(self, pods: Sequence[Pod]) -> list[Pod]:
-        staying = conditions.not_terminating(pods)
+        staying = job_conditions.not_terminating(pods)
         self.status, restarted = job_limits.count_in_place(self.job, self.status, staying)
         return restarted
 
@@ -128,7 +128,7 @@ class _Assessor:
 
     def _is_hopeless(self, wanted: Sequence[Replica]) -> bool:
         """Whether every pod whose success could be the job's has ended, and none is recreated."""
-        staying = conditions.not_terminating(self.counted)
+        staying = job_conditions.not_terminating(self.counted)
         ended = {pod.metadata.name for pod in staying if pod.finished}
         deciding = _deciding_replicas(self.job, wanted)
         settled = all(action is FailureAction.IGNORED for _, action in self.failures)
@@ -136,7 +136,7 @@ class _Assessor:
 
     def _failures(self) -> list[tuple[Pod, FailureAction]]:
         failures = []
-        for pod in conditions.not_terminating(self.present):
+        for pod in job_conditions.not_terminating(self.present):
             replica_spec = replica_spec_of(self.job, pod)
             failed = pod.status.phase == "Failed" or self._ended_by_deletion(pod)
             if failed and replica_spec is not None:
@@ -154,7 +154,7 @@ class _Assessor:
         `replaced_uids` names the counted pods until they are gone: an operator that is killed
         between counting and deleting neither counts twice nor forgets to delete.
         """
-        staying = conditions.not_terminating(self.counted)
+        staying = job_conditions.not_terminating(self.counted)
         self.status = gang_restart.record_running_gang(self.job, self.status, wanted, staying)
         recreated = [
             (pod, action)
@@ -176,7 +176,7 @@ class _Assessor:
         present = {pod.metadata.uid for pod in self.pods}
         replaced = sorted(({*self.status.replaced_uids} | leaving) & present)
         self.status = replace(self.status, replaced_uids=tuple(replaced))
-        living = conditions.not_terminating(self.pods)
+        living = job_conditions.not_terminating(self.pods)
         return [pod for pod in living if pod.metadata.uid in replaced]
 
     def _restart_failed(self, recreated: Sequence[tuple[Pod, FailureAction]]) -> None:
@@ -236,7 +236,7 @@ class _Assessor:
 
     def _last_restarted(self) -> str:
         """The pod whose restart exceeded the limit, if it still exists."""
-        staying = conditions.not_terminating(self.counted)
+        staying = job_conditions.not_terminating(self.counted)
         restarted = self.restarting or [pod for pod in staying if job_limits.restarts_of_pod(pod)]
         return f". {_first_failure(pod_status.first_failed(restarted))}" if restarted else ""
 
@@ -245,7 +245,7 @@ class _Assessor:
 
         A job that was Running and has no running pod any more is Restarting.
         """
-        phases = Counter(pod.status.phase for pod in conditions.not_terminating(self.counted))
+        phases = Counter(pod.status.phase for pod in job_conditions.not_terminating(self.counted))
         complete = phases["Running"] + phases["Succeeded"] >= wanted
         if self.framework.running(self.job, self.by_role):
             if complete or not self.status.is_true("Restarting"):
@@ -259,12 +259,12 @@ class _Assessor:
         self._emit("Restarting", message, "Warning")
 
     def _end(self, type_: str, message: str) -> None:
-        self.status = conditions.finished(self.job, self.status, type_, message, self.now)
+        self.status = job_conditions.finished(self.job, self.status, type_, message, self.now)
         self._emit(type_, message)
 
     def _set_condition(self, type_: str, message: str) -> None:
         reason = f"{self.job.kind}{type_}"
-        self.status = conditions.with_condition(
+        self.status = job_conditions.with_condition(
             self.status, type_, "True", reason, message, self.now
         )
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from muster.api.meta import preconditions
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
-from muster.local.controllers.batch import decide as decisions
-from muster.local.controllers.batch.pod_tracking import FINALIZER, INDEX, tracked
+from muster.local.controllers.batch_jobs import decide as decisions
+from muster.local.controllers.batch_jobs.pod_tracking import FINALIZER, INDEX, tracked
 from muster.local.controllers.informers import NAMESPACE, possible_owners
-from muster.local.controllers.kinds import JOBS, PODS
 from muster.local.controllers.pod_control import new_pod
+from muster.local.controllers.workloads import JOBS, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from muster.api.meta import Key, Raw
     from muster.local.controllers.informers import SharedInformers
-    from muster.local.controllers.kinds import Job, Pod
     from muster.local.controllers.pod_control import PodControl
+    from muster.local.controllers.workloads import Job, Pod
 
 
 MANAGER = "kubernetes.io/job-controller"

@@ -16,16 +16,16 @@ from muster.api import conditions
 from muster.api.events import EventText
 from muster.api.meta import timestamp
 from muster.local.controllers import pod_readiness
-from muster.local.controllers.batch import job_end, pod_tracking
-from muster.local.controllers.batch.job_end import JobEnd
-from muster.local.controllers.kinds import BURST
+from muster.local.controllers.batch_jobs import job_end, pod_tracking
+from muster.local.controllers.batch_jobs.job_end import JobEnd
+from muster.local.controllers.workloads import BURST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.api.meta import Raw
-    from muster.local.controllers.batch.pod_tracking import PodCounts
-    from muster.local.controllers.kinds import Job, Pod
+    from muster.local.controllers.batch_jobs.pod_tracking import PodCounts
+    from muster.local.controllers.workloads import Job, Pod
 
 _TARGETS = {"FailureTarget": True, "SuccessCriteriaMet": False}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from muster.errors import CannotRun
 from muster.local.node.network import pod_sockets
 from muster.local.node.network.bridge import BridgeNetwork
-from muster.local.node.network.outbound_rootless import UserModeNetwork
+from muster.local.node.network.rootless_outbound import UserModeNetwork
 from muster.local.node.runtime import processes
 from muster.local.node.standalone.linux.netlink import Netlink
 

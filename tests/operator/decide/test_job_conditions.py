@@ -9,7 +9,7 @@ import pytest
 
 from muster.api.meta import timestamp
 from muster.jobs.job_status import JobStatus
-from muster.operator.decide import conditions
+from muster.operator.decide import job_conditions
 from tests.operator.builders import NOW, Model, manifest, replica
 
 LATER = NOW + timedelta(seconds=10)
@@ -22,7 +22,7 @@ def types(status: JobStatus) -> list[str]:
 def after(*types: str) -> JobStatus:
     status = JobStatus()
     for type_ in types:
-        status = conditions.with_condition(status, type_, "True", f"TFJob{type_}", "m", NOW)
+        status = job_conditions.with_condition(status, type_, "True", f"TFJob{type_}", "m", NOW)
     return status
 
 
@@ -47,18 +47,20 @@ def test_conditions_follow_one_another(events: list[str], expected: list[str]) -
 def test_the_same_condition_again_changes_nothing_not_even_the_message() -> None:
     before = after("Created", "Running")
 
-    again = conditions.with_condition(before, "Running", "True", "TFJobRunning", "other", LATER)
+    again = job_conditions.with_condition(before, "Running", "True", "TFJobRunning", "other", LATER)
 
     assert again is before
 
 
 def test_a_new_reason_alone_keeps_the_time_of_the_transition() -> None:
-    again = conditions.with_condition(after("Running"), "Running", "True", "Other", "m", LATER)
+    again = job_conditions.with_condition(after("Running"), "Running", "True", "Other", "m", LATER)
     (row,) = again.conditions
     assert row.last_transition_time == timestamp(NOW)
     assert row.last_update_time == timestamp(LATER)
 
-    turned = conditions.with_condition(after("Running"), "Running", "False", "Other", "m", LATER)
+    turned = job_conditions.with_condition(
+        after("Running"), "Running", "False", "Other", "m", LATER
+    )
     assert turned.conditions[0].last_transition_time == timestamp(LATER)
 
 
