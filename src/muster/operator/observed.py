@@ -1,6 +1,6 @@
 """The input of one decision: the objects of one job.
 
-`observe` fills it from informers; tests and `--dry-run` leave it empty.
+`Informers.observe` fills it; tests may leave it empty.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The decision about one job: which actions bring its objects closer to its spec.
 
-`decide` is a pure function, so the same code serves the control loop, `--dry-run` and the property
-tests. It is idempotent: when its actions have been carried out, the next decision contains nothing
-but timers. A crash between two actions therefore does no harm, because the next decision orders the
-rest.
+`decide` is a pure function: the same code serves the control loop and the property tests. It is
+idempotent: when its actions have been carried out, the next decision contains nothing but timers.
+For a new job the second decision writes the status. A crash between two actions does no harm,
+because the next decision orders the rest.
 
 The order of the actions matters. The status is written before the deletions that it counts: after a
 crash in between, the deletions are repeated but not counted twice. The gang's object and services

@@ -3,7 +3,8 @@
 An informer lags behind the API server: for a moment after a write it still shows the old state. A
 reconcile in that moment would count a restart twice, or recreate pods of a job that has just ended.
 So every decision sees the informers' objects with our own latest writes laid over them. An entry is
-dropped when the informer has caught up with it, and in any case after a minute.
+dropped when the informer has caught up with it. Creations, deletions and the job are ignored after
+a minute, a refusal by a quota after 15 seconds; the other fields are kept until the job is deleted.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEEP = 60.0
-"""Seconds after which an entry is dropped even if no informer has shown the write."""
+"""Seconds after which an entry is ignored even if no informer has shown the write."""
 QUOTA_PAUSE = 15.0
 """Seconds without new pods after a quota refused one."""
 
 
 @dataclass
 class _JobWrites:
-    """The entries of one job, with the times at which they expire."""
+    """The entries of one job; a float is the time from which its entry is ignored."""
 
     created: dict[tuple[str, str], tuple[float, Any]] = field(default_factory=dict)
     deleted: dict[str, float] = field(default_factory=dict)
