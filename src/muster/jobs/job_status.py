@@ -86,7 +86,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     launcher_attempt: int = 0
     # Statuses in clusters have the names given by `name=`, so these names never change.
     has_started: bool = field(name="formed", default=False)
-    """Whether all replicas ran at the same time once."""
+    """Whether at some moment all replicas existed and none was Pending."""
     failures: dict[str, ReplicaFailures] = {}
     """By role and index (`worker-0`)."""
     in_place_restarts: dict[str, int] = field(name="restarted", default_factory=dict)

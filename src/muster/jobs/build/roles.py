@@ -1,6 +1,6 @@
 """The roles of each kind of job, the number of replicas of each, and the requests of one replica.
 
-The differences between kinds are here; `pods.py` is the same for all kinds.
+The differences between kinds are here; `pod_templates` is the same for all kinds.
 """
 
 from __future__ import annotations
