@@ -2,8 +2,9 @@
 
 Requests, decoding, errors and watch events are those of `client.py`; only the transport differs.
 The module imports neither asyncio nor aiohttp. The client keeps one connection open between calls.
-It sends a GET once more if that connection was closed, and any request again after a 429, which
-means that the server did not act. It sends nothing else twice.
+It sends a GET once more if that connection was closed, and again after a 5xx with Retry-After. It
+sends any request again after a 429, which means that the server did not act, and once more after a
+401 if there are newer credentials. It sends nothing else twice.
 """
 
 from __future__ import annotations
