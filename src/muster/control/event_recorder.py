@@ -54,7 +54,8 @@ class _RecordedEvent:
     body: Raw
     queued_at: float
     queued: bool = False
-    writes: int = 0
+    attempts: int = 0
+    """Attempts to write it, failed ones too."""
     next_write: float = 0.0
 
 
@@ -95,7 +96,7 @@ class EventRecorder:
         try:
             await self._send(event)
         except BaseException:
-            if not event.writes:  # Otherwise the caller's retry would count as a repetition.
+            if not event.attempts:  # Otherwise the caller's retry would count as a repetition.
                 self._known.pop((subject, text), None)
             raise
 
@@ -157,7 +158,7 @@ class EventRecorder:
             self._schedule_next(event)
 
     async def _send(self, event: _RecordedEvent) -> None:
-        if not (event.writes and await self._patch(event)):
+        if not (event.attempts and await self._patch(event)):
             # It exists if an earlier attempt was interrupted after the server had written it.
             with suppress(AlreadyExists):
                 await self._client.create(EVENTS, event.body)
@@ -173,6 +174,6 @@ class EventRecorder:
         return True
 
     def _schedule_next(self, event: _RecordedEvent) -> None:
-        event.writes += 1
-        interval = min(2.0 ** min(event.writes, 10), _MAX_INTERVAL)
+        event.attempts += 1
+        interval = min(2.0 ** min(event.attempts, 10), _MAX_INTERVAL)
         event.next_write = asyncio.get_running_loop().time() + interval
