@@ -29,8 +29,8 @@ _BINDS = {outcome: metrics.BINDS.labels(outcome.value) for outcome in BindOutcom
 GANGS_AT_A_TIME = 16
 """Decisions without binds between two turns of the event loop; binds are sent at once."""
 
-TIMER_SLACK = 0.001
-"""Seconds: the loop wakes a little late, because a little early it would find nothing due."""
+MIN_SLEEP = 0.001
+"""Seconds: asyncio may wake just before a timer is due, and a sleep of 0 would spin."""
 
 
 class Effects(Protocol):
@@ -98,7 +98,7 @@ class Loop:
         timer = self.state.line.next_timer()
         try:
             async with asyncio.timeout(
-                None if timer is None else max(TIMER_SLACK, timer - self._clock())
+                None if timer is None else max(MIN_SLEEP, timer - self._clock())
             ):
                 await self._wake.wait()
         except TimeoutError:

@@ -2,8 +2,9 @@
 
 Two schedulers of one name bind the same pods, and neither holds room for the other's gangs. A
 scheduler is live if it holds a Lease that it renewed lately. A Muster scheduler holds a lease for
-each name it answers to, also without leader election. The leases only warn: if they cannot be
-written, that is logged once and the scheduler goes on.
+each name it answers to, also without leader election. A scheduler does not start beside a live
+lease of its name, unless it is forced or in shadow mode. If its own leases cannot be written, it
+logs that once and runs on.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ def find_others(
         # The lease of our own leader election names no rival: the replicas share it.
         rivals = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE_PREFIX}
         for lease, age in living:
-            holder, lasts = lease.spec.holder_identity or "", lease.spec.lease_duration_seconds or 0
-            ours = lease.metadata.name == name_lease(name) and age < lasts and not gone(holder)
+            holder = lease.spec.holder_identity or ""
+            duration = lease.spec.lease_duration_seconds or 0
+            ours = lease.metadata.name == name_lease(name) and age < duration and not gone(holder)
             if ours or lease.metadata.name in rivals:
                 others.append(OtherScheduler(name, str(lease.metadata.key), holder, age))
     return sorted(others)
@@ -133,7 +135,7 @@ class NameLeases:
                 await self._write(key, holder)
             except MusterError as error:
                 if not self._silent:
-                    log.warning("others cannot see that this scheduler runs: %s", error)
+                    log.warning("cannot renew this scheduler's name lease: %s", error)
                 self._silent = True
 
     async def _write(self, key: Key, holder: str) -> None:

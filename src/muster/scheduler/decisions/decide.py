@@ -117,7 +117,7 @@ def _holds_ended(view: GangView) -> Decision | None:
 
 
 def apply(view: GangView, decision: Decision) -> Decision:
-    """Record a decision: the one place where it changes phase, rest and timer of a gang."""
+    """Record a decision: its phase, rest and timer."""
     state, key, record = view.state, view.key, view.record
     if decision.phase is not None:
         phase.move(record, decision.phase)

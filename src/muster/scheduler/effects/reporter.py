@@ -68,7 +68,7 @@ MAX_REFRESHED_PODS = 100
 RETRY_SECONDS = 10.0
 """Seconds until a write that failed is retried."""
 MAX_DEFERRALS = 10
-"""Seconds for which the report of a gang that no longer waits lets binds go first."""
+"""How often the report of a gang that no longer waits is deferred, by one second each."""
 
 
 @dataclass

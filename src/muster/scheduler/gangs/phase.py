@@ -142,7 +142,7 @@ class LastReport:
 
 @dataclass
 class GangRecord:
-    """The scheduler's memory of one gang beside its members; each field has one writer."""
+    """The scheduler's memory of one gang beside its members."""
 
     phase: Phase = field(default_factory=Unseen)
     retry: BindRetry | None = None
