@@ -131,7 +131,9 @@ async def test_a_daemon_with_an_attempt_that_never_ends_is_not_alive() -> None:
         await asyncio.sleep(500)
         assert health.liveness().healthy
         await asyncio.sleep(200)
-        assert health.liveness().results == {"loops": "an attempt of jobs hangs for 700 s"}
+        assert health.liveness().results == {
+            "loops": "an attempt of jobs has been running for 700 s"
+        }
         manager.stop()
 
 

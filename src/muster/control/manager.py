@@ -202,7 +202,7 @@ class Manager:
     def _stuck(self) -> str:
         hanging = {queue.name: queue.longest for queue, _ in self._loops}
         return "; ".join(
-            f"an attempt of {name} hangs for {seconds:.0f} s"
+            f"an attempt of {name} has been running for {seconds:.0f} s"
             for name, seconds in hanging.items()
             if seconds > STUCK
         )

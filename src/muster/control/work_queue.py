@@ -94,7 +94,10 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K, again: float | None = None) -> None:
-        """The attempt is over and its failures are forgotten; the next is in `again` seconds, if given."""
+        """The attempt is over and its failures are forgotten.
+
+        The next attempt is in `again` seconds, if given.
+        """
         self._failures.pop(key, None)
         changed = self._release(key)
         if changed:
