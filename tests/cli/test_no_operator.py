@@ -78,7 +78,7 @@ def test_submitting_without_the_job_crds_says_what_to_do(
     assert NEXT in err
 
 
-UNSEEN = "no operator has taken it up: does none run? `muster operator` is one"
+UNSEEN = "no operator has accepted this job; start one with `muster operator`"
 
 
 def test_a_job_that_no_operator_has_seen_says_so(scene: Scene) -> None:

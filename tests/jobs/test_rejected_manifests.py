@@ -115,7 +115,10 @@ def test_the_hint_mentions_quotes_only_around_a_number(written: object, hint: st
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("x" * 55, f"'{'x' * 55}-worker-0', derived from it, has 64 characters, not 63"),
+        (
+            "x" * 55,
+            f"'{'x' * 55}-worker-0', derived from it, has 64 characters; at most 63 are allowed",
+        ),
         ("with.dots", "'with.dots-worker-0', derived from it, is not a DNS label"),
         ("0day", "'0day-worker-0', derived from it, is not a DNS label"),
         ("Upper", "'Upper-worker-0', derived from it, is not a DNS label"),

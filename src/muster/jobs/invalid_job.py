@@ -62,8 +62,8 @@ def job_from_metadata(raw: Raw, rejected: str = "") -> Job:
 def _policy(raw: Raw) -> RunPolicy:
     try:
         spec = Section(raw.get("spec"), "spec")
-        first = spec.lookup("replicaSpecs") is not None or parse.has_single_template(spec)
-        return run_policy.read(spec, first=first)
+        first_version = spec.lookup("replicaSpecs") is not None or parse.has_single_template(spec)
+        return run_policy.read(spec, first_version=first_version)
     except InvalidJob:
         return RunPolicy()
 

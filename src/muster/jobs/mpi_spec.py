@@ -53,11 +53,11 @@ def main_named(spec: Section, replicas: tuple[ReplicaSpec, ...]) -> tuple[Replic
     name = spec.text("mainContainer")
     if not name:
         return replicas
-    have = [r.role for r in replicas if any(c["name"] == name for c in r.spec["containers"])]
-    if not have:
+    roles = [r.role for r in replicas if any(c["name"] == name for c in r.spec["containers"])]
+    if not roles:
         message = f"no container is named {name!r}"
         raise spec.error("mainContainer", message, "name one of a template")
-    return tuple(replace(r, container=name) if r.role in have else r for r in replicas)
+    return tuple(replace(r, container=name) if r.role in roles else r for r in replicas)
 
 
 def with_defaults(

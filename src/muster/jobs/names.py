@@ -79,7 +79,8 @@ def check(job: str, derived: Iterable[str]) -> None:
         spare = _MAX_LENGTH - (len(longest) - len(job))
         raise InvalidJob(
             "metadata.name",
-            f"{longest!r}, derived from it, has {len(longest)} characters, not {_MAX_LENGTH}",
+            f"{longest!r}, derived from it, has {len(longest)} characters; "
+            f"at most {_MAX_LENGTH} are allowed",
             hint=f"use a name of at most {spare} characters",
         )
     if not _LABEL.fullmatch(longest):

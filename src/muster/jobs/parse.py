@@ -51,9 +51,9 @@ def parse_job(raw: Raw) -> Job:
         roles = mpi_spec.from_template(spec)
     else:
         roles = _from_map(spec, job_kind)
-    first = array is not None or single
-    parsed = _replica_specs(job_kind, roles, honour_template=first)
-    job = _assemble(raw, spec, job_kind, run_policy.read(spec, first=first), parsed)
+    first_version = array is not None or single
+    parsed = _replica_specs(job_kind, roles, honour_template=first_version)
+    job = _assemble(raw, spec, job_kind, run_policy.read(spec, first_version=first_version), parsed)
     if array is not None:
         job = replace(job, has_phases=True, chief=_termination(spec, job))
     if kind == "MPIJob":
@@ -102,9 +102,9 @@ def _replicas_hint(spec: Raw, job_kind: JobKind) -> str:
     """The hint for missing replicas; their field may be misspelt."""
     import difflib  # needed for this error only; every command would pay for it
 
-    given = [str(key).lower() for key in spec]
-    alike = difflib.get_close_matches(job_kind.replicas_field.lower(), given, 1)
-    written = next((key for key in spec if str(key).lower() in alike), None)
+    fields = [str(key).lower() for key in spec]
+    matches = difflib.get_close_matches(job_kind.replicas_field.lower(), fields, 1)
+    written = next((key for key in spec if str(key).lower() in matches), None)
     if written is not None:
         return f"write {job_kind.replicas_field} instead of {written}"
     return f"write spec.{job_kind.replicas_field}.{job_kind.roles[-1]}.template"

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 CLEAN_POD_POLICIES = ("All", "Running", "None")
 
 
-def read(spec: Section, *, first: bool) -> RunPolicy:
+def read(spec: Section, *, first_version: bool) -> RunPolicy:
     """Flat and nested policies as one; the nested field wins.
 
-    `first`: the job is of the first version (a list of replicas, or one template for launcher and
-    workers), whose jobs leave no pods behind by default.
+    `first_version`: the job has a list of replicas, or one template for launcher and workers; such
+    jobs leave no pods behind by default.
     """
     nested = spec.section("runPolicy")
 
@@ -30,7 +30,9 @@ def read(spec: Section, *, first: bool) -> RunPolicy:
         return nested if nested.has(name) else spec
 
     return RunPolicy(
-        clean_pod_policy=_clean_pod_policy(holder("cleanPodPolicy"), spec, first=first),
+        clean_pod_policy=_clean_pod_policy(
+            holder("cleanPodPolicy"), spec, first_version=first_version
+        ),
         ttl_seconds=holder("ttlSecondsAfterFinished").number("ttlSecondsAfterFinished"),
         active_deadline=holder("activeDeadlineSeconds").number("activeDeadlineSeconds", MAX_INT64),
         backoff_limit=holder("backoffLimit").number("backoffLimit"),
@@ -40,10 +42,10 @@ def read(spec: Section, *, first: bool) -> RunPolicy:
     )
 
 
-def _clean_pod_policy(policy: Section, spec: Section, *, first: bool) -> str:
+def _clean_pod_policy(policy: Section, spec: Section, *, first_version: bool) -> str:
     if policy.has("cleanPodPolicy"):
         return policy.choice("cleanPodPolicy", CLEAN_POD_POLICIES) or "None"
-    default = "All" if first else "None"
+    default = "All" if first_version else "None"
     # The first version spelled the field differently.
     return spec.choice("cleanupPodPolicy", CLEAN_POD_POLICIES) or default
 

@@ -230,7 +230,7 @@ def _unseen(status: JobStatus, seconds: float) -> str:
     """That no operator seems to run: every operator writes a condition at once."""
     if status.conditions or seconds < OPERATOR_PATIENCE:
         return ""
-    return "no operator has taken it up: does none run? `muster operator` is one"
+    return "no operator has accepted this job; start one with `muster operator`"
 
 
 def _why(pod: Pod) -> str:

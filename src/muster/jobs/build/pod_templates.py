@@ -95,7 +95,7 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
         "imagePullPolicy": flag_values.choice(
             "--image-pull-policy", args.image_pull_policy, PULL_POLICIES
         ),
-        "command": [args.shell, "-c", shells(" ".join(args.command))] if role.runs else [],
+        "command": [args.shell, "-c", escape_command(" ".join(args.command))] if role.runs else [],
         "workingDir": args.working_dir,
         **environment,
         "ports": [{"name": port_name, "containerPort": role.port}] if role.port else [],
@@ -119,13 +119,13 @@ def _environment(args: Submission, role: Role) -> Raw:
             rows.setdefault("PET_NPROC_PER_NODE", args.nproc_per_node)
         if args.rdma:
             rows.setdefault("MASTER_ADDR", f"{args.name}-master-0")
-    result: Raw = {"env": [{"name": key, "value": literal(rows[key])} for key in sorted(rows)]}
+    result: Raw = {"env": [{"name": key, "value": escape_value(rows[key])} for key in sorted(rows)]}
     if args.env_from:
         result["envFrom"] = [_source(text) for text in args.env_from]
     return result
 
 
-def literal(text: str) -> str:
+def escape_value(text: str) -> str:
     """The text escaped so that a container gets it unchanged: Kubernetes turns `$$` into `$`.
 
     `$(NAME)` stays: Kubernetes replaces it by another variable.
@@ -133,7 +133,7 @@ def literal(text: str) -> str:
     return _DOLLARS.sub(lambda match: "$$$$" if match[0] == "$$" else match[0], text)
 
 
-def shells(text: str) -> str:
+def escape_command(text: str) -> str:
     """The command escaped so that the shell gets it unchanged: `$(date)` is for the shell.
 
     Unescaped, Kubernetes would replace it by a variable of that name.
