@@ -42,7 +42,7 @@ async def test_the_status_names_a_taken_name_at_once_until_it_is_free(kind: str,
     async with operating(server):
         submit(server)
         await passes(1)
-        message = f"{kind} {name} exists and is not this job's; waiting"
+        message = f"{kind} {name} exists and has another owner; waiting until it is deleted"
         assert waits(server) == {"reason": "ErrResourceExists", "message": message}
         requests = len(server.requests)
         await passes(60)
@@ -77,7 +77,7 @@ async def test_a_pod_without_its_labels_is_released_without_a_creation_event() -
         await passes(10)
 
         assert (server.get(path) or {})["metadata"]["ownerReferences"] == []
-        message = "Pod j-worker-1 exists and is not this job's; waiting"
+        message = "Pod j-worker-1 exists and has another owner; waiting until it is deleted"
         assert waits(server) == {"reason": "ErrResourceExists", "message": message}
         assert events_by_reason(server)["SuccessfulCreatePod"] == created
         rows = [

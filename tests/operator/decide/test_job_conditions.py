@@ -185,7 +185,8 @@ def test_an_mpi_job_whose_workers_ended_before_its_launcher_started_has_failed()
 
     assert model.conditions()[-1] == "Failed"
     assert model.status["conditions"][-1]["message"] == (
-        "MPIJob ns/j has failed because all its pods have ended and none of them was its success."
+        "MPIJob ns/j has failed because all its pods have ended and none that decides its success "
+        "succeeded."
     )
 
 

@@ -242,7 +242,10 @@ async def finds_its_name_taken(story: Story) -> None:
     async def waits() -> bool:
         job = await story.client.get(TFJOBS, story.key)
         message: str = job.get("status", {}).get("waiting", {}).get("message", "")
-        return message == f"Pod {foreign.name} exists and is not this job's; waiting"
+        return (
+            message
+            == f"Pod {foreign.name} exists and has another owner; waiting until it is deleted"
+        )
 
     await eventually(waits, what=f"{story.name} saying so", timeout=PATIENCE)
     before = await story.uids()

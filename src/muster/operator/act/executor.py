@@ -83,7 +83,7 @@ class Executor:
         """Carry out the list. Returns after how many seconds to reconcile again, if at all."""
         self.own_writes.mark_started(job.uid)
         try:
-            for _, stage in groupby(actions, key=_sort):
+            for _, stage in groupby(actions, key=_stage_key):
                 await self._apply_stage(job, list(stage))
         except StopActions as stop:
             is_new = stop.waiting is not None and self.own_writes.record_blocked(
@@ -211,7 +211,7 @@ class Executor:
         if meta.get("deletionTimestamp"):
             raise StopActions(NAME_RETRY, Waiting("Terminating", f"waits for {name} to end"))
         if all(row.get("uid") != job.uid for row in meta.get("ownerReferences") or ()):
-            message = f"{name} exists and is not this job's; waiting"
+            message = f"{name} exists and has another owner; waiting until it is deleted"
             raise StopActions(NAME_RETRY, Waiting(NAME_TAKEN, message))
         self._remember(job, action.kind, await self.client.get(_as_watched(action.kind), key))
         if not job_selector(job).items() <= (meta.get("labels") or {}).items():
@@ -259,8 +259,8 @@ def _as_watched(kind: Kind[Any]) -> Kind[Any]:
     return kind if kind in (PODS, SERVICES) else undecoded(kind)
 
 
-def _sort(action: Action) -> tuple[str, str]:
-    """Neighbouring actions of the same sort are carried out at the same time."""
+def _stage_key(action: Action) -> tuple[str, str]:
+    """Neighbouring actions with the same key are carried out at the same time."""
     kind = action.kind.resource if isinstance(action, Create | Delete | Patch) else ""
     return type(action).__name__, kind
 

@@ -78,8 +78,8 @@ def report_unclaimed(
     if not others:
         return status, []
     pods, carry = ("pod", "carries") if len(others) == 1 else ("pods", "carry")
-    are = "is not one of its replicas" if len(others) == 1 else "are not its replicas"
-    message = f"{pods} {', '.join(others)} {carry} this job's labels but {are}; ignored"
+    predicate = "is not one of its replicas" if len(others) == 1 else "are not its replicas"
+    message = f"{pods} {', '.join(others)} {carry} this job's labels but {predicate}; ignored"
     return status, [EmitEvent("UnclaimedPods", message, "Warning")]
 
 

@@ -116,11 +116,13 @@ def _decide_active(
     if assessment.status.outcome is not None:
         return [*adopted, *_write_and_end(job, assessment.status, events, observed, now)]
     rejection = invalid_spec.rejection_of_pods(job, before, observed)
-    if rejection and not invalid_spec.keeps_running(_started(job, before, pods), observed.pods):
+    if rejection and not invalid_spec.keeps_running(
+        _with_started(job, before, pods), observed.pods
+    ):
         after = invalid_spec.failed(job, status, rejection, now)
         return _write_and_end(job, after, invalid_spec.event(before, rejection), observed, now)
     # From here on, status and pods are as they will be once the actions so far are carried out.
-    status = _started(job, assessment.status, pods)
+    status = _with_started(job, assessment.status, pods)
     if rejection and not job.invalid:
         status = invalid_spec.with_invalid_condition(status, job.generation, rejection, now)
         events += invalid_spec.event(before, rejection)
@@ -128,9 +130,10 @@ def _decide_active(
     updated = replace(job, status=status)
     # The new status may ask for other replicas: the next attempt of a launcher has another name.
     wanted = registry.framework_of(job).replicas(updated, observed)
-    surplus, staying = _surplus(updated, wanted, observed, settings, now)
-    missing = missing_objects.without_pod(wanted, staying)
-    delay = backoff.waiting_for_backoff(status, missing, now) or terminating_pods(wanted, staying)
+    surplus, observed_after = _surplus(updated, wanted, observed, settings, now)
+    missing = missing_objects.without_pod(wanted, observed_after)
+    delay = backoff.waiting_for_backoff(status, missing, now)
+    delay = delay or terminating_pods(wanted, observed_after)
     after, problems = explain(job, status, pods, observed, delay)
     return [
         *adopted,
@@ -138,11 +141,11 @@ def _decide_active(
         *missing_objects.delete_pods((*assessment.replaced, *surplus)),
         *(() if job.from_pods else missing_objects.delete_unused_services(job, observed)),
         *(
-            missing_objects.delete_pods(missing_objects.unscheduled_pods(staying))
+            missing_objects.delete_pods(missing_objects.unscheduled_pods(observed_after))
             if rejection
             else adoption.adopt_leftovers(
                 job,
-                missing_objects.create_missing(updated, missing, staying, settings, now),
+                missing_objects.create_missing(updated, missing, observed_after, settings, now),
                 observed,
             )
         ),
@@ -170,7 +173,7 @@ def _accept(
     return status, events
 
 
-def _started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:
+def _with_started(job: Job, status: JobStatus, pods: list[Pod]) -> JobStatus:
     """The status, with a record that all replicas have started once."""
     started = sum(pod.status.phase not in ("", "Pending") for pod in pods)
     return replace(status, has_started=True) if started >= job.total > 0 else status
@@ -182,8 +185,8 @@ def _surplus(
     """The pods that are no longer wanted, and the observed objects with those being deleted."""
     surplus = missing_objects.surplus_pods(job, wanted, observed)
     # Surplus pods are marked first, so that they have no say in the dialect of the gang.
-    staying = _with_deletions(observed, surplus, now)
-    surplus += missing_objects.pods_of_another_dialect(job, staying, settings)
+    observed_after = _with_deletions(observed, surplus, now)
+    surplus += missing_objects.pods_of_another_dialect(job, observed_after, settings)
     return surplus, _with_deletions(observed, surplus, now)
 
 

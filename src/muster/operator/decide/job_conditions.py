@@ -2,7 +2,7 @@
 
 The rules, which a table in the tests checks:
 
-1. Once Succeeded or Failed is True, no condition changes any more. So never both are True.
+1. Once Succeeded or Failed is True, no condition changes any more. They are never both True.
 2. The same type, status and reason again changes nothing, not even the message.
 3. A new status changes lastTransitionTime; a new reason alone does not.
 4. A new condition replaces the older one of its type and goes to the end of the list, because the

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Replica
     from muster.jobs.job_status import JobStatus
 
-_NONE_SUCCEEDED = "all its pods have ended and none of them was its success."
+_NONE_SUCCEEDED = "all its pods have ended and none that decides its success succeeded."
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _before_creation(job: Job, observed: Observed) -> Waiting | None:
         pods = f"{count} pod{'s' if count > 1 else ''}"
         return Waiting("FormerJob", f"waits for {pods} of the former job {job.name} to end")
     if not job.total:
-        return Waiting("NoReplicas", "every role has 0 replicas: nothing is to run")
+        return Waiting("NoReplicas", "every role has 0 replicas: there is nothing to run")
     if observed.quota_refusal:
         return Waiting("QuotaExceeded", observed.quota_refusal)
     return observed.blocked
