@@ -33,13 +33,13 @@ def changed(member: Pod, *, node: str = "", phase: str = "Pending", says: str = 
 
 
 def test_a_waiting_gang_has_its_reason_and_its_place_in_line() -> None:
-    line = [row("default/first", 1), row("default/big", 2, least=5, pending=5)]
+    line = [row("default/first", 1), row("default/big", 2, min_member=5, pending=5)]
 
     explanation = explain_job("big", gang("big", 5, gpus=2, role="worker"), line)
 
     assert explanation.state == "waiting"
     assert explanation.text == f"{WHY}; 2nd in line"
-    assert (explanation.place, explanation.in_line, explanation.least) == (2, 2, 5)
+    assert (explanation.place, explanation.in_line, explanation.min_member) == (2, 2, 5)
     assert place_in_words(explanation) == "2nd of 2 in line"
     assert [member.role for member in explanation.members] == ["worker"] * 5
 
@@ -78,7 +78,7 @@ def test_pods_without_any_condition_name_the_scheduler_they_are_addressed_to() -
     explanation = explain_job("x", gang("x", 2, scheduler="nobody"), [])
 
     assert explanation.state == "unseen"
-    assert explanation.text.endswith("they are addressed to nobody")
+    assert explanation.text.endswith("their schedulerName is nobody")
 
 
 def test_a_running_job_says_so() -> None:

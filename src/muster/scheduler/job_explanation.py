@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RUNS, STARTS, WAITS, DONE, FAILED = "running", "starting", "waiting", "succeeded", "failed"
 UNSEEN, EMPTY = "unseen", "empty"
-SHOWN_OF_ROW = ("gang", "dialect", "least", "place", "since", "priority", "held")
+SHOWN_OF_ROW = ("gang", "dialect", "min_member", "place", "since", "priority", "held")
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel"):
@@ -42,7 +42,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     text: str
     gang: str = ""
     dialect: str = ""
-    least: int = 0
+    # Scripts read this key of the JSON.
+    min_member: int = msgspec.field(name="least", default=0)
     place: int = 0
     in_line: int = 0
     since: str = ""
@@ -99,8 +100,8 @@ def _unplaced(waiting: Sequence[Pod], n: int) -> tuple[str, str]:
         return WAITS, f"{gated} of {n} pods are held back by scheduling gates"
     names = " and ".join(sorted({pod.spec.scheduler_name for pod in waiting}))
     return UNSEEN, (
-        f"{len(waiting)} of {n} pods have no node and no scheduler has spoken of them: "
-        f"they are addressed to {names}"
+        f"{len(waiting)} of {n} pods have no node and no scheduler has reported a reason; "
+        f"their schedulerName is {names}"
     )
 
 

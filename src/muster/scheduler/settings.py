@@ -127,12 +127,12 @@ class SettingsFile:
         try:
             new = load(self._path, self._names)
         except ConfigError as error:
-            log.error("settings not taken up: %s", error)
+            log.error("settings not reloaded: %s", error)
             return current
         merged, left = merge_reloaded(current, new)
-        log.info("settings taken up from %s", self._path)
+        log.info("settings reloaded from %s", self._path)
         if left:
-            log.warning("changed, and needs a restart: %s", ", ".join(left))
+            log.warning("takes effect only after a restart: %s", ", ".join(left))
         return merged
 
 

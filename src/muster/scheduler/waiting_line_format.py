@@ -28,7 +28,8 @@ class WaitingGang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     since: str
     dialect: str = ""
     priority: int = 0
-    least: int = 1
+    # The ConfigMap may come from an older release, so its keys never change.
+    min_member: int = msgspec.field(name="least", default=1)
     bound: int = 0
     pending: int = 0
     held: int = 0

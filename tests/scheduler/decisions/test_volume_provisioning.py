@@ -48,7 +48,7 @@ async def test_a_pod_whose_claim_has_no_provisioner_and_no_volume_waits() -> Non
     async with cluster.running():
         await cluster.settle(5)
         assert cluster.bound() == {}
-        assert "1 node out of reach of its volumes" in cluster.reason("p")
+        assert "1 node that cannot reach its volumes" in cluster.reason("p")
         cluster.add(pod("other", gpus=1, created=9))
         await cluster.settle()
 

@@ -103,7 +103,7 @@ async def test_a_claim_for_one_pod_is_used_by_one_pod_at_a_time() -> None:
     async with cluster.running():
         await cluster.settle()
         assert set(cluster.bound()) == {"p"}
-        assert "its claim is for one pod and in use" in cluster.reason("q")
+        assert "its ReadWriteOncePod claim is in use" in cluster.reason("q")
         cluster.finish("p", "Succeeded")
         await cluster.settle()
 
@@ -145,7 +145,7 @@ async def test_no_node_gets_more_volumes_than_its_driver_can_attach() -> None:
     async with cluster.running():
         await cluster.settle()
         assert sorted(cluster.bound().values()) == ["a", "b"]
-        assert "2 nodes with no more volumes to attach" in cluster.reason("three")
+        assert "2 nodes at the volume attach limit" in cluster.reason("three")
         attachable(cluster, "b", 2)
         cluster.loop.wake()
         await cluster.settle()

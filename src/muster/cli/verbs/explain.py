@@ -55,7 +55,7 @@ def _text(explanation: JobExplanation) -> str:
     if explanation.place:
         facts += [
             ("Line:", place_in_line(explanation)),
-            ("Needs:", f"{explanation.least} members at once"),
+            ("Needs:", f"{explanation.min_member} members at once"),
             ("Priority:", str(explanation.priority)),
         ]
     if explanation.held:

@@ -53,7 +53,7 @@ def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]
                 since=timestamp(since),
                 dialect=place.key.dialect,
                 priority=-place.neg_priority,
-                least=gang.terms.min if gang.terms else 1,
+                min_member=gang.terms.min if gang.terms else 1,
                 bound=len(members.bound),
                 pending=len(members.pending),
                 held=len(state.snapshot.held_for.get(place.key, ())),
