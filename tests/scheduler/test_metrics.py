@@ -27,22 +27,22 @@ async def test_every_bind_is_timed_from_its_plan_until_it_is_settled() -> None:
 
 
 async def test_a_gang_that_gets_a_replacement_counts_as_mended() -> None:
-    before = counted("repairs_total", how="mended")
+    before = counted("repairs_total", outcome="mended")
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), volcano_group("g", 2), *gang("g", 3, gpus=1))
     async with cluster.running():
         await cluster.settle()
-        assert counted("repairs_total", how="mended") == before
+        assert counted("repairs_total", outcome="mended") == before
         cluster.delete_pod("g-0")
         cluster.delete_pod("g-1")
         cluster.add(pod("g-9", group="g", gpus=1))
         await cluster.settle()
 
-    assert counted("repairs_total", how="mended") == before + 1
+    assert counted("repairs_total", outcome="mended") == before + 1
 
 
 async def test_a_gang_that_cannot_be_mended_counts_as_released() -> None:
-    before = counted("repairs_total", how="released")
+    before = counted("repairs_total", outcome="released")
     cluster = FakeCluster()
 
     def refuse(one: Pod, where: str) -> Exception | None:
@@ -57,4 +57,4 @@ async def test_a_gang_that_cannot_be_mended_counts_as_released() -> None:
     await cluster.run(60)
 
     assert [d.reason for d in cluster.deletes] == ["Released"]
-    assert counted("repairs_total", how="released") == before + 1
+    assert counted("repairs_total", outcome="released") == before + 1

@@ -12,7 +12,9 @@ BIND_SECONDS = histogram("bind_seconds", "Time from a plan to a bind that is set
 PODS_PLANNED = counter("pods_planned_total", "Pods given a node by a plan")
 BINDS = counter("binds_total", "Binds that were settled", "outcome")
 DELETED = counter("pods_deleted_total", "Members deleted", "reason")
-REPAIRS = counter("repairs_total", "Gangs that lacked members and were mended or released", "how")
+REPAIRS = counter(
+    "repairs_total", "Gangs that lacked members and were mended or released", "outcome"
+)
 WAITING = gauge("gangs_waiting", "Gangs that wait", "reason")
-ROOMS_HELD = gauge("rooms_held", "Rooms held for members to come")
+ROOMS_HELD = gauge("rooms_held", "Holds for missing members")
 HALF_BOUND = gauge("gangs_half_bound", "Gangs that have some members running and lack others")
