@@ -41,7 +41,7 @@ class Server(FakeCluster):
     def scheduler(self, state: State) -> None:
         super().scheduler(state)
         client: Any = self
-        self.takedown = Deleter(client, self._heard, may_act=lambda: self.leads)
+        self.deleter = Deleter(client, self._heard, may_act=lambda: self.leads)
         self.loop = Loop(state, _Orders(self), clock=lambda: asyncio.get_running_loop().time())
         self.binder._settled = self.loop.settled
 
@@ -53,7 +53,7 @@ class Server(FakeCluster):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FakeCluster]:
         async with super().running(), asyncio.TaskGroup() as group:
-            task = group.create_task(self.takedown.run())
+            task = group.create_task(self.deleter.run())
             try:
                 yield self
             finally:
@@ -108,7 +108,7 @@ class Server(FakeCluster):
 class _Orders(FakeEffects):
     def delete(self, delete: Delete) -> None:
         self._server.deletes.append(delete)
-        self._server.takedown.submit(delete)
+        self._server.deleter.submit(delete)
 
     @property
     def _server(self) -> Server:

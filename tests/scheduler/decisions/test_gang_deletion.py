@@ -104,10 +104,10 @@ async def test_a_gang_that_waits_later_gets_the_same_reason_and_the_log_has_it_o
     )
     async with server.running():
         await server.settle()
-        server.takedown.submit(first)
+        server.deleter.submit(first)
         await server.settle(3)
         server.failures.clear()
-        server.takedown.submit(second)
+        server.deleter.submit(second)
 
     assert sorted(server.failures) == [(pod.metadata.name, str(DENIED)) for pod in members]
     assert len([one for one in caplog.records if "policy" in one.message]) == 1
@@ -164,7 +164,7 @@ async def test_recreated_members_are_not_placed_while_others_are_being_deleted(
 
 def member(name: str, at: float, *, mark: str = "", grace: int | None = None, **each: Any) -> Pod:
     """A member that got its node so many seconds after the start."""
-    notes = {gang_deletion.TAKEDOWN_ANNOTATION: f"{mark}/{DECIDED.isoformat()}"} if mark else {}
+    notes = {gang_deletion.DELETION_ANNOTATION: f"{mark}/{DECIDED.isoformat()}"} if mark else {}
     made = pod(name, group="g", annotations=notes, **each)
     when = START + timedelta(seconds=at)
     leaves = None if grace is None else START
@@ -220,7 +220,7 @@ def member(name: str, at: float, *, mark: str = "", grace: int | None = None, **
 def test_an_unfinished_deletion_covers_marked_and_bound_members(
     members: list[Pod], go: str
 ) -> None:
-    found = gang_deletion.unfinished_takedown(
+    found = gang_deletion.unfinished_deletion(
         GangKey("volcano", "default", "g"), members, {"muster"}
     )
 

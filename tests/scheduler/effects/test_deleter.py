@@ -130,7 +130,7 @@ async def test_a_new_pod_of_the_same_name_is_not_deleted() -> None:
     old, new = pod("p"), pod("p")
     server.add(new)
     async with server.running():
-        server.takedown.submit(Delete(single_pod_gang(old), (old,), "why", "Released"))
+        server.deleter.submit(Delete(single_pod_gang(old), (old,), "why", "Released"))
         await server.settle(5)
 
     assert server.gone == []

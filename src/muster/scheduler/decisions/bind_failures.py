@@ -110,30 +110,31 @@ def pause(view: GangView) -> Decision | None:
 
 
 def _wake_at(view: GangView, retry: BindRetry) -> float:
-    now = phase.standing(view.record.phase)
-    release_at = now.release_at if isinstance(now, phase.HalfBound) else None
+    current = phase.standing(view.record.phase)
+    release_at = current.release_at if isinstance(current, phase.HalfBound) else None
     return retry.not_before if release_at is None else min(retry.not_before, release_at)
 
 
 def _release_half_bound(view: GangView, retry: BindRetry) -> Decision | None:
     """Release a gang that failed binds have left half-bound for too long."""
-    now = phase.standing(view.record.phase)
-    if not retry.failures or not view.missing.total or not isinstance(now, phase.HalfBound):
+    current = phase.standing(view.record.phase)
+    if not retry.failures or not view.missing.total or not isinstance(current, phase.HalfBound):
         return None
-    if not view.started or now.undeletable or now.release_at is None or now.release_at > view.now:
+    release_at = current.release_at
+    if not view.started or current.undeletable or release_at is None or release_at > view.now:
         return None
     released = release(view, f"half-bound and cannot be made whole: {retry.message}")
     if released is not None:
-        rest = FIRST_PAUSE_AFTER_RELEASE * 2.0 ** min(retry.releases, 10)
-        until = max(retry.not_before, view.now + min(MAX_PAUSE_AFTER_RELEASE, rest))
+        seconds = FIRST_PAUSE_AFTER_RELEASE * 2.0 ** min(retry.releases, 10)
+        until = max(retry.not_before, view.now + min(MAX_PAUSE_AFTER_RELEASE, seconds))
         view.record.retry = replace(retry, releases=retry.releases + 1, not_before=until)
     return released
 
 
 def reason(view: GangView) -> Reason | None:
     """Why the last binds failed, until the gang has all its nodes."""
-    retry, now = view.record.retry, phase.standing(view.record.phase)
+    retry, current = view.record.retry, phase.standing(view.record.phase)
     if retry is None or not retry.failures or not retry.message:
         return None
-    stays = isinstance(now, phase.HalfBound) and now.undeletable
+    stays = isinstance(current, phase.HalfBound) and current.undeletable
     return Reason(reasons.BIND_FAILED, retry.message + (f"; {CANNOT_DELETE}" if stays else ""))

@@ -80,7 +80,7 @@ def _view(state: State, gang: Gang, now: float) -> GangView:
 
 def _decide(view: GangView) -> Decision:
     state, record, members = view.state, view.record, view.members
-    leaving = gang_deletion.continue_takedown(view) if _may_be_leaving(view) else None
+    leaving = gang_deletion.continue_deletion(view) if _may_be_leaving(view) else None
     if leaving is not None:
         return leaving
     if not members.ours and view.key not in state.snapshot.held_for:
@@ -102,7 +102,7 @@ def _decide(view: GangView) -> Decision:
 
 def _may_be_leaving(view: GangView) -> bool:
     placed = (*view.members.bound, *view.members.leaving)
-    marked = any(gang_deletion.TAKEDOWN_ANNOTATION in pod.metadata.annotations for pod in placed)
+    marked = any(gang_deletion.DELETION_ANNOTATION in pod.metadata.annotations for pod in placed)
     return marked or isinstance(view.record.phase, phase.Leaving)
 
 
@@ -123,7 +123,7 @@ def apply(view: GangView, decision: Decision) -> Decision:
         phase.move(record, decision.phase)
     for action in decision.actions:
         if isinstance(action, Delete) and action.whole and action.gang != key:
-            _leave(state, action)
+            _begin_deletion(state, action)
     rest = _rest_since(view, decision.rest)
     problem = check_rest(state, view.gang, rest)
     if problem:
@@ -140,7 +140,7 @@ def apply(view: GangView, decision: Decision) -> Decision:
     return Decision(rest, (*decision.actions, *_report(view)), record.phase)
 
 
-def _leave(state: State, delete: Delete) -> None:
+def _begin_deletion(state: State, delete: Delete) -> None:
     """Move another gang, which is evicted whole, to Leaving: none of it is placed from now on."""
     if delete.gang in state.index.gangs:
         record, uids = state.record(delete.gang), {pod.metadata.uid for pod in delete.pods}
@@ -166,8 +166,8 @@ def check_rest(state: State, gang: Gang, rest: Rest) -> str:
     if isinstance(rest, Idle):
         return "members wait and the gang is idle"
     if isinstance(rest, InFlight):
-        now = state.record(gang.key).phase
-        awaited = now.pods if isinstance(now, phase.Leaving) else frozenset[str]()
+        current = state.record(gang.key).phase
+        awaited = current.pods if isinstance(current, phase.Leaving) else frozenset[str]()
         under_way = any(uid in state.assumed or uid in awaited for uid in gang.pods)
         return "" if under_way else "members wait for binds, and none is in flight"
     if not rest.reason.text:
@@ -202,8 +202,8 @@ def _fill(view: GangView) -> Decision:
     if any(pod.spec.volumes or pod.spec.resource_claims for pod in view.members.pending):
         unplaceable = shortage.find_unplaceable(view)
         if unplaceable is not None:
-            able = [p for p in view.members.pending if p.metadata.uid not in unplaceable.pods]
-            others = replace(view, members=replace(view.members, pending=tuple(able)))
+            placeable = [p for p in view.members.pending if p.metadata.uid not in unplaceable.pods]
+            others = replace(view, members=replace(view.members, pending=tuple(placeable)))
             decision = _fill_placeable(others)
             view.explained_at = others.explained_at
             return shortage.with_unplaceable(decision, unplaceable)
@@ -248,9 +248,9 @@ def _place(view: GangView, pods: tuple[Pod, ...]) -> Decision:
     if isinstance(result, Unplaced):
         return shortage.handle_unplaced(view, demand, result)
     if any(want.cls.claims for want in demand.wants):
-        waits = volume_provisioning.wait_for_volumes(view, result)
-        if waits is not None:
-            return waits
+        decision = volume_provisioning.wait_for_volumes(view, result)
+        if decision is not None:
+            return decision
     return _bind(view, result)
 
 
@@ -288,7 +288,7 @@ def _preference(view: GangView) -> NodePreference:
     """How to choose nodes for this gang: by its own annotation, else by the settings."""
     settings = view.state.settings
     pods = (pod.metadata.annotations for pod in view.members.pending[:1])
-    annotated = (found.get(PLACEMENT_ANNOTATION) for found in (view.annotations, *pods))
+    annotated = (annotations.get(PLACEMENT_ANNOTATION) for annotations in (view.annotations, *pods))
     placement = next(filter(None, annotated), settings.placement)
     return NodePreference(settings.weights, settings.rack_label, placement == "spread")
 
@@ -358,7 +358,7 @@ def _surplus(view: GangView) -> Decision:
         pods = tuple(sorted(pods, key=lambda pod: role_of(pod) not in late))
     demand = _demand(view, pods, held)
     plan = place_surplus(state.snapshot, demand)
-    actions, waits = _bind_surplus(view, plan, held)
+    actions, parked = _bind_surplus(view, plan, held)
     placed = {p.pod.metadata.uid for p in plan.placements}
     left = tuple(pod for pod in pods if pod.metadata.uid not in placed)
     if left:
@@ -368,12 +368,12 @@ def _surplus(view: GangView) -> Decision:
         demand = replace(demand, wants=wants, need=len(left), roles={}, holds=held)
         result = place(state.snapshot, demand)
         if isinstance(result, Unplaced):
-            parked = shortage.park(view, demand, result)
-            wakes = parked.wakes | (waits.wakes if waits is not None else Wake.NONE)
-            return Decision(replace(parked, wakes=wakes), actions)
+            short = shortage.park(view, demand, result)
+            wakes = short.wakes | (parked.wakes if parked is not None else Wake.NONE)
+            return Decision(replace(short, wakes=wakes), actions)
         more, later = _bind_surplus(view, result, held)
-        actions, waits = (*actions, *more), later or waits
-    return Decision(_in_flight(view) if waits is None else waits, actions)
+        actions, parked = (*actions, *more), later or parked
+    return Decision(_in_flight(view) if parked is None else parked, actions)
 
 
 def _bind_surplus(
@@ -388,5 +388,5 @@ def _bind_surplus(
         return _commit(view, plan), None
     ready, choices = volume_provisioning.split_ready(view.state.snapshot, plan.placements)
     actions = volume_provisioning.write_choices(view, choices)
-    waits = Parked(volume_provisioning.reason(len(choices)), Wake.STORAGE) if choices else None
-    return (*(_commit(view, Plan(ready)) if ready else ()), *actions), waits
+    parked = Parked(volume_provisioning.reason(len(choices)), Wake.STORAGE) if choices else None
+    return (*(_commit(view, Plan(ready)) if ready else ()), *actions), parked

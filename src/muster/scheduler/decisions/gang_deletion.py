@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     from muster.scheduler.gangs.phase import Preempting
     from muster.scheduler.state import State
 
-TAKEDOWN_ANNOTATION = "muster.dev/takedown"
+DELETION_ANNOTATION = "muster.dev/takedown"
 """On a pod whose whole gang is deleted: why, and when that was decided. The condition alone is not
 enough: other schedulers write it too, and the cluster's controllers remove it after two minutes."""
 MAX_MESSAGE = 1000
 
 
-class TakedownMark(NamedTuple):
+class DeletionMark(NamedTuple):
     """The annotation of a marked pod: the event's reason, and when the deletion was decided."""
 
     reason: str
     since: datetime
 
 
-def mark_of(pod: Pod) -> TakedownMark | None:
+def mark_of(pod: Pod) -> DeletionMark | None:
     """The mark on a pod; None if there is none, or none that can be read."""
-    reason, _, when = pod.metadata.annotations.get(TAKEDOWN_ANNOTATION, "").partition("/")
+    reason, _, when = pod.metadata.annotations.get(DELETION_ANNOTATION, "").partition("/")
     try:
         since = datetime.fromisoformat(when)
     except ValueError:
         return None
-    return TakedownMark(reason, since if since.tzinfo else since.replace(tzinfo=UTC))
+    return DeletionMark(reason, since if since.tzinfo else since.replace(tzinfo=UTC))
 
 
 def mark_patch(delete: Delete, pod: Pod, since: datetime, now: datetime) -> Raw:
@@ -63,7 +63,7 @@ def mark_patch(delete: Delete, pod: Pod, since: datetime, now: datetime) -> Raw:
     condition = disruption_condition(reason, delete.why[:MAX_MESSAGE], now)
     metadata: Raw = {"uid": pod.metadata.uid}
     if delete.whole:
-        metadata["annotations"] = {TAKEDOWN_ANNOTATION: f"{delete.reason}/{timestamp(since)}"}
+        metadata["annotations"] = {DELETION_ANNOTATION: f"{delete.reason}/{timestamp(since)}"}
     return {"metadata": metadata, "status": {"conditions": [condition]}}
 
 
@@ -73,7 +73,7 @@ def decided_at(delete: Delete, now: datetime) -> datetime:
     return delete.since or max((now, *(when for when in bound if when is not None)))
 
 
-def unfinished_takedown(
+def unfinished_deletion(
     key: GangKey, members: Iterable[Pod], names: Container[str]
 ) -> Delete | None:
     """The rest of a deletion that was cut short; None if no pod is left to delete.
@@ -125,19 +125,20 @@ def _condition_message(pod: Pod) -> str:
 # -- decisions -------------------------------------------------------------------------------------
 
 
-def continue_takedown(view: GangView) -> Decision | None:
+def continue_deletion(view: GangView) -> Decision | None:
     """Finish deleting a whole gang; None once no pod to be deleted is left."""
-    state, members, now = view.state, view.members, view.record.phase
-    known = now.pods.intersection(view.gang.pods) if isinstance(now, Leaving) else frozenset[str]()
+    state, members, current = view.state, view.members, view.record.phase
+    awaited = current.pods if isinstance(current, Leaving) else frozenset[str]()
+    known = awaited.intersection(view.gang.pods)
     others = [p for p in (*members.bound, *members.leaving) if p.metadata.uid not in known]
-    rest = unfinished_takedown(view.key, others, state.index.names)
-    if rest is None and not any(pod.metadata.uid in known for pod in members.bound):
+    unfinished = unfinished_deletion(view.key, others, state.index.names)
+    if unfinished is None and not any(pod.metadata.uid in known for pod in members.bound):
         return None
     drop_holds(state, view.key)
-    return leave(view, () if rest is None else (rest,))
+    return decide_deletion(view, () if unfinished is None else (unfinished,))
 
 
-def leave(view: GangView, deletes: tuple[Delete, ...]) -> Decision:
+def decide_deletion(view: GangView, deletes: tuple[Delete, ...]) -> Decision:
     """Decide to delete the whole gang; its pending members wait for that."""
     uids = {pod.metadata.uid for delete in deletes for pod in delete.pods}
     leaving = phase.leaving(view.record.phase, uids)
@@ -156,8 +157,8 @@ def deletion_failed(state: State, pod: Pod, why: str) -> None:
             state.mark_due(key)
 
 
-def failed_deletions(now: Leaving | Preempting, uids: Container[str]) -> str:
+def failed_deletions(current: Leaving | Preempting, uids: Container[str]) -> str:
     """Why pods being deleted are still there, to be appended to a reason."""
-    texts = [text for uid, text in now.failed_deletions.items() if uid in uids]
+    texts = [text for uid, text in current.failed_deletions.items() if uid in uids]
     more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
     return f"; {texts[0]}{more}" if texts else ""

@@ -95,9 +95,9 @@ def preempt(
     )
     chosen = useful[:fewest]
     for victim in chosen[::-1][:MAX_SPARED]:
-        rest = [other for other in chosen if other is not victim]
-        if _fits_without(snapshot, demand, rest) is not None:
-            chosen = rest
+        others = [other for other in chosen if other is not victim]
+        if _fits_without(snapshot, demand, others) is not None:
+            chosen = others
     plan = _fits_without(snapshot, demand, chosen)
     return None if plan is None or not chosen else Preemption(plan, tuple(chosen))
 

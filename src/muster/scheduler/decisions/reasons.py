@@ -108,9 +108,11 @@ def with_reserved(reason: Reason, nodes: int, gang: GangKey) -> Reason:
 def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:
     """A reason, with the disruption budgets that alone prevent an eviction that would help."""
     names, more = ", ".join(map(str, budgets[:MAX_NAMED_GANGS])), len(budgets) - MAX_NAMED_GANGS
-    which = names if more <= 0 else f"{names} and {more} more"
-    by = f"the budget {which} protects" if len(budgets) == 1 else f"the budgets {which} protect"
-    text = f"it would fit in place of pods of lower priority, but {by} them"
+    names += f" and {more} more" if more > 0 else ""
+    subject = (
+        f"the budget {names} protects" if len(budgets) == 1 else f"the budgets {names} protect"
+    )
+    text = f"it would fit in place of pods of lower priority, but {subject} them"
     return Reason(reason.code, f"{reason.text}; {text}")
 
 
@@ -148,5 +150,5 @@ def _members(short: ClassShortage) -> str:
     return f"{short.wanted} {_many(short.want.role or 'pod', short.wanted)}"
 
 
-def _many(what: str, n: int) -> str:
-    return what if n == 1 or what.endswith("s") else f"{what}s"
+def _many(noun: str, n: int) -> str:
+    return noun if n == 1 or noun.endswith("s") else f"{noun}s"

@@ -40,27 +40,27 @@ CANNOT_DELETE = "partly running; not deleted, because no controller would recrea
 
 def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decision:
     """Decide about a gang whose trial failed."""
-    parked, now = park(view, demand, result), view.record.phase
+    parked, current = park(view, demand, result), view.record.phase
     if preemption.may_preempt(view.state, view.gang):
         binds = Wake.BOUND if preemption.has_binds_below(view.state, view.gang) else Wake.NONE
         parked = replace(parked, wakes=parked.wakes | Wake.BUDGETS | binds)
     deletes: tuple[Delete, ...] = ()
-    if not (isinstance(now, phase.Preempting) and now.victims):
+    if not (isinstance(current, phase.Preempting) and current.victims):
         if missing_pods(view):  # only members that exist may evict
             return _wait(view, demand, result, parked)
-        plan, budgets = preemption.find_preemption(view, demand)
-        if plan is None:
+        eviction, budgets = preemption.find_preemption(view, demand)
+        if eviction is None:
             reason = reasons.with_budgets(parked.reason, budgets) if budgets else parked.reason
             return _wait(view, demand, result, replace(parked, reason=reason))
-        deletes = preemption.evict(view, plan)
+        deletes = preemption.evict(view, eviction)
         victims = frozenset(pod.metadata.uid for delete in deletes for pod in delete.pods)
-        now = phase.Preempting(phase.standing(now), victims)
-    if not now.victims:  # only holds were in the way: try again at once
-        return Decision(replace(parked, until=view.now), deletes, now)
+        current = phase.Preempting(phase.standing(current), victims)
+    if not current.victims:  # only holds were in the way: try again at once
+        return Decision(replace(parked, until=view.now), deletes, current)
     text = "waits for pods of lower priority to leave"
-    text += gang_deletion.failed_deletions(now, now.victims)
+    text += gang_deletion.failed_deletions(current, current.victims)
     parked = replace(parked, reason=Reason(reasons.PREEMPTING, text))
-    return Decision(_reserve_if_starving(view, demand, result, parked), deletes, now)
+    return Decision(_reserve_if_starving(view, demand, result, parked), deletes, current)
 
 
 def _wait(view: GangView, demand: Demand, result: Unplaced, parked: Parked) -> Decision:
@@ -118,23 +118,23 @@ def below_min_resources(view: GangView, demand: Demand) -> Reason | None:
 
 def repair_or_release(view: GangView, parked: Parked) -> Decision:
     """A half-bound gang looks for room a little longer; then its bound members are deleted."""
-    now = phase.standing(view.record.phase)
-    if isinstance(now, phase.Mending):
-        return Decision(parked, (), now)
-    now = now if isinstance(now, phase.HalfBound) else phase.HalfBound()
-    if not now.undeletable:
+    current = phase.standing(view.record.phase)
+    if isinstance(current, phase.Mending):
+        return Decision(parked, (), current)
+    current = current if isinstance(current, phase.HalfBound) else phase.HalfBound()
+    if not current.undeletable:
         repair = view.state.settings.repair_seconds
-        release_at = view.now + repair if now.release_at is None else now.release_at
+        release_at = view.now + repair if current.release_at is None else current.release_at
         if view.now < release_at:
             waits = replace(parked, until=release_at)
-            return Decision(waits, (), replace(now, release_at=release_at))
+            return Decision(waits, (), replace(current, release_at=release_at))
         why = f"half-bound and cannot be made whole: {parked.reason.text}"
         released = release(view, why)
         if released is not None:
             return released
-        now = phase.HalfBound(undeletable=True, holds_ended=True)
+        current = phase.HalfBound(undeletable=True, holds_ended=True)
     reason = Reason(parked.reason.code, f"{parked.reason.text}; {CANNOT_DELETE}")
-    return Decision(replace(parked, reason=reason), (), now)
+    return Decision(replace(parked, reason=reason), (), current)
 
 
 def release(view: GangView, why: str) -> Decision | None:
@@ -144,7 +144,7 @@ def release(view: GangView, why: str) -> Decision | None:
     bound = (pod for pod in view.members.bound if pod.spec.node_name and pod.metadata.controller)
     pods = tuple(pod for pod in bound if pod.spec.scheduler_name in names)
     if pods:
-        return gang_deletion.leave(view, (Delete(view.key, pods, why, RELEASED),))
+        return gang_deletion.decide_deletion(view, (Delete(view.key, pods, why, RELEASED),))
     phase.cannot_release(view.record)
     return None
 
@@ -194,8 +194,8 @@ def _never_fits(view: GangView, demand: Demand) -> bool:
     known = cache.get(view.key)
     if known is None or known[0] != question:
         slots = snapshot.slots.values()
-        leave = tuple(slot for slot in slots if preemption.may_be_evicted(slot.pod))
-        result = place(snapshot, replace(demand, holds=leave, reserved=None))
+        evictable = tuple(slot for slot in slots if preemption.may_be_evicted(slot.pod))
+        result = place(snapshot, replace(demand, holds=evictable, reserved=None))
         known = cache[view.key] = (question, not isinstance(result, Plan))
     return known[1]
 

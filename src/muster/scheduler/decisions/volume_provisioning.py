@@ -33,19 +33,19 @@ YIELD_SECONDS = 10.0
 
 def wait_for_volumes(view: GangView, plan: Plan) -> Decision | None:
     """The decision to wait until the claims of a plan are bound; None if they all are."""
-    state, now = view.state, view.record.phase
+    state, current = view.state, view.record.phase
     choices = choose_volumes(state.snapshot, plan.placements)
     if not choices:
         return None
     held = {slot.pod.metadata.uid: slot.node for slot in holds.holds_of(state.snapshot, view.key)}
     waits = Parked(reason(len(choices)), Wake.STORAGE)
     if held != {p.pod.metadata.uid: p.node for p in plan.placements}:
-        if isinstance(now, phase.Provisioning) and not held:
+        if isinstance(current, phase.Provisioning) and not held:
             until = view.now + YIELD_SECONDS
             view.record.retry = replace(view.record.retry or BindRetry(), not_before=until)
-            return Decision(replace(waits, until=until), (), now.resumes)
+            return Decision(replace(waits, until=until), (), current.resumes)
         holds.hold_plan(state, view.gang, plan.placements)
-    provisioning = phase.Provisioning(phase.standing(now))
+    provisioning = phase.Provisioning(phase.standing(current))
     return Decision(waits, write_choices(view, choices), provisioning)
 
 

@@ -63,7 +63,7 @@ class Run:
     """Members that succeeded, name to role, also after their objects are gone."""
     recalled: int = 0
     """Members that succeeded before this process started and whose objects are gone."""
-    done: int = 0
+    succeeded_last_run: int = 0
     """Members that succeeded in the last run, until the next one begins."""
     expects: list[float] = field(default_factory=list)
     """Until when replacements are expected, one time for each member that died."""
@@ -122,10 +122,10 @@ def missing(
     present = (*members.bound, *members.succeeded)
     roles: Mapping[str, int] = {}
     if terms.roles:  # most gangs have none: counting their pods would be for nothing
-        have = count_by_role(present) + Counter(gone)
-        roles = Counter(terms.roles) - have
+        present_roles = count_by_role(present) + Counter(gone)
+        roles = Counter(terms.roles) - present_roles
         if roles and unnamed:
-            roles = _fill_roles(roles, {*have, *count_by_role(members.pending)}, unnamed)
+            roles = _fill_roles(roles, {*present_roles, *count_by_role(members.pending)}, unnamed)
     count = len(present) + len(gone) + unnamed
     return Missing(max(terms.min - count, sum(roles.values()), 0), roles)
 
@@ -143,8 +143,8 @@ def missing_pods(view: GangView) -> dict[str, int]:
     """Missing members that have no pod yet, by role; under `""` the members of any role."""
     roles = view.missing.roles
     lacking = Counter(roles) - count_by_role(view.members.pending) if roles else {}
-    rest = view.missing.total - len(view.members.pending) - sum(lacking.values())
-    return {**lacking, "": rest} if rest > 0 else lacking
+    unassigned = view.missing.total - len(view.members.pending) - sum(lacking.values())
+    return {**lacking, "": unassigned} if unassigned > 0 else lacking
 
 
 # -- the run ---------------------------------------------------------------------------------------
@@ -153,8 +153,8 @@ def missing_pods(view: GangView) -> dict[str, int]:
 def count_succeeded(state: State, gang: Gang) -> int:
     """How many members succeeded in this run, or in the last one until the next begins."""
     run = state.record(gang.key).run
-    now = len(state.members(gang).succeeded) + len(_gone(gang, run)) + run.recalled
-    return now or run.done
+    count = len(state.members(gang).succeeded) + len(_gone(gang, run)) + run.recalled
+    return count or run.succeeded_last_run
 
 
 def _gone(gang: Gang, run: Run) -> tuple[str, ...]:
@@ -188,8 +188,8 @@ def review_run(state: State, gang: Gang, now: float) -> None:
             run.recalled = max(0, before - len(members.succeeded))
         if _is_a_later_run(terms, members):
             _end(gang, run, len(members.succeeded))
-    if run.done and (members.bound or members.pending):
-        run.done = 0
+    if run.succeeded_last_run and (members.bound or members.pending):
+        run.succeeded_last_run = 0
     if not (members.succeeded or run.succeeded or run.recalled):
         return
     complete = not find_missing(state, gang).total
@@ -207,14 +207,17 @@ def _is_over(members: Members, run: Run, now: float, *, first: bool) -> bool:
     return not run.expects and (not members.pending or (first and not members.succeeded))
 
 
-def _end(gang: Gang, run: Run, done: int) -> None:
+def _end(gang: Gang, run: Run, succeeded: int) -> None:
     gang.earlier_run = {uid for uid, pod in gang.pods.items() if pod.finished}
     gang.sorted_members = None
-    run.succeeded, run.recalled, run.done = {}, 0, done
+    run.succeeded, run.recalled, run.succeeded_last_run = {}, 0, succeeded
 
 
 def _is_a_later_run(terms: GangTerms, members: Members) -> bool:
-    """After a restart: whether no live member is older than the binds of those that succeeded."""
+    """After a restart: whether the live members belong to a later run than the succeeded ones.
+
+    So it is if all were created after the last succeeded member was bound.
+    """
     alive = (*members.bound, *members.pending)
     if not alive or missing(terms, replace(members, bound=())).total:
         return False

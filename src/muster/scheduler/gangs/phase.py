@@ -192,8 +192,10 @@ def is_half_bound(phase: Phase) -> bool:
 
 def holds_ended(phase: Phase) -> bool:
     """Whether no room is held for the gang until it is whole again."""
-    now = standing(phase)
-    return isinstance(phase, Leaving) or (isinstance(now, Mending | HalfBound) and now.holds_ended)
+    current = standing(phase)
+    return isinstance(phase, Leaving) or (
+        isinstance(current, Mending | HalfBound) and current.holds_ended
+    )
 
 
 # -- facts -----------------------------------------------------------------------------------------
@@ -241,8 +243,8 @@ def _with_some(view: GangView, phase: Phase) -> Phase:
         return phase
     if isinstance(phase, Unseen):
         return HalfBound() if plan_annotation.was_cut_short(view.members) else Mending()
-    now = standing(phase)
-    return HalfBound() if isinstance(now, Waiting) else now
+    current = standing(phase)
+    return HalfBound() if isinstance(current, Waiting) else current
 
 
 def _with_none(view: GangView, phase: Phase) -> Phase:
@@ -258,7 +260,7 @@ def _with_none(view: GangView, phase: Phase) -> Phase:
         return replace(phase, resumes=Waiting())
     if isinstance(phase, Provisioning) and complete:
         return replace(phase, resumes=Waiting())
-    if view.record.run.done and not view.members.pending:
+    if view.record.run.succeeded_last_run and not view.members.pending:
         return Done()
     return Waiting() if complete else Gathering()
 
@@ -273,18 +275,18 @@ def restarts_whole(annotations: Mapping[str, str]) -> bool:
 
 def end_holds(record: GangRecord) -> None:
     """A hold ran out: no room is held until the gang is whole again."""
-    now = standing(record.phase)
-    if isinstance(now, Mending | HalfBound):
-        _set_standing(record, replace(now, holds_ended=True))
+    current = standing(record.phase)
+    if isinstance(current, Mending | HalfBound):
+        _set_standing(record, replace(current, holds_ended=True))
 
 
 def half_bound_until(record: GangRecord, release_at: float) -> None:
     """A bind failed: release the gang at that time if it is half-bound, unless a time is set."""
-    now = standing(record.phase)
-    if isinstance(record.phase, Binding) and isinstance(now, Waiting):
+    current = standing(record.phase)
+    if isinstance(record.phase, Binding) and isinstance(current, Waiting):
         _set_standing(record, HalfBound(release_at))
-    elif isinstance(now, HalfBound) and now.release_at is None and not now.undeletable:
-        _set_standing(record, replace(now, release_at=release_at))
+    elif isinstance(current, HalfBound) and current.release_at is None and not current.undeletable:
+        _set_standing(record, replace(current, release_at=release_at))
 
 
 def cannot_release(record: GangRecord) -> None:
@@ -294,12 +296,12 @@ def cannot_release(record: GangRecord) -> None:
         _set_standing(record, HalfBound(undeletable=True, holds_ended=True))
 
 
-def _set_standing(record: GangRecord, now: Standing) -> None:
+def _set_standing(record: GangRecord, current: Standing) -> None:
     """Change what the gang is without its plan; the plan itself goes on."""
     if isinstance(record.phase, Planned):
-        record.phase = replace(record.phase, resumes=now)
+        record.phase = replace(record.phase, resumes=current)
     elif isinstance(record.phase, Mending | HalfBound):
-        record.phase = now
+        record.phase = current
 
 
 def leaving(phase: Phase, pods: Set[str]) -> Leaving:
