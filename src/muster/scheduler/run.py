@@ -180,12 +180,12 @@ class Service:
     def _watch(self, kind: Kind[T], update: Callable[[Any, Any], None]) -> Informer[T]:
         informer = Informer(self._client, kind)
 
-        def heard(change: Change[T]) -> None:
+        def on_change(change: Change[T]) -> None:
             self.state.now = asyncio.get_running_loop().time()
             update(change.old, change.new)
             self._loop.wake()
 
-        informer.subscribe(heard)
+        informer.subscribe(on_change)
         return informer
 
 

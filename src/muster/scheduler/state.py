@@ -182,9 +182,9 @@ class State:
         ):  # only to be forgotten: before gangs that are whole or not begun, as it may free room
             return LinePosition(False, 0, False, END_OF_TIME, key)
         missing = find_missing(self, gang).total
-        running = missing and (gang.started or key in self.snapshot.held_for)
+        mending = missing and (gang.started or key in self.snapshot.held_for)
         priority, created = self.index.priority(gang), gang.created or END_OF_TIME
-        return LinePosition(not running, -priority, not missing, created, key)
+        return LinePosition(not mending, -priority, not missing, created, key)
 
     def rest(self, key: GangKey, rest: Rest, timer: float | None) -> None:
         """Record the rest of a gang after a decision, and when it is considered again."""

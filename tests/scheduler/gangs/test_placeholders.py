@@ -90,12 +90,12 @@ async def test_a_minimum_larger_than_the_cluster_costs_nothing_and_is_reported(
 ) -> None:
     made: list[str] = []
 
-    def phantom(likeness: Pod, uid: str) -> Pod:
+    def placeholder(likeness: Pod, uid: str) -> Pod:
         assert len(made) < 10
         made.append(uid)
         return likeness
 
-    monkeypatch.setattr(holds, "_placeholder", phantom)
+    monkeypatch.setattr(holds, "_placeholder", placeholder)
     cluster = await two_gangs()
     async with cluster.running():
         cluster.add(volcano_group("high", 2**31 - 1))

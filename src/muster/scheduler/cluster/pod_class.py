@@ -164,10 +164,12 @@ class PodClasses:
         spec, affinity = pod.spec, pod.spec.affinity or Affinity()
         needs = {name: amount for name, amount in requests(pod).items() if amount > 0}
         needs[PODS] = 1  # every pod uses one of the node's allowed pods
-        near = affinity.pod_affinity or PodAffinity()
-        away = affinity.pod_anti_affinity or PodAffinity()
-        preferred = [(item.weight, item.pod_affinity_term) for item in near.preferred]
-        preferred += [(-item.weight, item.pod_affinity_term) for item in away.preferred]
+        affinity_terms = affinity.pod_affinity or PodAffinity()
+        anti_affinity_terms = affinity.pod_anti_affinity or PodAffinity()
+        preferred = [(item.weight, item.pod_affinity_term) for item in affinity_terms.preferred]
+        preferred += [
+            (-item.weight, item.pod_affinity_term) for item in anti_affinity_terms.preferred
+        ]
         cls = PodClass(
             namespace=pod.metadata.namespace,
             labels=labels,
@@ -176,8 +178,8 @@ class PodClasses:
             columns=np.array([self.column(name) for name in needs], np.intp),
             amounts=np.array(list(needs.values()), dtype=np.int64),
             ports=host_ports(spec),
-            affinity=tuple(pod_term(pod, term) for term in near.required),
-            anti_affinity=tuple(pod_term(pod, term) for term in away.required),
+            affinity=tuple(pod_term(pod, term) for term in affinity_terms.required),
+            anti_affinity=tuple(pod_term(pod, term) for term in anti_affinity_terms.required),
             preferred=tuple((weight, pod_term(pod, term)) for weight, term in preferred),
             claims=claims,
             spread=tuple(_spread(pod, item) for item in spec.topology_spread_constraints),

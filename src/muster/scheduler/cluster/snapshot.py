@@ -300,5 +300,7 @@ def _drop(index: dict[K, dict[str, Slot]], key: K, uid: str) -> None:
         del index[key]
 
 
-def _same_room(one: Slot, other: Slot) -> bool:
-    return one.cls is other.cls and one.node == other.node and one.terminating == other.terminating
+def _same_room(slot: Slot, other: Slot) -> bool:
+    return (
+        slot.cls is other.cls and slot.node == other.node and slot.terminating == other.terminating
+    )

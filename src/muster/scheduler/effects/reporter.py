@@ -168,16 +168,17 @@ class Reporter:
             self._due[key] = now + 1.0
             return
         reported.deferred = 0
-        done = await self._report_group(gang, reason, reported, now)
+        is_complete = await self._report_group(gang, reason, reported, now)
         if reason != reported.reason:
             reported.at = now
             written = reason is None or await self._try(
                 self._event(_subject(gang), EventText("FailedScheduling", reason.text, "Warning"))
             )
-            reported.reason, done = reason if written else reported.reason, done and written
+            reported.reason = reason if written else reported.reason
+            is_complete = is_complete and written
         if reason is not None:
-            done = await self._report_pods(gang, reason) and done
-        if not done:
+            is_complete = await self._report_pods(gang, reason) and is_complete
+        if not is_complete:
             self._due[key] = now + RETRY_SECONDS
 
     def _succeeded(self, key: GangKey) -> int:
@@ -220,9 +221,9 @@ class Reporter:
         pending = (*members.pending, *(retried if reason.code == BIND_FAILED else ()))
         for pod in pending:
             reported = self._pods.get(pod.metadata.uid)
-            many = len(pending) > MAX_REFRESHED_PODS
-            alike = many and reported is not None and reported.code == reason.code
-            if reported == reason or alike:
+            is_large = len(pending) > MAX_REFRESHED_PODS
+            has_same_code = reported is not None and reported.code == reason.code
+            if reported == reason or (is_large and has_same_code):
                 continue
             key, body = pod.metadata.key, _unschedulable(pod, reason)
             patch = self._client.patch(

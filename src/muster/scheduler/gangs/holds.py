@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 SECONDS_AFTER_DELETION = 30.0
-PLACEHOLDER = "phantom/"
+PLACEHOLDER = "placeholder/"
 """How the UID of a placeholder begins."""
 MAX_PLACEHOLDERS = 10_000
 """Members for which room is held before they exist."""
@@ -270,10 +270,10 @@ def late_holds(view: GangView) -> tuple[Slot, ...]:
 
 def _read_late(annotations: Mapping[str, str]) -> dict[str, Any]:
     try:
-        read = json.loads(annotations.get(LATE_ANNOTATION, "{}"))
+        document = json.loads(annotations.get(LATE_ANNOTATION, "{}"))
     except ValueError:
         return {}
-    roles = read.items() if isinstance(read, dict) else ()
+    roles = document.items() if isinstance(document, dict) else ()
     return {role.lower(): requests for role, requests in roles if isinstance(requests, dict)}
 
 

@@ -47,7 +47,7 @@ def write(plan: str, size: int, uids: Sequence[str]) -> str:
 
 
 def read(annotation: str) -> PlanMark:
-    """The plan of an annotation; an invalid one counts like that of a gang that was whole."""
+    """The plan; an invalid annotation is read as size 0, as of a gang that was whole."""
     _, size, *rest = (*annotation.split("/"), "", "")
     if size.partition("+")[2]:  # older releases: <plan>/<size>+<count>-<hash>
         size, _, more = size.partition("+")

@@ -88,7 +88,7 @@ Rest = Idle | InFlight | Parked
 class LinePosition(NamedTuple):
     """The place of a gang in line: the gang with the least position is tried first."""
 
-    not_running: bool
+    not_mending: bool
     neg_priority: int
     surplus: bool
     created: datetime
@@ -125,7 +125,7 @@ class DueGangs:
         elif self._when.get(key) != when:
             self._when[key] = when
             heapq.heappush(self._timers, (when, key))
-            # Replaced timers stay in the heap till their time comes; rebuild it once most are such.
+            # Replaced timers stay in the heap: rebuild it once most entries are stale.
             if len(self._timers) > 2 * len(self._when) + 64:
                 self._timers = [(at, gang) for gang, at in self._when.items()]
                 heapq.heapify(self._timers)

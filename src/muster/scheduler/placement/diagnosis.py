@@ -36,24 +36,24 @@ def by_body(
 def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> ClassShortage:
     """Why the rest of a class does not fit, while the part that fits is in place."""
     cls, lacking = want.cls, wanted - fits
-    may = filters.static_mask(snapshot, cls)
+    mask = filters.static_mask(snapshot, cls)
     lacks = {}
     for name, each in cls.requests.items():
-        free = np.maximum(snapshot.nodes.free[snapshot.classes.resources[name]][may], 0)
+        free = np.maximum(snapshot.nodes.free[snapshot.classes.resources[name]][mask], 0)
         usable = int(np.minimum(free // each, lacking).sum())
         if usable < lacking:
             lacks[name] = each * (lacking - usable)
     ever = bool(filters.fits_if_empty(snapshot, cls).any())
-    largest = {} if ever else _largest(snapshot, cls, may)
+    largest = {} if ever else _largest(snapshot, cls, mask)
     return ClassShortage(want, wanted, fits, lacks, tuple(_removed(snapshot, cls)), ever, largest)
 
 
-def _largest(snapshot: Snapshot, cls: PodClass, may: Mask) -> dict[str, int]:
+def _largest(snapshot: Snapshot, cls: PodClass, mask: Mask) -> dict[str, int]:
     """The resources of which no node has enough for one pod, and the most that a node has."""
-    if not may.any():
+    if not mask.any():
         return {}
     columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
-    most = {name: int(allocatable[columns[name]][may].max()) for name in cls.requests}
+    most = {name: int(allocatable[columns[name]][mask].max()) for name in cls.requests}
     return {name: n for name, n in most.items() if n < cls.requests[name]}
 
 

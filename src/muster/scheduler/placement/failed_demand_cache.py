@@ -41,7 +41,9 @@ class KnownFailures:
 
 
 def _signature(demand: Demand, events_seen: int) -> object:
-    """Equal for demands that fail alike; None for a demand that is not like any other.
+    """The same for demands that fail for the same reason.
+
+    None for a demand with holds or reserved nodes.
 
     `events_seen` counts all events: after any of them, a demand that depends on other pods may
     succeed.

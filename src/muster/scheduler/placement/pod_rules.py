@@ -90,14 +90,14 @@ def skew(snapshot: Snapshot, cls: PodClass, item: SpreadTerm) -> Vector:
     """The skew of each node's domain after one more copy there."""
     column = snapshot.nodes.column(item.pods.topology)
     pod_count = snapshot.matching(item.pods, living=True)
-    counted, there = _spread_view(snapshot, cls, item)
+    counted, domains = _spread_view(snapshot, cls, item)
     sums = pod_count.sums(snapshot.nodes, item.pods.topology)
     if counted is not None:
         sums = np.bincount(column.codes, pod_count.counts * counted, len(column.values))
         sums = sums.astype(np.int64)
     # Kubernetes' rule: with fewer domains than minDomains the least count is taken to be zero.
-    enough = len(there) and len(there) >= item.min_domains
-    least = int(sums[there].min()) if enough else 0
+    enough = len(domains) and len(domains) >= item.min_domains
+    least = int(sums[domains].min()) if enough else 0
     own = 1 if pod_count.matches(cls) else 0
     by_code = sums + (own - least)
     by_code[0] = NO_DOMAIN
@@ -120,5 +120,5 @@ def _find_spread_view(
         mask &= matches_selector(snapshot, cls)
     if item.honour_taints:
         mask &= tolerates_taints(snapshot, cls)
-    there = np.unique(snapshot.nodes.column(item.pods.topology).codes[mask])
-    return None if mask.all() else mask, there
+    domains = np.unique(snapshot.nodes.column(item.pods.topology).codes[mask])
+    return None if mask.all() else mask, domains
