@@ -49,32 +49,32 @@ def held_until_cancelled(log: list[str], name: str) -> Callable[[], Awaitable[No
 
 async def test_the_first_contender_leads_and_releases_the_lease() -> None:
     server = FakeApiServer()
-    one = election(server, "one")
+    holder = election(server, "one")
     led = []
 
     async def work() -> None:
-        led.append(one.is_leader())
+        led.append(holder.is_leader())
 
-    await one.run_as_leader(work)
+    await holder.run_as_leader(work)
     assert led == [True]
-    assert not one.is_leader()
+    assert not holder.is_leader()
     assert server.objects[PATH]["spec"]["holderIdentity"] == ""
 
 
 async def test_the_second_contender_waits_and_leads_at_once_when_the_first_ends() -> None:
     server, log = FakeApiServer(), list[str]()
-    one, two = election(server, "one"), election(server, "two")
+    holder, rival = election(server, "one"), election(server, "two")
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(one.run_as_leader(held_until_cancelled(log, "one")))
-        await eventually(one.is_leader)
-        second = group.create_task(two.run_as_leader(held_until_cancelled(log, "two")))
+        first = group.create_task(holder.run_as_leader(held_until_cancelled(log, "one")))
+        await eventually(holder.is_leader)
+        second = group.create_task(rival.run_as_leader(held_until_cancelled(log, "two")))
         await asyncio.sleep(120)
         assert log == ["one leads"]
-        assert one.is_leader()
-        assert not two.is_leader()
+        assert holder.is_leader()
+        assert not rival.is_leader()
         first.cancel()
         began = now()
-        await eventually(two.is_leader, timeout=60)
+        await eventually(rival.is_leader, timeout=60)
         assert now() - began < 5
         second.cancel()
     assert log == ["one leads", "one stops", "two leads", "two stops"]
@@ -83,20 +83,20 @@ async def test_the_second_contender_waits_and_leads_at_once_when_the_first_ends(
 
 async def test_a_leader_that_cannot_renew_stops_before_another_may_start() -> None:
     server, log = FakeApiServer(), list[str]()
-    one, two = election(server, "one"), election(server, "two")
+    holder, rival = election(server, "one"), election(server, "two")
     cut_off = FakeApiServer()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(_caught(one.run_as_leader(held_until_cancelled(log, "one"))))
-        await eventually(one.is_leader)
-        second = group.create_task(two.run_as_leader(held_until_cancelled(log, "two")))
+        first = group.create_task(_caught(holder.run_as_leader(held_until_cancelled(log, "one"))))
+        await eventually(holder.is_leader)
+        second = group.create_task(rival.run_as_leader(held_until_cancelled(log, "two")))
         await asyncio.sleep(20)
         cut_off.reachable = False
-        one._client.transport = cut_off
+        holder._client.transport = cut_off
         began = now()
-        await eventually(lambda: not one.is_leader(), timeout=60)
+        await eventually(lambda: not holder.is_leader(), timeout=60)
         assert now() - began <= 10.1
         lost_at = now()
-        await eventually(two.is_leader, timeout=60)
+        await eventually(rival.is_leader, timeout=60)
         assert now() - lost_at >= 2.0, "the margin for requests already sent"
         assert isinstance(await first, LeaseLost)
         second.cancel()
@@ -105,7 +105,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start() -> No
 
 async def test_a_hanging_renewal_does_not_prolong_leadership() -> None:
     server = FakeApiServer()
-    one = election(server, "one")
+    holder = election(server, "one")
     log: list[str] = []
 
     class Hanging(FakeApiServer):
@@ -113,9 +113,9 @@ async def test_a_hanging_renewal_does_not_prolong_leadership() -> None:
             await asyncio.Event().wait()
 
     async with asyncio.TaskGroup() as group:
-        leading = group.create_task(_caught(one.run_as_leader(held_until_cancelled(log, "one"))))
-        await eventually(one.is_leader)
-        one._client.transport = Hanging()
+        leading = group.create_task(_caught(holder.run_as_leader(held_until_cancelled(log, "one"))))
+        await eventually(holder.is_leader)
+        holder._client.transport = Hanging()
         began = now()
         assert isinstance(await leading, LeaseLost)
         assert now() - began <= 10.1
@@ -126,25 +126,25 @@ async def test_leadership_ends_by_the_clock_alone() -> None:
     """`is_leader` is right even if the event loop is stuck."""
     server = FakeApiServer()
     time = [0.0]
-    one = LeaderElection(
+    holder = LeaderElection(
         Client(server), name="muster", namespace="ns", identity="one", clock=lambda: time[0]
     )
     answers = []
 
     async def work() -> None:
-        answers.append(one.is_leader())
+        answers.append(holder.is_leader())
         time[0] += 9.9
-        answers.append(one.is_leader())
+        answers.append(holder.is_leader())
         time[0] += 0.2
-        answers.append(one.is_leader())
+        answers.append(holder.is_leader())
 
-    await one.run_as_leader(work)
+    await holder.run_as_leader(work)
     assert answers == [True, True, False]
 
 
 async def test_time_counts_from_before_the_renewal_was_sent() -> None:
     server = FakeApiServer()
-    one = election(server, "one")
+    holder = election(server, "one")
 
     class Slow:
         async def send(self, request: Any) -> Any:
@@ -153,11 +153,11 @@ async def test_time_counts_from_before_the_renewal_was_sent() -> None:
 
         async def close(self) -> None: ...
 
-    one._client.transport = Slow()  # type: ignore[assignment]
+    holder._client.transport = Slow()  # type: ignore[assignment]
     async with asyncio.TaskGroup() as group:
-        leading = group.create_task(_caught(one.run_as_leader(held_until_cancelled([], "one"))))
-        await eventually(one.is_leader, timeout=30)
-        renewed = one._renewed_at
+        leading = group.create_task(_caught(holder.run_as_leader(held_until_cancelled([], "one"))))
+        await eventually(holder.is_leader, timeout=30)
+        renewed = holder._renewed_at
         assert renewed is not None
         assert now() - renewed >= 8  # a GET and a POST of 4 s each
         leading.cancel()

@@ -208,14 +208,14 @@ async def read_all(connection: Any) -> bytes:
 async def test_connections_share_a_forward_and_keep_their_bytes_apart() -> None:
     node = Node()
     async with container(node, PROTOCOL) as client, client.port_forward(X, 8080) as forward:
-        one, two = await forward.connect(), await forward.connect()
-        await one.write(b"one")
-        await two.write(b"t" * 200_000)
-        await one.close_write()
-        await two.close_write()
-        assert await read_all(two) == b"T" * 200_000
-        assert await read_all(one) == b"ONE"
-        assert await one.read() == b"", "the end stays the end"
+        first, second = await forward.connect(), await forward.connect()
+        await first.write(b"one")
+        await second.write(b"t" * 200_000)
+        await first.close_write()
+        await second.close_write()
+        assert await read_all(second) == b"T" * 200_000
+        assert await read_all(first) == b"ONE"
+        assert await first.read() == b"", "the end stays the end"
     opened = [headers for headers in node.opened if "port" in headers]
     assert [h["streamtype"] for h in opened] == ["error", "data", "error", "data"]
     assert {h["port"] for h in opened} == {"8080"}

@@ -58,11 +58,11 @@ async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncI
 
 @asynccontextmanager
 async def transport(endpoint: Endpoint) -> AsyncIterator[HttpTransport]:
-    made = HttpTransport(endpoint, user_agent="tester")
+    http = HttpTransport(endpoint, user_agent="tester")
     try:
-        yield made
+        yield http
     finally:
-        await made.close()
+        await http.close()
 
 
 async def drained(http: HttpTransport) -> list[bytes]:

@@ -15,7 +15,7 @@ NAMES = st.sampled_from("abcd")
 UIDS = st.sampled_from(["u1", "u2"])
 
 
-def made(name: str, uid: str, version: int) -> Pod:
+def pod(name: str, uid: str, version: int) -> Pod:
     labels = {"group": f"g{version % 3}"}
     return Pod(ObjectMeta(name=name, uid=uid, resource_version=str(version), labels=labels))
 
@@ -49,11 +49,11 @@ def test_changes_add_up_to_the_state(steps: list[object]) -> None:
     changes: list[Change[Pod]] = []
     for version, step in enumerate(steps, 10):
         if isinstance(step, dict):
-            changes += store.replace(made(n, uid, v) for n, (uid, v) in step.items())
+            changes += store.replace(pod(n, uid, v) for n, (uid, v) in step.items())
             assert {p.metadata.name for p in store.all()} == set(step)
         elif isinstance(step, tuple):
             kind, name, uid = step
-            changes += store.apply(WatchEvent(kind, made(name, uid, version)))
+            changes += store.apply(WatchEvent(kind, pod(name, uid, version)))
     cached = {p.metadata.name: p for p in store.all()}
     assert replayed(changes) == cached
     for group in ("g0", "g1", "g2"):
@@ -63,7 +63,7 @@ def test_changes_add_up_to_the_state(steps: list[object]) -> None:
 
 def test_a_replayed_event_is_no_change() -> None:
     store: InformerCache[Pod] = InformerCache({})
-    item = made("a", "u1", 1)
+    item = pod("a", "u1", 1)
     assert len(store.apply(WatchEvent("ADDED", item))) == 1
     assert store.apply(WatchEvent("MODIFIED", msgspec.structs.replace(item))) == []
     assert store.replace([item]) == []
@@ -71,8 +71,8 @@ def test_a_replayed_event_is_no_change() -> None:
 
 def test_the_deletion_of_an_older_uid_leaves_the_newer_object() -> None:
     store: InformerCache[Pod] = InformerCache({})
-    store.apply(WatchEvent("ADDED", made("a", "u2", 2)))
-    assert store.apply(WatchEvent("DELETED", made("a", "u1", 1))) == []
+    store.apply(WatchEvent("ADDED", pod("a", "u2", 2)))
+    assert store.apply(WatchEvent("DELETED", pod("a", "u1", 1))) == []
     assert store.get(Key("", "a")) is not None
 
 
