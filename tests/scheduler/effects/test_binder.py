@@ -38,18 +38,23 @@ async def test_a_bind_whose_answer_is_lost_does_not_count_as_failed() -> None:
     assert len(cluster.binds) == 2
 
 
-async def test_a_half_bound_gang_that_cannot_be_made_whole_is_released_within_ten_seconds() -> None:
-    cluster = FakeCluster()
-    cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
-    cluster.add(*gang("g", 2, gpus=1))
+def delete_node_of_second_bind(cluster: FakeCluster) -> None:
+    """From now on the bind of g-1 is refused, and the node that it names is deleted."""
 
-    def lose_a_node(pod: Pod, name: str) -> Exception | None:
+    def fault(pod: Pod, name: str) -> Exception | None:
         if pod.metadata.name == "g-1" and name in cluster.nodes:
             cluster.delete_node(name)
             return Forbidden("no", status=403)
         return None
 
-    cluster.fault = lose_a_node
+    cluster.fault = fault
+
+
+async def test_a_half_bound_gang_that_cannot_be_made_whole_is_released_within_ten_seconds() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
+    cluster.add(*gang("g", 2, gpus=1))
+    delete_node_of_second_bind(cluster)
     await cluster.run(10)
 
     assert cluster.bound("g") == {}
@@ -61,14 +66,7 @@ async def test_pods_without_a_controller_are_never_deleted() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1), node("n2", gpus=1), volcano_group("g", 2))
     cluster.add(*gang("g", 2, gpus=1, controller=""))
-
-    def lose_a_node(pod: Pod, name: str) -> Exception | None:
-        if pod.metadata.name == "g-1" and name in cluster.nodes:
-            cluster.delete_node(name)
-            return Forbidden("no", status=403)
-        return None
-
-    cluster.fault = lose_a_node
+    delete_node_of_second_bind(cluster)
     await cluster.run(60)
 
     assert list(cluster.bound("g")) == ["g-0"]
