@@ -61,26 +61,26 @@ class Server(FakeCluster):
 
     async def patch(self, kind: Any, key: Key, body: Any, **options: Any) -> None:
         assert (kind, options["subresource"]) == (PODS, "status")
-        found = await self._call("mark", key, body["metadata"]["uid"])
+        current = await self._call("mark", key, body["metadata"]["uid"])
         (written,) = body["status"]["conditions"]
         when = datetime.fromisoformat(written["lastTransitionTime"])
         condition = Condition(
             written["type"], written["status"], written["reason"], written["message"], when
         )
-        notes = {**found.metadata.annotations, **body["metadata"].get("annotations", {})}
-        conditions = (*found.status.conditions, condition)
+        notes = {**current.metadata.annotations, **body["metadata"].get("annotations", {})}
+        conditions = (*current.status.conditions, condition)
         self.add(
             replace(
-                found,
-                metadata=replace(found.metadata, annotations=notes),
-                status=replace(found.status, conditions=conditions),
+                current,
+                metadata=replace(current.metadata, annotations=notes),
+                status=replace(current.status, conditions=conditions),
             )
         )
 
     async def delete(self, kind: Any, key: Key, *, uid: str) -> None:
         assert kind is PODS
-        found = await self._call("delete", key, uid)
-        self.gone.append(found)
+        current = await self._call("delete", key, uid)
+        self.gone.append(current)
         self.delete_pod(key.name)
 
     async def _call(self, verb: str, key: Key, uid: str) -> Pod:
@@ -94,15 +94,15 @@ class Server(FakeCluster):
         error = self.denies(verb, key.name)
         if error is not None:
             raise error
-        found = self.pods.get(key)
-        if found is None:
+        current = self.pods.get(key)
+        if current is None:
             raise NotFound(f"{key} not found", status=404)
-        if found.metadata.uid != uid:
+        if current.metadata.uid != uid:
             raise Conflict(f"{key} is another pod", status=409)
-        return found
+        return current
 
     def times(self, verb: str, name: str) -> list[float]:
-        return [when for what, who, when in self.calls if (what, who) == (verb, name)]
+        return [time for call, pod, time in self.calls if (call, pod) == (verb, name)]
 
 
 class _Orders(FakeEffects):

@@ -98,7 +98,7 @@ class FakeCluster:
             self.state.group_changed(kind, item.metadata.key, item)
 
     def delete_pod(self, name: str, namespace: str = "default") -> Pod:
-        """The pod's object goes, at once."""
+        """Delete the pod's object at once."""
         pod = self.pods.pop(Key(namespace, name))
         self._tell(pod, None)
         self.loop.wake()
@@ -144,7 +144,7 @@ class FakeCluster:
         return used
 
     def reason(self, gang: str) -> str:
-        """What was last said of a gang."""
+        """The reason last reported for a gang."""
         for report in reversed(self.reports):
             if report.gang.name == gang:
                 return report.reason.text if report.reason else ""
@@ -154,28 +154,28 @@ class FakeCluster:
 
     async def bind(self, pod: Key, *, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         await asyncio.sleep(0.001)  # pace: virtual
-        found = self.pods.get(pod)
-        if found is None:
+        current = self.pods.get(pod)
+        if current is None:
             raise NotFound(f"{pod} not found", status=404)
-        if found.metadata.uid != uid or found.spec.node_name:
+        if current.metadata.uid != uid or current.spec.node_name:
             raise Conflict(f"{pod} is another pod or bound", status=409)
-        error = self.fault(found, node)
+        error = self.fault(current, node)
         if error is not None:
             raise error
         now = START + timedelta(seconds=1_000_000 + asyncio.get_running_loop().time())
         scheduled = Condition("PodScheduled", "True", last_transition_time=now)
         metadata = replace(
-            found.metadata, annotations={**found.metadata.annotations, **annotations}
+            current.metadata, annotations={**current.metadata.annotations, **annotations}
         )
         bound = replace(
-            found,
+            current,
             metadata=metadata,
-            spec=replace(found.spec, node_name=node),
-            status=replace(found.status, phase="Running", conditions=(scheduled,)),
+            spec=replace(current.spec, node_name=node),
+            status=replace(current.status, phase="Running", conditions=(scheduled,)),
         )
-        self.binds.append((found.metadata.name, node))
+        self.binds.append((current.metadata.name, node))
         self.add(bound)
-        error = self.fault_after(found, node)
+        error = self.fault_after(current, node)
         if error is not None:
             raise error
 
@@ -230,8 +230,8 @@ class FakeEffects:
     def delete(self, delete: Delete) -> None:
         self._cluster.deletes.append(delete)
         for pod in delete.pods:
-            found = self._cluster.pods.get(pod.metadata.key)
-            if found is not None and found.metadata.uid == pod.metadata.uid:
+            current = self._cluster.pods.get(pod.metadata.key)
+            if current is not None and current.metadata.uid == pod.metadata.uid:
                 self._cluster.evict(pod.metadata.name, pod.metadata.namespace)
 
     def report(self, report: Report) -> None:

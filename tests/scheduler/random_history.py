@@ -52,7 +52,7 @@ def bound(pod: Pod, where: str, bind: Bind, now: float) -> Pod:
 
 
 class RandomHistory:
-    """The truth, and what the scheduler makes of it."""
+    """The cluster's objects, and a scheduler that watches them."""
 
     def __init__(self, *, preempt: bool, starvation_after: float = 1800.0) -> None:
         self.settings = Settings(preempt=preempt, starvation_after=starvation_after)
@@ -62,7 +62,7 @@ class RandomHistory:
         self.shapes: dict[str, tuple[int, int, int]] = {}
         self.in_flight: list[tuple[Bind, Pod, str]] = []
         self.now = 0.0
-        self.made = 0
+        self.name_counter = 0
         self.was_whole: set[str] = set()
         self.landed: Counter[str] = Counter()
         self.intact: set[str] = set()
@@ -79,16 +79,16 @@ class RandomHistory:
     # -- events ------------------------------------------------------------------------------------
 
     def add_node(self, gpus: int) -> None:
-        self.made += 1
-        self._node(node(f"n{self.made:03d}", gpus=gpus, pods=8))
+        self.name_counter += 1
+        self._node(node(f"n{self.name_counter:03d}", gpus=gpus, pods=8))
 
     def lose_node(self, number: int) -> None:
         """The node's object goes, and its pods with it."""
         name = self._pick(sorted(self.nodes), number)
         if name is not None:
             self.state.node_changed(self.nodes.pop(name), None)
-            for one in [p for p in self.pods.values() if p.spec.node_name == name]:
-                self.remove(one.metadata.name)
+            for lost_pod in [p for p in self.pods.values() if p.spec.node_name == name]:
+                self.remove(lost_pod.metadata.name)
 
     def cordon(self, number: int) -> None:
         name = self._pick(sorted(self.nodes), number)
@@ -98,9 +98,9 @@ class RandomHistory:
 
     def arrive(self, size: int, least: int, gpus: int, priority: int) -> None:
         """A gang, its group first."""
-        self.made += 1
-        name = f"g{self.made:03d}"
-        self.groups[name] = volcano_group(name, min(least, size), created=self.made)
+        self.name_counter += 1
+        name = f"g{self.name_counter:03d}"
+        self.groups[name] = volcano_group(name, min(least, size), created=self.name_counter)
         self.shapes[name] = (size, gpus, priority)
         self.state.group_changed(
             VOLCANO_POD_GROUPS, self.groups[name].metadata.key, self.groups[name]
@@ -123,17 +123,17 @@ class RandomHistory:
                     each: dict[str, Any] = {"gpus": gpus, "priority": priority, "spec": spec}
                     self._pod(pod(member, group=name, created=self.now, **each))
 
-    def kill(self, number: int, how: str) -> None:
+    def kill(self, number: int, outcome: str) -> None:
         bound = sorted(p.metadata.name for p in self.pods.values() if p.spec.node_name)
         name = self._pick(bound, number)
         if name is None:
             return
-        if how == "delete":
+        if outcome == "delete":
             self.remove(name)
         else:
             old = self.pods[name]
-            self._pod(replace(old, status=replace(old.status, phase=how)))
-        if how == "Succeeded":
+            self._pod(replace(old, status=replace(old.status, phase=outcome)))
+        if outcome == "Succeeded":
             self.ended.add(name)
 
     def rerun(self, number: int) -> None:
@@ -141,7 +141,7 @@ class RandomHistory:
         name = self._pick(sorted(n for n, s in self.shapes.items() if self._runs(n, s[0])), number)
         if name is None:
             return
-        members = [one.metadata.name for one in self.bound(name)]
+        members = [member.metadata.name for member in self.bound(name)]
         for member in members:
             old = self.pods[member]
             self._pod(replace(old, status=replace(old.status, phase="Succeeded")))
@@ -159,9 +159,11 @@ class RandomHistory:
         """Another scheduler places a pod of its own that says it belongs to one of the gangs."""
         name = self._pick(sorted(self.groups), number)
         if name is not None:
-            self.made += 1
-            made = pod(f"other-{self.made}", group=name, scheduler="someone-else", cpu="0")
-            self._pod(made)
+            self.name_counter += 1
+            member = pod(
+                f"other-{self.name_counter}", group=name, scheduler="someone-else", cpu="0"
+            )
+            self._pod(member)
 
     def grow(self, number: int) -> None:
         """One more member of a gang, beyond its minimum."""
@@ -173,8 +175,8 @@ class RandomHistory:
 
     def arrive_with_claim(self, size: int, least: int, storage: str) -> None:
         """A gang whose first member uses a claim: unbound, waiting for a node, or missing."""
-        claim = f"claim{self.made}"
-        self.claim_of[f"g{self.made + 1:03d}"] = claim
+        claim = f"claim{self.name_counter}"
+        self.claim_of[f"g{self.name_counter + 1:03d}"] = claim
         self._claim(claim, storage)
         self.arrive(size, least, 1, 0)
 
@@ -210,13 +212,13 @@ class RandomHistory:
             return
         self.now += 0.01
         bind, wanted, where = self.in_flight.pop(number % len(self.in_flight))
-        found = self.pods.get(wanted.metadata.name)
-        if found is None or found.metadata.uid != wanted.metadata.uid:
+        current = self.pods.get(wanted.metadata.name)
+        if current is None or current.metadata.uid != wanted.metadata.uid:
             bind_failed(self.state, bind.gang, wanted, self.now, BindFailure(gone=True))
         elif outcome == "refused":
             bind_failed(self.state, bind.gang, wanted, self.now, BindFailure(gone=False, why="no"))
-        elif not found.spec.node_name:
-            self._pod(bound(found, where, bind, self.now))
+        elif not current.spec.node_name:
+            self._pod(bound(current, where, bind, self.now))
             self.landed[bind.plan] += 1
             if self.landed[bind.plan] == len(bind.pairs):  # a member may be lost already
                 self.was_whole.add(bind.gang.name)
@@ -226,10 +228,10 @@ class RandomHistory:
         """The scheduler dies with binds in flight, which are lost, and another one starts."""
         self.in_flight = []
         self.state = State(self.settings)
-        self.made += 1
-        self.state.now, self.state.process_id = self.now, f"run{self.made}"
-        for one in reversed([*self.pods.values()]):
-            self.state.pod_changed(None, one)
+        self.name_counter += 1
+        self.state.now, self.state.process_id = self.now, f"run{self.name_counter}"
+        for existing in reversed([*self.pods.values()]):
+            self.state.pod_changed(None, existing)
         for name, group in self.groups.items():
             if name not in self.lost_groups:
                 self.state.group_changed(VOLCANO_POD_GROUPS, group.metadata.key, group)
@@ -244,14 +246,14 @@ class RandomHistory:
             for action in consider(self.state, key, self.now).actions:
                 if isinstance(action, Bind):
                     self._check_whole(action)
-                    assert all(one.spec.scheduler_name == "muster" for one, _ in action.pairs)
-                    self.in_flight += [(action, one, where) for one, where in action.pairs]
+                    assert all(p.spec.scheduler_name == "muster" for p, _ in action.pairs)
+                    self.in_flight += [(action, member, where) for member, where in action.pairs]
                 elif isinstance(action, Delete):
                     whole = action.gang.name in self.intact and action.reason == "Released"
                     assert not whole, f"{action.gang}: was whole, and was released"
-                    for one in action.pods:
-                        if self.pods.get(one.metadata.name) is one:
-                            self.remove(one.metadata.name)
+                    for victim in action.pods:
+                        if self.pods.get(victim.metadata.name) is victim:
+                            self.remove(victim.metadata.name)
         for name in self.groups:
             ended = sum(member.startswith(f"{name}-") for member in self.ended)
             if len(self.bound(name)) + ended >= self.groups[name].spec.min_member:
@@ -306,18 +308,18 @@ class RandomHistory:
     def _check_whole(self, bind: Bind) -> None:
         name = bind.gang.name
         least = self.groups[name].spec.min_member
-        flying = {one.metadata.uid for b, one, _ in self.in_flight if b.gang == bind.gang}
+        flying = {member.metadata.uid for b, member, _ in self.in_flight if b.gang == bind.gang}
         there = len(self.bound(name)) + self.done(name) + len(flying)
         held = len(self.state.snapshot.held_for.get(GangKey("volcano", "default", name), ()))
-        assert there + len(bind.pairs) + held >= least, f"{name}: half a gang was let go"
+        assert there + len(bind.pairs) + held >= least, f"{name}: bound below its minimum"
 
     def _check_capacity(self, where: str) -> None:
         if where not in self.nodes:
             return
         here = [p for p in self.pods.values() if p.spec.node_name == where and not p.finished]
         used: Counter[str] = Counter()
-        for one in here:
-            used[GPU] += int(one.spec.containers[0].resources.requests.get(GPU, 0))
+        for member in here:
+            used[GPU] += int(member.spec.containers[0].resources.requests.get(GPU, 0))
         room = self.nodes[where].status.allocatable
         assert len(here) <= int(room["pods"])
         assert used[GPU] <= int(room.get(GPU, 0)), f"{where} is over its capacity"

@@ -27,8 +27,9 @@ def row(gang: str, place: int, dialect: str = "volcano", **more: Any) -> Waiting
 def changed(member: Pod, *, node: str = "", phase: str = "Pending", says: str = "") -> Pod:
     raw = msgspec.to_builtins(member)
     raw["spec"]["nodeName"] = node
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": says}
-    raw["status"] = {"phase": phase, "conditions": [said] if says else []}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    condition["message"] = says
+    raw["status"] = {"phase": phase, "conditions": [condition] if says else []}
     return msgspec.convert(raw, Pod)
 
 

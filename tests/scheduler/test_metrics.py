@@ -45,8 +45,8 @@ async def test_a_gang_that_cannot_be_mended_counts_as_released() -> None:
     before = counted("repairs_total", outcome="released")
     cluster = FakeCluster()
 
-    def refuse(one: Pod, where: str) -> Exception | None:
-        if one.metadata.name != "g-1":
+    def refuse(member: Pod, where: str) -> Exception | None:
+        if member.metadata.name != "g-1":
             return None
         cluster.delete_node("n2")
         return Invalid("no", status=422)

@@ -47,9 +47,9 @@ def lease(
     ],
 )
 def test_a_lease_renewed_lately_shows_a_live_scheduler(name: str, held: str) -> None:
-    found = find_others([name], [lease(held), lease("other")], NOW)
+    others = find_others([name], [lease(held), lease("other")], NOW)
 
-    assert [str(one) for one in found] == [
+    assert [str(other) for other in others] == [
         f"the scheduler of {name} is alive: pod-1 renewed the lease kube-system/{held} 3 s ago"
     ]
 
@@ -72,9 +72,11 @@ def test_a_lease_that_lasts_long_is_alive_for_long() -> None:
 
 
 def test_another_muster_scheduler_of_the_name_is_found() -> None:
-    found = find_others(["muster", "volcano"], [lease(name_lease("volcano"), holder="host/7")], NOW)
+    others = find_others(
+        ["muster", "volcano"], [lease(name_lease("volcano"), holder="host/7")], NOW
+    )
 
-    assert [(one.name, one.holder) for one in found] == [("volcano", "host/7")]
+    assert [(other.name, other.holder) for other in others] == [("volcano", "host/7")]
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_settings_that_need_a_restart_stay_and_are_named() -> None:
 def test_weights_and_placement_are_set_in_the_file(tmp_path: Path) -> None:
     text = "placement: spread\nrackLabel: rack\nweights: {tight: 0, special: 2.5}\n"
 
-    found = load(written(tmp_path, text))
+    settings = load(written(tmp_path, text))
 
-    assert (found.placement, found.rack_label) == ("spread", "rack")
-    assert found.weights == Weights(tight=0, special=2.5)
+    assert (settings.placement, settings.rack_label) == ("spread", "rack")
+    assert settings.weights == Weights(tight=0, special=2.5)
