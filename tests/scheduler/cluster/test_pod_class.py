@@ -55,24 +55,26 @@ def test_a_pod_with_an_invalid_quantity_fits_nowhere() -> None:
 
 
 def test_host_ports_are_those_of_containers_and_sidecars() -> None:
-    one = {"name": "a", "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "0.0.0.0"}]}
+    port = {"containerPort": 80, "hostPort": 8080, "hostIP": "0.0.0.0"}
+    container = {"name": "a", "ports": [port]}
     side = {"name": "b", "restartPolicy": "Always", "ports": [{"hostPort": 9, "protocol": "UDP"}]}
-    found = host_ports(spec(containers=[one], initContainers=[side]).spec)
+    ports = host_ports(spec(containers=[container], initContainers=[side]).spec)
 
-    assert [tuple(p) for p in found] == [("TCP", 8080, ""), ("UDP", 9, "")]
+    assert [tuple(p) for p in ports] == [("TCP", 8080, ""), ("UDP", 9, "")]
 
 
 def test_on_the_host_network_every_port_is_a_host_port() -> None:
-    one = {"name": "a", "ports": [{"containerPort": 2222}]}
+    container = {"name": "a", "ports": [{"containerPort": 2222}]}
 
-    assert [p.number for p in host_ports(spec(containers=[one], hostNetwork=True).spec)] == [2222]
+    ports = host_ports(spec(containers=[container], hostNetwork=True).spec)
+    assert [port.number for port in ports] == [2222]
 
 
 def test_replicas_that_differ_by_name_and_index_are_one_class() -> None:
     classes = PodClasses()
-    made = {classes.of(pod(f"w-{i}", labels={"index": str(i)})) for i in range(9)}
+    known = {classes.of(pod(f"w-{i}", labels={"index": str(i)})) for i in range(9)}
 
-    assert len(made) == 1
+    assert len(known) == 1
 
 
 def test_a_label_that_a_selector_names_tells_classes_apart() -> None:
@@ -81,9 +83,10 @@ def test_a_label_that_a_selector_names_tells_classes_apart() -> None:
     anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     classes.of(pod("shy", spec={"affinity": anti}))
 
-    one, two = classes.of(pod("a", labels={"app": "x"})), classes.of(pod("b", labels={"app": "y"}))
+    first = classes.of(pod("a", labels={"app": "x"}))
+    second = classes.of(pod("b", labels={"app": "y"}))
 
-    assert one is not two
+    assert first is not second
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ async def test_a_gang_that_waits_later_gets_the_same_reason_and_the_log_has_it_o
         server.deleter.submit(second)
 
     assert sorted(server.failures) == [(pod.metadata.name, str(DENIED)) for pod in members]
-    assert len([one for one in caplog.records if "policy" in one.message]) == 1
+    assert len([record for record in caplog.records if "policy" in record.message]) == 1
 
 
 async def test_a_release_has_its_own_reason_and_is_finished_after_a_crash() -> None:
@@ -128,9 +128,9 @@ async def test_a_release_has_its_own_reason_and_is_finished_after_a_crash() -> N
     server.restart()
     await server.run(2)
 
-    assert sorted(one.metadata.name for one in server.gone) == ["g-0", "g-1", "g-2", "g-3"]
+    assert sorted(p.metadata.name for p in server.gone) == ["g-0", "g-1", "g-2", "g-3"]
     deleted = (pod.status.conditions for pod in server.gone)
-    conditions = [find_condition(found, "DisruptionTarget") for found in deleted]
+    conditions = [find_condition(rows, "DisruptionTarget") for rows in deleted]
     assert {(condition.reason, condition.message) for condition in conditions if condition} == {
         ("ReleasedByMuster", "cannot be made whole")
     }
@@ -148,7 +148,7 @@ async def test_recreated_members_are_not_placed_while_others_are_being_deleted(
         await server.settle(2)
         assert set(server.bound("low")) == {"low-7"}
         server.delete_pod("other")
-        again = [one for one in gang("low", 40, gpus=1) if one.metadata.name != "low-7"]
+        again = [p for p in gang("low", 40, gpus=1) if p.metadata.name != "low-7"]
         server.add(*again)
         await server.settle(10)
         assert set(server.bound("low")) == {"low-7"}
@@ -165,18 +165,18 @@ async def test_recreated_members_are_not_placed_while_others_are_being_deleted(
 def member(name: str, at: float, *, mark: str = "", grace: int | None = None, **each: Any) -> Pod:
     """A member that got its node so many seconds after the start."""
     notes = {gang_deletion.DELETION_ANNOTATION: f"{mark}/{DECIDED.isoformat()}"} if mark else {}
-    made = pod(name, group="g", annotations=notes, **each)
+    plain = pod(name, group="g", annotations=notes, **each)
     when = START + timedelta(seconds=at)
     leaves = None if grace is None else START
     metadata = replace(
-        made.metadata, deletion_timestamp=leaves, deletion_grace_period_seconds=grace
+        plain.metadata, deletion_timestamp=leaves, deletion_grace_period_seconds=grace
     )
     return replace(
-        made,
+        plain,
         metadata=metadata,
-        spec=replace(made.spec, node_name="n" if at else ""),
+        spec=replace(plain.spec, node_name="n" if at else ""),
         status=replace(
-            made.status,
+            plain.status,
             phase="Running",
             conditions=(Condition("PodScheduled", "True", last_transition_time=when),),
         ),
@@ -220,8 +220,8 @@ def member(name: str, at: float, *, mark: str = "", grace: int | None = None, **
 def test_an_unfinished_deletion_covers_marked_and_bound_members(
     members: list[Pod], go: str
 ) -> None:
-    found = gang_deletion.unfinished_deletion(
+    unfinished = gang_deletion.unfinished_deletion(
         GangKey("volcano", "default", "g"), members, {"muster"}
     )
 
-    assert "".join(one.metadata.name for one in (found.pods if found else ())) == go
+    assert "".join(p.metadata.name for p in (unfinished.pods if unfinished else ())) == go

@@ -188,8 +188,8 @@ async def test_pods_without_a_budget_are_evicted_before_pods_under_one() -> None
     assert evicted(cluster) == {"batch"}
 
 
-@pytest.mark.parametrize("how", ["allows more", "is gone"])
-async def test_a_gang_that_a_budget_kept_waiting_is_tried_again_when_it(how: str) -> None:
+@pytest.mark.parametrize("change", ["allows more", "is gone"])
+async def test_a_gang_that_a_budget_kept_waiting_is_tried_again_when_it(change: str) -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1), budget("keep", "50%", {"app": "web"}), *web(1))
     async with cluster.running():
@@ -197,7 +197,7 @@ async def test_a_gang_that_a_budget_kept_waiting_is_tried_again_when_it(how: str
         cluster.add(pod("high", gpus=1, priority=5))
         await cluster.settle(5)
         assert cluster.deletes == []
-        if how == "is gone":
+        if change == "is gone":
             cluster.state.budget_changed(Key("default", "keep"), None)
             cluster.loop.wake()
         else:

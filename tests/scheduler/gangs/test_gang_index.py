@@ -26,13 +26,13 @@ NAMES = ("muster", "kube-batchd", "kube-batch")
 
 
 def gang_index(*items: Any) -> GangIndex:
-    made = GangIndex(NAMES)
+    index = GangIndex(NAMES)
     for item in items:
         if isinstance(item, Pod):
-            made.put_pod(item)
+            index.put_pod(item)
         else:
-            made.put_group(KIND_OF[type(item)], item.metadata.key, item)
-    return made
+            index.put_group(KIND_OF[type(item)], item.metadata.key, item)
+    return index
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def gang_index(*items: Any) -> GangIndex:
 )
 def test_a_pod_names_its_gang(dialect: str, declared: Any, kind: str) -> None:
     member = pod("p", group="g", dialect=dialect)
-    found = gang_index(*([declared] if declared else []), member)
+    index = gang_index(*([declared] if declared else []), member)
 
-    gang = found.gangs[GangKey(kind, "default", "g")]
+    gang = index.gangs[GangKey(kind, "default", "g")]
     assert list(gang.pods.values()) == [member]
     assert gang.terms is not None
     assert gang.terms.min == 3
@@ -57,29 +57,29 @@ def test_a_pod_names_its_gang(dialect: str, declared: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [VOLCANO_POD_GROUPS, KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS])
 def test_the_old_annotation_finds_the_group_in_any_of_its_three_api_groups(kind: Any) -> None:
-    found = gang_index(pod("p", group="g"))
+    index = gang_index(pod("p", group="g"))
     group = volcano_group("g", 2)
-    found.put_group(kind, group.metadata.key, group)
+    index.put_group(kind, group.metadata.key, group)
 
-    gang = found.gangs[GangKey("volcano", "default", "g")]
+    gang = index.gangs[GangKey("volcano", "default", "g")]
     assert gang.kind is kind
     assert gang.terms is not None
     assert gang.terms.min == 2
 
 
 def test_a_roles_minimum_holds_even_if_the_total_is_below_their_sum() -> None:
-    found = gang_index(pod("p", group="g"), volcano_group("g", 1, roles={"PS": 1, "Worker": 4}))
+    index = gang_index(pod("p", group="g"), volcano_group("g", 1, roles={"PS": 1, "Worker": 4}))
 
-    terms = found.gangs[GangKey("volcano", "default", "g")].terms
+    terms = index.gangs[GangKey("volcano", "default", "g")].terms
     assert terms is not None
     assert (terms.min, terms.roles) == (5, {"ps": 1, "worker": 4})
 
 
 def test_a_native_group_without_the_gang_policy_is_no_gang() -> None:
     basic = replace(native_group("g", 4), spec=NativeSpec())
-    found = gang_index(pod("p", group="g", dialect="native"), basic)
+    index = gang_index(pod("p", group="g", dialect="native"), basic)
 
-    terms = found.gangs[GangKey("native", "default", "g")].terms
+    terms = index.gangs[GangKey("native", "default", "g")].terms
     assert terms is not None
     assert terms.min == 1
 
@@ -95,23 +95,23 @@ def test_the_first_dialect_that_matches_wins() -> None:
 
 
 def test_a_budget_declares_a_gang_of_the_pods_it_selects() -> None:
-    found = gang_index(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
+    index = gang_index(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
     declared = budget("x", 4, {"job": "x"})
-    found.put_budget(declared.metadata.key, declared)
+    index.put_budget(declared.metadata.key, declared)
 
-    gang = found.gangs[GangKey("pdb", "default", "x")]
+    gang = index.gangs[GangKey("pdb", "default", "x")]
     assert [p.metadata.name for p in gang.pods.values()] == ["p"]
     assert gang.terms is not None
     assert gang.terms.min == 4
 
 
 def test_the_pods_of_a_deleted_budget_are_gangs_of_one() -> None:
-    found = gang_index(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
+    index = gang_index(pod("p", scheduler="kube-batchd", labels={"job": "x"}))
     declared = budget("x", 4, {"job": "x"})
-    found.put_budget(declared.metadata.key, declared)
-    found.put_budget(declared.metadata.key, None)
+    index.put_budget(declared.metadata.key, declared)
+    index.put_budget(declared.metadata.key, None)
 
-    assert [k for k, g in found.gangs.items() if g.pods] == [GangKey("pod", "default", "p")]
+    assert [k for k, g in index.gangs.items() if g.pods] == [GangKey("pod", "default", "p")]
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_the_pods_of_a_deleted_budget_are_gangs_of_one() -> None:
 def test_the_budget_of_an_ordinary_service_is_not_a_gang(
     scheduler: str, controller: str, least: Any
 ) -> None:
-    found = gang_index(pod("p", scheduler=scheduler, controller=controller, labels={"app": "x"}))
+    index = gang_index(pod("p", scheduler=scheduler, controller=controller, labels={"app": "x"}))
     declared = budget("x", least, {"app": "x"})
-    found.put_budget(declared.metadata.key, declared)
+    index.put_budget(declared.metadata.key, declared)
 
-    assert [k.dialect for k, g in found.gangs.items() if g.pods] == ["pod"]
+    assert [k.dialect for k, g in index.gangs.items() if g.pods] == ["pod"]
 
 
 def test_pods_for_other_schedulers_are_not_ours() -> None:
@@ -140,23 +140,23 @@ def test_pods_for_other_schedulers_are_not_ours() -> None:
 
 
 def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
-    found = gang_index(
+    index = gang_index(
         pod("p", group="g", dialect="labels:2"),
         pod("p", group="g", dialect="labels:2", namespace="other"),
     )
 
-    assert len(found.gangs) == 2
+    assert len(index.gangs) == 2
 
 
 def test_the_groups_class_decides_the_priority_else_the_lowest_member() -> None:
-    found = gang_index(
+    index = gang_index(
         volcano_group("classed", 1, priority_class="gold"),
         pod("a", group="classed", priority=1),
         volcano_group("plain", 2),
         pod("b", group="plain", priority=7),
         pod("c", group="plain", priority=3),
     )
-    found.put_priority_class("gold", convert({"value": 100}, PriorityClass))
+    index.put_priority_class("gold", convert({"value": 100}, PriorityClass))
 
-    assert found.priority(found.gangs[GangKey("volcano", "default", "classed")]) == 100
-    assert found.priority(found.gangs[GangKey("volcano", "default", "plain")]) == 3
+    assert index.priority(index.gangs[GangKey("volcano", "default", "classed")]) == 100
+    assert index.priority(index.gangs[GangKey("volcano", "default", "plain")]) == 3

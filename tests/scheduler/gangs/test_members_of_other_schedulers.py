@@ -15,9 +15,9 @@ replace = msgspec.structs.replace
 
 def placed(name: str, where: str, **each: object) -> Pod:
     """A pod of another scheduler that it has given a node."""
-    made = pod(name, scheduler="someone-else", **each)  # type: ignore[arg-type]
-    running = replace(made.status, phase="Running")
-    return replace(made, spec=replace(made.spec, node_name=where), status=running)
+    member = pod(name, scheduler="someone-else", **each)  # type: ignore[arg-type]
+    running = replace(member.status, phase="Running")
+    return replace(member, spec=replace(member.spec, node_name=where), status=running)
 
 
 async def test_a_member_addressed_to_another_scheduler_is_never_bound() -> None:
@@ -50,8 +50,8 @@ async def test_a_member_bound_by_another_scheduler_counts_whoever_came_first(
     cluster.add(node("n1", gpus=4), volcano_group("g", 2))
     foreign, ours = placed("f1", "n1", group="g", gpus=1), pod("m0", group="g", gpus=1)
     async with cluster.running():
-        for one in (foreign, ours) if foreign_first else (ours, foreign):
-            cluster.add(one)
+        for member in (foreign, ours) if foreign_first else (ours, foreign):
+            cluster.add(member)
             await cluster.settle()
 
     assert set(cluster.bound()) == {"f1", "m0"}

@@ -90,8 +90,8 @@ async def test_a_gang_whose_binds_were_cut_short_is_released_also_if_it_lost_a_m
     cluster = await four_nodes(4)
     cluster.fault = lambda pod, node: Unreachable("killed") if len(cluster.binds) >= 2 else None
     await cluster.run(0.01)
-    lost, kept = cluster.bound("g").items()
-    for name in set(cluster.nodes) - {kept[1]}:
+    lost, remaining = cluster.bound("g").items()
+    for name in set(cluster.nodes) - {remaining[1]}:
         cluster.delete_node(name)
     cluster.delete_pod(lost[0])
     cluster.add(pod(lost[0], gpus=1, group="g", created=1_000_000.5))
@@ -169,6 +169,6 @@ async def test_a_run_that_was_over_before_the_restart_does_not_count_for_the_nex
 
 def with_status(cluster: FakeCluster, group: Any) -> Any:
     """The group with the status that the scheduler gives it now."""
-    (found,) = (g for g in cluster.state.index.gangs.values() if g.key.name == "g")
-    status = group_status(cluster.state, found, None, "2026-01-01T00:00:00Z")
+    (gang_g,) = (g for g in cluster.state.index.gangs.values() if g.key.name == "g")
+    status = group_status(cluster.state, gang_g, None, "2026-01-01T00:00:00Z")
     return msgspec.structs.replace(group, status=msgspec.convert(status, PodGroupStatus))

@@ -88,11 +88,11 @@ async def test_a_gang_evicts_for_its_late_member_together_with_its_own() -> None
 async def test_a_minimum_larger_than_the_cluster_costs_nothing_and_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[str] = []
+    uids: list[str] = []
 
     def placeholder(likeness: Pod, uid: str) -> Pod:
-        assert len(made) < 10
-        made.append(uid)
+        assert len(uids) < 10
+        uids.append(uid)
         return likeness
 
     monkeypatch.setattr(holds, "_placeholder", placeholder)
@@ -106,7 +106,7 @@ async def test_a_minimum_larger_than_the_cluster_costs_nothing_and_is_reported(
         cluster.add(volcano_group("high", 4))
         await cluster.settle()
 
-    assert made == []
+    assert uids == []
     assert cluster.reason("high") == ""
     assert len(cluster.bound()) == 8
 

@@ -60,9 +60,9 @@ def test_a_plan_that_names_no_pods_is_judged_by_the_servers_times(
     mark = plan_annotation.write("p-1", 300, uids(300))
     waiting = pod("waiting", created=created)
 
-    found = members((bound(mark, 10.0),), (waiting,))
+    sorted_members = members((bound(mark, 10.0),), (waiting,))
 
-    assert plan_annotation.was_cut_short(found) is cut_short
+    assert plan_annotation.was_cut_short(sorted_members) is cut_short
 
 
 def test_a_pod_that_the_plan_does_not_name_is_surplus() -> None:

@@ -273,11 +273,11 @@ async def test_the_line_lists_waiting_gangs_in_order_with_reasons() -> None:
     cluster.add(volcano_group("a", 3, created=1), *gang("a", 3, gpus=1))
     async with cluster.running():
         await cluster.settle()
-        found = waiting_line_publisher.waiting_gangs(
+        rows = waiting_line_publisher.waiting_gangs(
             cluster.state, asyncio.get_running_loop().time(), datetime.now(UTC)
         )
 
-    published = waiting_line_format.read(waiting_line_publisher.encode_line(found))
+    published = waiting_line_format.read(waiting_line_publisher.encode_line(rows))
     assert [(row.gang, row.place, row.pending) for row in published] == [
         ("default/b", 1, 2),
         ("default/a", 2, 3),

@@ -10,7 +10,7 @@ Placed = list[tuple[Pod, Node]]
 
 
 def tolerates(pod: Pod, node: Node) -> bool:
-    def one(key: str, value: str, effect: str) -> bool:
+    def is_tolerated(key: str, value: str, effect: str) -> bool:
         return any(
             t.key in ("", key)
             and t.effect in ("", effect)
@@ -18,7 +18,8 @@ def tolerates(pod: Pod, node: Node) -> bool:
             for t in pod.spec.tolerations
         )
 
-    return all(one(t.key, t.value, t.effect) for t in taints_of(node) if forbids_scheduling(t))
+    taints = (taint for taint in taints_of(node) if forbids_scheduling(taint))
+    return all(is_tolerated(taint.key, taint.value, taint.effect) for taint in taints)
 
 
 def has_room(pod: Pod, node: Node, placed: Placed) -> bool:
@@ -37,13 +38,13 @@ def ports_free(pod: Pod, node: Node, placed: Placed) -> bool:
 def apart(pod: Pod, node: Node, placed: Placed) -> bool:
     """Required anti-affinity by labels, within one namespace, both ways."""
     for other, where in placed:
-        for one, two in ((pod, other), (other, pod)):
-            anti = one.spec.affinity.pod_anti_affinity if one.spec.affinity else None
+        for subject, neighbour in ((pod, other), (other, pod)):
+            anti = subject.spec.affinity.pod_anti_affinity if subject.spec.affinity else None
             for term in anti.required if anti else ():
                 wanted = term.label_selector.match_labels if term.label_selector else {"": ""}
                 key = term.topology_key
                 here, there = node.metadata.labels.get(key), where.metadata.labels.get(key)
-                match = all(two.metadata.labels.get(k) == v for k, v in wanted.items())
+                match = all(neighbour.metadata.labels.get(k) == v for k, v in wanted.items())
                 if match and here is not None and here == there:
                     return False
     return True

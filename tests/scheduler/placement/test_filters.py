@@ -24,9 +24,9 @@ def cluster(*nodes: Any, running: dict[str, Pod] | None = None) -> State:
     state = State(Settings())
     for item in nodes:
         state.node_changed(None, item)
-    for name, one in (running or {}).items():
-        cls = state.snapshot.classes.of(one)
-        state.snapshot.assume([Placement(one, name.partition("/")[0], cls)])
+    for name, placed in (running or {}).items():
+        cls = state.snapshot.classes.of(placed)
+        state.snapshot.assume([Placement(placed, name.partition("/")[0], cls)])
     return state
 
 
@@ -144,7 +144,7 @@ def test_two_pods_of_one_gang_never_share_a_host_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "clash"),
+    ("first", "second", "clash"),
     [
         ({"hostPort": 80}, {"hostPort": 80}, True),
         ({"hostPort": 80}, {"hostPort": 80, "protocol": "UDP"}, False),
@@ -154,14 +154,14 @@ def test_two_pods_of_one_gang_never_share_a_host_port() -> None:
     ],
 )
 def test_host_ports_clash_by_number_protocol_and_address(
-    one: dict[str, Any], other: dict[str, Any], clash: bool
+    first: dict[str, Any], second: dict[str, Any], clash: bool
 ) -> None:
     def asking(name: str, port: dict[str, Any]) -> Pod:
         return pod(name, spec={"containers": [{"name": "c", "ports": [port]}]})
 
-    state = cluster(node("n"), running={"n": asking("old", one)})
+    state = cluster(node("n"), running={"n": asking("old", first)})
 
-    assert (homes(state, asking("new", other)) is None) == clash
+    assert (homes(state, asking("new", second)) is None) == clash
 
 
 def test_affinity_places_a_pod_in_the_domain_of_the_pods_it_names() -> None:
@@ -176,10 +176,10 @@ def test_a_group_with_affinity_to_itself_can_start() -> None:
     zones = [node(n, labels={"zone": n[0]}, gpus=1) for n in ("a1", "a2", "b1", "b2", "b3")]
     members = [pod(f"p{i}", gpus=1, labels=X, spec=near("x", "zone")) for i in range(3)]
 
-    found = homes(cluster(*zones), *members)
+    chosen = homes(cluster(*zones), *members)
 
-    assert found is not None
-    assert {name[0] for name in found} == {"b"}
+    assert chosen is not None
+    assert {name[0] for name in chosen} == {"b"}
 
 
 def test_roles_with_affinity_to_each_other_get_a_domain_that_holds_them_all() -> None:
@@ -188,10 +188,10 @@ def test_roles_with_affinity_to_each_other_get_a_domain_that_holds_them_all() ->
     workers = [pod(f"w{i}", gpus=1, labels=X, spec=near("x", "zone")) for i in range(2)]
     server = pod("z", cpu="2", labels=X, spec=near("x", "zone"))
 
-    found = homes(cluster(*zones), *workers, server)
+    chosen = homes(cluster(*zones), *workers, server)
 
-    assert found is not None
-    assert {name[0] for name in found} == {"b"}
+    assert chosen is not None
+    assert {name[0] for name in chosen} == {"b"}
 
 
 def test_anti_affinity_keeps_members_on_different_nodes() -> None:
@@ -242,10 +242,10 @@ def test_spread_keeps_the_domains_even() -> None:
     zones = [node(n, labels={"zone": n}) for n in ("a", "b", "c")]
     members = [pod(f"p{i}", labels=X, spec=spread("zone")) for i in range(7)]
 
-    found = homes(cluster(*zones), *members)
+    chosen = homes(cluster(*zones), *members)
 
-    assert found is not None
-    assert sorted(found.count(z) for z in "abc") == [2, 2, 3]
+    assert chosen is not None
+    assert sorted(chosen.count(z) for z in "abc") == [2, 2, 3]
 
 
 def test_spread_makes_a_gang_wait_when_a_domain_is_full() -> None:

@@ -77,12 +77,12 @@ def cluster(nodes: list[Node], running: list[Pod]) -> tuple[State, naive_placeme
     for item in nodes:
         state.node_changed(None, item)
     placed: naive_placement.Placed = []
-    for one in running:
-        home = next((n for n in nodes if naive_placement.allowed(one, n, placed)), None)
+    for member in running:
+        home = next((n for n in nodes if naive_placement.allowed(member, n, placed)), None)
         if home is not None:
-            placed.append((one, home))
-            cls = state.snapshot.classes.of(one)
-            state.snapshot.assume([Placement(one, home.metadata.name, cls)])
+            placed.append((member, home))
+            cls = state.snapshot.classes.of(member)
+            state.snapshot.assume([Placement(member, home.metadata.name, cls)])
     return state, placed
 
 
@@ -96,9 +96,11 @@ def assert_valid(
     assert sorted(p.pod.metadata.uid for p in plan.placements) == [g.metadata.uid for g in gang]
     by_name = {n.metadata.name: n for n in nodes}
     so_far = list(placed)
-    for one, name, _ in plan.placements:
-        assert naive_placement.allowed(one, by_name[name], so_far), f"{one.metadata.name} on {name}"
-        so_far.append((one, by_name[name]))
+    for member, name, _ in plan.placements:
+        assert naive_placement.allowed(member, by_name[name], so_far), (
+            f"{member.metadata.name} on {name}"
+        )
+        so_far.append((member, by_name[name]))
 
 
 @settings(max_examples=400)
@@ -136,9 +138,9 @@ def test_the_same_snapshot_gives_the_same_plan_whatever_the_order_of_events(
     problem: tuple[list[Node], list[Pod], list[Pod]],
 ) -> None:
     nodes, running, gang = problem
-    one, _ = cluster(nodes, running)
+    state, _ = cluster(nodes, running)
     other = State(Settings())
-    for slot in one.snapshot.slots.values():
+    for slot in state.snapshot.slots.values():
         cls = other.snapshot.classes.of(slot.pod)
         other.snapshot.assume([Placement(slot.pod, slot.node, cls)])
     for item in reversed(nodes):
@@ -149,7 +151,7 @@ def test_the_same_snapshot_gives_the_same_plan_whatever_the_order_of_events(
             return None
         return {p.pod.metadata.name: p.node for p in result.placements}
 
-    assert places(solve(one, gang)) == places(solve(other, gang))
+    assert places(solve(state, gang)) == places(solve(other, gang))
 
 
 def test_a_gang_uses_as_few_nodes_as_possible() -> None:

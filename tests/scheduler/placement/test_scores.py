@@ -191,11 +191,11 @@ def test_a_larger_weight_reverses_an_order() -> None:
     assert placed(state, NodePreference(Weights(special=1e-6, tight=1000)), pod("p")) == ["a"]
 
 
-def both(one: str, other: str) -> dict[str, Any]:
+def both(first: str, second: str) -> dict[str, Any]:
     """Near pods that have both labels, by two terms."""
     terms = [
         {"labelSelector": {"matchLabels": {key: "yes"}}, "topologyKey": "zone"}
-        for key in (one, other)
+        for key in (first, second)
     ]
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     return {"affinity": {"podAffinity": {required: terms}}}

@@ -66,17 +66,17 @@ class FaultyProxy:
 
     async def _forward(self, request: web.Request) -> web.Response:
         async with self._ask(request, await request.read()) as answer:
-            kept = {
+            headers = {
                 name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers
             }
             body = await answer.read()
             return web.Response(
-                status=answer.status, body=body, content_type=answer.content_type, headers=kept
+                status=answer.status, body=body, content_type=answer.content_type, headers=headers
             )
 
     def _ask(self, request: web.Request, body: bytes) -> aiohttp.client._RequestContextManager:
-        kept = ("Content-Type", "Accept", "User-Agent")
-        headers = {name: request.headers[name] for name in kept if name in request.headers}
+        forwarded = ("Content-Type", "Accept", "User-Agent")
+        headers = {name: request.headers[name] for name in forwarded if name in request.headers}
         url = self._plane.url + request.path_qs
         return self._session.request(request.method, url, data=body or None, headers=headers)
 

@@ -82,9 +82,9 @@ async def cluster(plane: ControlPlane, room_for: int) -> AsyncIterator[tuple[Cli
 
 async def whole_gangs(client: Client, namespace: str) -> list[str]:
     """The gangs that are whole, once no gang is half."""
-    found = {gang: len(await real_cluster.bound(client, namespace, gang)) for gang in GANGS}
-    calm = all(n in (0, SIZE) for n in found.values())
-    return [gang for gang, n in found.items() if n == SIZE] if calm else []
+    counts = {gang: len(await real_cluster.bound(client, namespace, gang)) for gang in GANGS}
+    calm = all(n in (0, SIZE) for n in counts.values())
+    return [gang for gang, n in counts.items() if n == SIZE] if calm else []
 
 
 async def assert_calm(plane: ControlPlane, client: Client, namespace: str, room_for: int) -> None:
@@ -161,8 +161,10 @@ async def test_no_half_gang_remains_after_the_scheduler_is_killed_between_binds(
         config.write_text(json.dumps(raw))
 
         async def halves() -> dict[str, int]:
-            found = {gang: len(await real_cluster.bound(client, namespace, gang)) for gang in GANGS}
-            return {gang: n for gang, n in found.items() if 0 < n < SIZE}
+            counts = {
+                gang: len(await real_cluster.bound(client, namespace, gang)) for gang in GANGS
+            }
+            return {gang: n for gang, n in counts.items() if 0 < n < SIZE}
 
         for _ in range(2):
             before = await halves()

@@ -227,8 +227,8 @@ async def test_members_of_another_scheduler_are_counted_and_not_bound(
             waits, what="ours told that it waits for another scheduler"
         )
         assert await real_cluster.bound(client, namespace, "gang") == {}
-        found = await client.get(PODS, Key(namespace, "theirs"))
+        foreign = await client.get(PODS, Key(namespace, "theirs"))
         await client.bind(
-            found.metadata.key, uid=found.metadata.uid, node="n1", annotations={"by": "else"}
+            foreign.metadata.key, uid=foreign.metadata.uid, node="n1", annotations={"by": "else"}
         )
         await real_cluster.all_bound(client, namespace, "gang", 2)

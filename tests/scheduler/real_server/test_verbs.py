@@ -61,13 +61,13 @@ async def submit_job(client: Client, name: str, workers: int, gpus: int) -> None
         "metadata": {"name": name, "namespace": SPACE},
         "spec": {"tfReplicaSpecs": {"Worker": {"replicas": workers, "template": template}}},
     }
-    made = await client.create(TFJOBS, body)
+    job = await client.create(TFJOBS, body)
     await real_cluster.declare(client, "volcano", SPACE, name, workers)
     owner = {
         "apiVersion": TFJOBS.api_version,
         "kind": "TFJob",
         "name": name,
-        "uid": made["metadata"]["uid"],
+        "uid": job["metadata"]["uid"],
         "controller": True,
     }
     for i in range(workers):
@@ -121,11 +121,11 @@ async def test_a_second_scheduler_of_a_live_name_does_not_start_unless_forced(
     metadata = {"name": "vc-scheduler", "namespace": "kube-system"}
     await client.create(LEASES, {"metadata": metadata, "spec": spec})
 
-    code, _, said = await muster(plane, "scheduler", "--scheduler-name", "volcano")
+    code, _, stderr = await muster(plane, "scheduler", "--scheduler-name", "volcano")
 
     assert code == 2
-    assert "volcano-0 renewed the lease kube-system/vc-scheduler" in said
-    assert "--force" in said
+    assert "volcano-0 renewed the lease kube-system/vc-scheduler" in stderr
+    assert "--force" in stderr
 
     lone = real_cluster.member("", "default", "lone", "lone-0", 1, 0)
     lone["spec"]["schedulerName"] = "volcano"
@@ -154,15 +154,15 @@ async def test_a_second_scheduler_without_an_election_does_not_start(
 
         async def marked() -> bool:
             leases = (await client.list(LEASES, "kube-system")).items
-            return any(one.metadata.name == name_lease("twin") for one in leases)
+            return any(lease.metadata.name == name_lease("twin") for lease in leases)
 
         await real_cluster.eventually_true(marked, what="the scheduler's mark")
         mark = Key("kube-system", name_lease("twin"))
         another = {"holderIdentity": "another-host/1", "leaseDurationSeconds": 600}
         await client.patch(LEASES, mark, {"spec": another})
-        code, _, said = await muster(plane, "scheduler", "--scheduler-name", "twin")
+        code, _, stderr = await muster(plane, "scheduler", "--scheduler-name", "twin")
         assert code == 2
-        assert "another-host/1 renewed the lease kube-system/muster-scheduler.twin" in said
+        assert "another-host/1 renewed the lease kube-system/muster-scheduler.twin" in stderr
 
-    found = await client.get(LEASES, mark)
-    assert not found.spec.holder_identity
+    lease = await client.get(LEASES, mark)
+    assert not lease.spec.holder_identity

@@ -76,7 +76,7 @@ class Side:
         metadata = {"name": name, "namespace": self.name}
         await self.client.create(PODS, {"metadata": metadata, "spec": spec})
 
-    async def found(self, name: str) -> Pod:
+    async def pod_named(self, name: str) -> Pod:
         return await self.client.get(PODS, Key(self.name, name))
 
     async def claimed(self, name: str) -> VolumeClaim:
@@ -84,7 +84,7 @@ class Side:
 
     async def goes_to(self, name: str) -> str:
         async def check() -> str:
-            return (await self.found(name)).spec.node_name
+            return (await self.pod_named(name)).spec.node_name
 
         return await real_cluster.eventually_true(check, what=f"{self.scheduler}: {name} bound")
 
@@ -92,7 +92,7 @@ class Side:
         """Until the pod has been looked at and told that it cannot be placed."""
 
         async def check() -> bool:
-            pod = await self.found(name)
+            pod = await self.pod_named(name)
             assert not pod.spec.node_name
             condition = find_condition(pod.status.conditions, "PodScheduled")
             return condition is not None and condition.status == "False"
@@ -117,13 +117,13 @@ async def sides(plane: ControlPlane) -> AsyncIterator[list[Side]]:
         await real_cluster.add_nodes(client, "n1", "n2", gpus=4)
         for name, zone in (("n1", "a"), ("n2", "b")):
             await client.patch(NODES, Key("", name), {"metadata": {"labels": {ZONE: zone}}})
-        made = []
+        sides = []
         for scheduler in ("muster", "default-scheduler"):
             side = Side(client, scheduler, f"{scheduler}-{secrets.token_hex(3)}")
             await client.create(NAMESPACES, {"metadata": {"name": side.name}})
-            made.append(side)
-        yield made
-        for side in made:
+            sides.append(side)
+        yield sides
+        for side in sides:
             for pod in (await client.list(PODS, side.name)).items:
                 await client.delete(PODS, pod.metadata.key, grace=0)
         await real_cluster.remove_nodes(client)
@@ -140,7 +140,7 @@ async def test_a_pod_waits_for_a_volume_that_is_provisioned_slowly(sides: list[S
 
         await real_cluster.eventually_true(told, what=f"{side.scheduler}: claim told its node")
     for side in sides:
-        assert not (await side.found("p")).spec.node_name
+        assert not (await side.pod_named("p")).spec.node_name
         claim = await side.claimed("data")
         ref = {"namespace": side.name, "name": "data", "uid": claim.metadata.uid}
         await side.volume("made", "n2", claimRef=ref)
@@ -168,8 +168,8 @@ async def test_a_pod_goes_to_the_node_of_the_smallest_suitable_volume(sides: lis
         await side.volume("tiny", "n1", "1Mi")
 
         async def free(side: Side = side) -> bool:
-            found = (await side.client.list(VOLUMES)).items
-            mine = [v for v in found if v.metadata.name.endswith(side.name)]
+            volumes = (await side.client.list(VOLUMES)).items
+            mine = [v for v in volumes if v.metadata.name.endswith(side.name)]
             return [v.status.phase for v in mine] == ["Available"] * 3
 
         await real_cluster.eventually_true(free, what="volumes available")
