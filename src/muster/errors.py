@@ -246,6 +246,15 @@ def api_error(
     return kind(message, status=status, reason=reason, causes=causes, retry_after=retry_after)
 
 
+def is_temporary(error: MusterError) -> bool:
+    """Whether the same request may succeed in a moment: no rejection, or one that may change.
+
+    A server that starts rejects every token at first.
+    """
+    temporary = ServerError | TooManyRequests | Unauthorized
+    return not isinstance(error, ApiError) or isinstance(error, temporary)
+
+
 def single_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The one error inside nested groups, or the group if there are several.
 

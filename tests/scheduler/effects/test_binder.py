@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.api.core import Pod
-from muster.errors import Forbidden, NotFound, ServerError, Unreachable
+from muster.errors import ConfigError, Forbidden, NotFound, ServerError, Unauthorized, Unreachable
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster, cluster_with_gang
 
@@ -27,6 +27,24 @@ async def test_a_bind_that_gets_a_server_error_is_retried_until_the_gang_is_whol
 
     assert len(cluster.bound("g")) == 4
     assert troubles == []
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigError("the plugin failed"), Unauthorized("not yet", status=401)]
+)
+async def test_a_credential_that_fails_for_a_moment_neither_stops_the_binder_nor_counts_as_refused(
+    error: Exception,
+) -> None:
+    cluster = cluster_with_gang(2)
+    failing = ["g-1"]
+    cluster.fault = lambda pod, node: error if pod.metadata.name in failing else None
+    async with cluster.running():
+        await cluster.settle(0.1)
+        failing.clear()
+        await cluster.settle(1)
+
+    assert len(cluster.bound("g")) == 2
+    assert len(cluster.plans) == 1
 
 
 async def test_a_bind_whose_answer_is_lost_does_not_count_as_failed() -> None:

@@ -20,9 +20,8 @@ from muster.errors import (
     Gone,
     MusterError,
     NotFound,
-    ServerError,
-    TooManyRequests,
     Unauthorized,
+    is_temporary,
 )
 from muster.kube.retry import Backoff
 from muster.kube.watch.informer_cache import Change, InformerCache, identity_of
@@ -40,8 +39,6 @@ log = logging.getLogger(__name__)
 
 PAGE = 5000
 """Objects per page: large enough that most lists are one response from the server's cache."""
-TRANSIENT_ERRORS = (ServerError, TooManyRequests, Unauthorized)
-"""Errors that do not make the version useless: a starting server rejects everybody for a moment."""
 UNREACHABLE_BACKOFF = Backoff(first=0.1, cap=5.0)
 FORBIDDEN_BACKOFF = Backoff(first=0.1, cap=30.0)
 """Longer than for an unreachable server, because permissions change by hand."""
@@ -82,7 +79,7 @@ class WatchProgress:
 
     def failed(self, error: MusterError) -> float:
         """The pause after an error; also drops the version if it is of no use any more."""
-        if isinstance(error, ApiError) and not isinstance(error, TRANSIENT_ERRORS):
+        if not is_temporary(error):
             self.version = ""
         if isinstance(error, Forbidden | Unauthorized):
             return self._pause(FORBIDDEN_BACKOFF)

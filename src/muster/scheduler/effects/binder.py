@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.gang_dialects import PLAN_ANNOTATION
 from muster.api.kinds import PODS
-from muster.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from muster.errors import Conflict, MusterError, NotFound, is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,15 +122,15 @@ class Binder:
                 break
             try:
                 await self._bind(binding)
-            except (NotFound, Conflict, ServerError, TooManyRequests, Unreachable) as error:
+            except MusterError as error:
                 why = str(error)
+                if not (is_temporary(error) or isinstance(error, NotFound | Conflict)):
+                    break
                 log.info("%s: bind unclear: %s", binding.pod.metadata.key, error)
                 outcome = await self._look(binding)
                 if outcome is not None:
                     return BindResult(binding, outcome, why)
                 await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
-            except ApiError as error:
-                return BindResult(binding, BindOutcome.REFUSED, str(error))
             else:
                 return BindResult(binding, BindOutcome.BOUND)
         return BindResult(binding, BindOutcome.REFUSED, why)
@@ -152,12 +152,12 @@ class Binder:
                 pod = await self._client.get(PODS, binding.pod.metadata.key)
             except NotFound:
                 return BindOutcome.GONE
-            except (ServerError, TooManyRequests, Unreachable):
+            except MusterError as error:
+                if not is_temporary(error):
+                    log.warning("%s: cannot be read: %s", binding.pod.metadata.key, error)
+                    return BindOutcome.REFUSED
                 await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
                 attempt += 1
-            except ApiError as error:
-                log.warning("%s: cannot be read: %s", binding.pod.metadata.key, error)
-                return BindOutcome.REFUSED
             else:
                 return _compare(pod, binding)
 

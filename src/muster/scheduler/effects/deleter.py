@@ -18,15 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import PODS
-from muster.errors import (
-    ApiError,
-    Conflict,
-    MusterError,
-    NotFound,
-    ServerError,
-    TooManyRequests,
-    Unauthorized,
-)
+from muster.errors import ApiError, Conflict, MusterError, NotFound, is_temporary
 from muster.kube.request import PatchType
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.reporter import WarnOnce
@@ -45,8 +37,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 MARK_AGAIN = 60.0
 """Seconds after which a pod that is still there is marked again: controllers remove conditions."""
 NEVER = -1e9
-TEMPORARY_ERRORS = ServerError | TooManyRequests | Conflict | Unauthorized
-"""Answers that may change in a moment; a server that starts rejects every token at first."""
 QUIET_FAILURES = 3
 """Temporary failures before they are reported, or a pod is deleted without its mark."""
 
@@ -163,7 +153,7 @@ class Deleter:
         except (NotFound, Conflict):
             pass
         except ApiError as error:
-            if _is_temporary(error) and deletion.failures < QUIET_FAILURES:
+            if is_temporary(error) and deletion.failures < QUIET_FAILURES:
                 raise
             self._refused.warn(error)
         deletion.marked_at = now
@@ -195,15 +185,11 @@ class Deleter:
         pause = deletion.pause
         if isinstance(error, ApiError) and error.retry_after:
             pause = max(pause, error.retry_after)
-        quiet = _is_temporary(error) and deletion.failures <= QUIET_FAILURES
+        temporary = is_temporary(error) or isinstance(error, Conflict)
+        quiet = temporary and deletion.failures <= QUIET_FAILURES
         log.debug("%s: tried again in %.1f s: %s", deletion.pod.metadata.key, pause, error)
         if not quiet and deletion.error != str(error):
             self._refused.warn(error)
             deletion.error = str(error)
             self._on_failure(deletion.delete, deletion.pod, deletion.error)
         return pause
-
-
-def _is_temporary(error: MusterError) -> bool:
-    """Whether the same request may succeed in a moment: an error that is no rejection."""
-    return not isinstance(error, ApiError) or isinstance(error, TEMPORARY_ERRORS)
