@@ -46,7 +46,7 @@ class AiohttpTransport(HttpTransport):
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         try:
-            async with await self._open(request) as response:
+            async with await self._open(request, await self._credential()) as response:
                 if response.status >= 300:
                     body = await response.read()
                     error_response = Response(response.status, response.headers, body)
@@ -60,15 +60,14 @@ class AiohttpTransport(HttpTransport):
         if self._session is not None:
             await self._session.close()
 
-    async def _send(self, request: Request) -> Response:
+    async def _send(self, request: Request, credential: Credential) -> Response:
         try:
-            async with await self._open(request) as response:
+            async with await self._open(request, credential) as response:
                 return Response(response.status, response.headers, await response.read())
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from error
 
-    async def _open(self, request: Request) -> aiohttp.ClientResponse:
-        credential = await self._credential()
+    async def _open(self, request: Request, credential: Credential) -> aiohttp.ClientResponse:
         options = self._options
         if request.timeout is not None:
             timeout = aiohttp.ClientTimeout(request.timeout) if request.timeout else _ENDLESS

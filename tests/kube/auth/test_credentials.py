@@ -28,20 +28,26 @@ def test_a_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
 def test_a_rejected_token_is_read_again_at_once(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     source = TokenFile(tmp_path / "token")
-    source.get()
-    assert not source.reject(), "the same token would be refused again"
+    old = source.get()
+    assert not source.reject(old), "the same token would be refused again"
     (tmp_path / "token").write_text("two")
-    assert source.reject()
+    assert source.reject(old)
+    assert source.reject(old), "a rejection that arrives late: the new token is worth a try"
     assert source.get().authorization == "Bearer two"
 
 
-def test_a_token_file_may_be_missing_for_a_moment(tmp_path: Path) -> None:
+def test_a_token_file_may_be_missing_or_empty_for_a_moment(tmp_path: Path) -> None:
     time = [0.0]
     source = TokenFile(tmp_path / "token", clock=lambda: time[0])
     with pytest.raises(ConfigError, match="cannot read the token"):
         source.get()
+    (tmp_path / "token").write_text("")
+    with pytest.raises(ConfigError, match="the file is empty"):
+        source.get()
     (tmp_path / "token").write_text("one")
     source.get()
-    (tmp_path / "token").unlink()
+    (tmp_path / "token").write_text("\n")
     time[0] += 100
+    assert source.get().authorization == "Bearer one"
+    (tmp_path / "token").unlink()
     assert source.get().authorization == "Bearer one"

@@ -54,8 +54,12 @@ def test_a_plugin_runs_again_when_its_token_has_expired_or_was_rejected(tmp_path
     time[0] += 15
     source.get()
     assert runs(tmp_path) == 2
-    assert source.reject()
     time[0] -= 3000
+    rejected = source.get()
+    assert source.reject(rejected)
+    source.get()
+    assert runs(tmp_path) == 3
+    assert source.reject(rejected), "a rejection that arrives late"
     source.get()
     assert runs(tmp_path) == 3
 

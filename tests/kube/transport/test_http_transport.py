@@ -208,7 +208,7 @@ async def test_a_rotated_token_is_used_for_a_second_attempt(tmp_path: Path) -> N
         (tmp_path / "token").write_text("new")
         assert (await http.send(GET)).status == 200
         (tmp_path / "token").write_text("old")
-        source.reject()
+        source.reject(source.get())
         with pytest.raises(Unauthorized):
             async with http.stream(GET):
                 pass

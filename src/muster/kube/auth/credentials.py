@@ -37,8 +37,8 @@ class CredentialSource(Protocol):
 
     def get(self) -> Credential: ...
 
-    def reject(self) -> bool:
-        """Report that the server rejected it. Returns whether `get` may now give another one."""
+    def reject(self, credential: Credential) -> bool:
+        """Report that the server rejected this credential; whether `get` may now give another."""
 
 
 class StaticCredential:
@@ -53,7 +53,7 @@ class StaticCredential:
     def get(self) -> Credential:
         return self._credential
 
-    def reject(self) -> bool:
+    def reject(self, credential: Credential) -> bool:
         return False
 
 
@@ -73,20 +73,21 @@ class TokenFile:
     def get(self) -> Credential:
         if self._clock() - self._read_at >= REREAD_SECONDS:
             self._read()
-        return self._fixed._replace(authorization=f"Bearer {self._token}")
+        return self._current()
 
-    def reject(self) -> bool:
-        before = self._token
+    def reject(self, credential: Credential) -> bool:
         self._read()
-        return self._token != before
+        return self._current() != credential
+
+    def _current(self) -> Credential:
+        return self._fixed._replace(authorization=f"Bearer {self._token}")
 
     def _read(self) -> None:
         try:
-            token = self._path.read_text().strip()
+            token, problem = self._path.read_text().strip(), "the file is empty"
         except (OSError, UnicodeDecodeError) as error:
-            if self._token:  # being rewritten right now: the old token may still be valid
-                return
-            raise ConfigError(f"{self._path}: cannot read the token: {error}") from error
-        if not token:
-            raise ConfigError(f"{self._path}: the token file is empty")
-        self._token, self._read_at = token, self._clock()
+            token, problem = "", str(error)
+        if token:
+            self._token, self._read_at = token, self._clock()
+        elif not self._token:  # else it is being rewritten, and the old token may still be valid
+            raise ConfigError(f"{self._path}: cannot read the token: {problem}")

@@ -75,8 +75,9 @@ class ExecPlugin:
                 self._credential = self._run()
             return self._credential
 
-    def reject(self) -> bool:
-        self._credential = None
+    def reject(self, credential: Credential) -> bool:
+        if self._credential is credential:  # else it was renewed since the request was sent
+            self._credential = None
         return True
 
     def _run(self) -> Credential:

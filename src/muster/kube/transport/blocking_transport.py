@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from muster.errors import ConfigError
+from muster.kube.auth.credentials import ANONYMOUS
 from muster.kube.transport import blocking_connection, proxy, tls
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ class BlockingTransport:
         self._connection: blocking_connection.BlockingConnection | None = None
         self._tls: ssl.SSLContext | None = None
         self._tls_of: tuple[Any, ...] | None = None
+        self._credential = ANONYMOUS
+        """The credential of the last request."""
 
     def send(self, request: Request) -> Response:
         response = self._send(request)
-        if response.status == 401 and self._endpoint.credentials.reject():
+        if response.status == 401 and self._endpoint.credentials.reject(self._credential):
             response = self._send(request)
         if response.status == 401:
             raise tls.response_error(self._endpoint, response, request)
@@ -82,7 +85,7 @@ class BlockingTransport:
         return response
 
     def _message(self, request: Request) -> bytes:
-        credential = self._endpoint.credentials.get()
+        credential = self._credential = self._endpoint.credentials.get()
         if self._tls_of != credential[1:]:  # another certificate: the open connection shows the old
             self.close()
             self._tls, self._tls_of = tls.client_context(self._endpoint, credential), credential[1:]

@@ -76,16 +76,18 @@ class HttpTransport:
         self._tls_of: tuple[bytes, bytes] | None = None
 
     async def send(self, request: Request) -> Response:
-        response = await self._send(request)
-        if response.status == 401 and self._endpoint.credentials.reject():
-            response = await self._send(request)
+        credential = await self._credential()
+        response = await self._send(request, credential)
+        if response.status == 401 and self._endpoint.credentials.reject(credential):
+            response = await self._send(request, await self._credential())
         if response.status == 401:
             raise tls.response_error(self._endpoint, response, request)
         return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        message = self._message(request, await self._credential())
+        credential = await self._credential()
+        message = self._message(request, credential)
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(_timeout(request)):
@@ -93,6 +95,8 @@ class HttpTransport:
             except OSError as error:
                 raise self._explain(error) from error
             if connection.status >= 300:
+                if connection.status == 401:  # the caller opens the next stream with a new one
+                    self._endpoint.credentials.reject(credential)
                 raise await self._error_of(request, connection)
             yield self._body(connection)
 
@@ -114,8 +118,8 @@ class HttpTransport:
         if self._websockets is not None:
             await self._websockets.close()
 
-    async def _send(self, request: Request) -> Response:
-        message = self._message(request, await self._credential())
+    async def _send(self, request: Request, credential: Credential) -> Response:
+        message = self._message(request, credential)
         try:
             async with asyncio.timeout(_timeout(request)):
                 return await self._pool.exchange(message)
@@ -141,8 +145,6 @@ class HttpTransport:
                 body = b"".join([chunk async for chunk in connection.body()])
         except OSError as error:
             return self._explain(error)
-        if connection.status == 401:  # the caller opens the next stream with a new one
-            self._endpoint.credentials.reject()
         response = Response(connection.status, connection.headers, body)
         return tls.response_error(self._endpoint, response, request)
 
