@@ -36,6 +36,7 @@ class Server:
         self.folder = folder
         self.protocol = protocol
         self.refusals = 0
+        self.hangs_up = False
         self.status: dict[str, object] = SUCCESS
         self.requests: list[web.Request] = []
         self.stdin = b""
@@ -48,6 +49,9 @@ class Server:
         if self.refusals:
             self.refusals -= 1
             return web.Response(status=400, text="container not found")
+        if self.hangs_up:
+            assert request.transport is not None
+            request.transport.abort()
         socket = web.WebSocketResponse(protocols=[self.protocol])
         await socket.prepare(request)
         await socket.send_bytes(b"\x01out " + b"x" * 70000)
@@ -170,6 +174,17 @@ async def test_a_worker_that_does_not_exist_yet_is_retried(tmp_path: Path) -> No
 
     assert exit_code == 0
     assert len(server.requests) == 2
+
+
+async def test_a_command_whose_answer_is_lost_is_not_started_again(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.hangs_up = True
+
+    exit_code, _, err = await server.run("x")
+
+    assert exit_code == 255
+    assert err.startswith(b"kubexec: j-worker-0: ")
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

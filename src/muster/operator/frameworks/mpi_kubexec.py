@@ -30,6 +30,10 @@ class Refused(Exception):
         self.status = status
 
 
+class Lost(Exception):
+    """The request was sent and not answered: the command may have started."""
+
+
 def read(name: str) -> str:
     with open(os.path.join(ACCOUNT, name)) as file:
         return file.read().strip()
@@ -65,11 +69,16 @@ def connect(pod: str, container: str, command: "list[str]") -> "Session":
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock = context.wrap_socket(plain, server_hostname=host)
     sock.sendall(request(host, port, pod, container, command))
+    # The API server itself waits half a minute for a node before it answers that it is away.
+    sock.settimeout(90)
     answer = b""
     while b"\r\n\r\n" not in answer:
-        chunk = sock.recv(4096)
+        try:
+            chunk = sock.recv(4096)
+        except OSError as error:
+            raise Lost(str(error)) from error
         if not chunk:
-            raise OSError("the API server hung up")
+            raise Lost("the API server hung up")
         answer += chunk
     head, _, rest = answer.partition(b"\r\n\r\n")
     status = int(head.split(None, 2)[1])
@@ -212,10 +221,10 @@ def main(arguments: "list[str]") -> int:
     for left in range(TRIES, -1, -1):
         try:
             session = connect(pod, container, command)
-        except (OSError, Refused) as error:
-            # The command has not started, so another attempt cannot run it twice.
+        except (OSError, Refused, Lost) as error:
             hopeless = isinstance(error, Refused) and error.status in (401, 403)
-            if not left or hopeless:
+            # After a lost answer another attempt might run the command twice.
+            if not left or hopeless or isinstance(error, Lost):
                 sys.stderr.write("kubexec: " + pod + ": " + str(error) + "\n")
                 return 255
             time.sleep(1)
