@@ -106,6 +106,21 @@ async def test_single_pods_of_lower_priority_are_evicted_unless_a_budget_protect
     assert set(cluster.bound()) == {"web", "first"}
 
 
+async def test_a_budget_with_the_name_of_a_pod_group_protects_the_group() -> None:
+    cluster = FakeCluster()
+    cluster.add(
+        node("n1", gpus=2), volcano_group("train", 2), budget("train", "50%", {"app": "train"})
+    )
+    cluster.add(*gang("train", 2, gpus=1, labels={"app": "train"}))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound()) == 2
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+
+
 async def test_a_pod_that_may_not_preempt_waits() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1), pod("low", gpus=1))

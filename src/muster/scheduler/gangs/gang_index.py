@@ -209,7 +209,7 @@ class GangIndex:
         return [
             key
             for key, budget in self.budgets.items()
-            if (but is None or key != (but.namespace, but.name)) and budget.covers(pod)
+            if but != (PDB.name, *key) and budget.covers(pod)
         ]
 
     def allowed(self) -> dict[Key, int]:
