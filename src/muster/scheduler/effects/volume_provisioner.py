@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from muster.api.storage import SELECTED_NODE, VOLUME_CLAIMS, VOLUMES, claim_ref_patch
-from muster.errors import MusterError, NotFound
+from muster.errors import LeaseLost, MusterError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,10 +60,12 @@ class Provisioner:
                     self._wake()
 
     async def _write(self, key: Key, choice: VolumeChoice) -> None:
+        if not self._may_act():
+            raise LeaseLost("this process no longer leads")
         claim = self._state.snapshot.volumes.claims.get(key)
         volume = self._state.snapshot.volumes.volumes.get(choice.volume)
-        if claim is None or not self._may_act():
-            raise NotFound(f"the claim {key} is gone, or this process no longer leads", status=404)
+        if claim is None or (choice.volume and volume is None):
+            raise NotFound("the claim or the chosen volume is gone")
         if volume is None:
             annotations = {"metadata": {"annotations": {SELECTED_NODE: choice.node}}}
             await self._client.patch(VOLUME_CLAIMS, key, annotations)

@@ -1,0 +1,51 @@
+"""Volume choices that can no longer be written when their turn comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from muster.api.gang_dialects import GangKey
+from muster.api.meta import Key
+from muster.scheduler.cluster.volumes import VolumeChoice
+from muster.scheduler.decisions.decision import Provision
+from muster.scheduler.effects.volume_provisioner import Provisioner
+from tests.scheduler.volume_builders import claim, cluster_of
+
+pytestmark = pytest.mark.looptime
+
+
+class RecordingClient:
+    def __init__(self) -> None:
+        self.patched: list[Key] = []
+
+    async def patch(self, kind: Any, key: Key, body: Any) -> None:
+        self.patched.append(key)
+
+
+@pytest.mark.parametrize(
+    ("volume", "leads", "written"), [("", True, True), ("deleted", True, False), ("", False, False)]
+)
+async def test_a_choice_is_not_written_once_its_volume_is_gone_or_the_lead_is_lost(
+    volume: str, leads: bool, written: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, client = cluster_of("n1"), RecordingClient()
+    any_client: Any = client
+    claim(cluster, "data")
+    data = Key("default", "data")
+    cluster.state.snapshot.volumes.choose({data: VolumeChoice("n1", volume)})
+    provisioner = Provisioner(any_client, cluster.state, lambda: None, may_act=lambda: leads)
+    task = asyncio.create_task(provisioner.run())
+    await asyncio.sleep(0)
+    with caplog.at_level(logging.WARNING):
+        choice = (data, VolumeChoice("n1", volume))
+        provisioner.submit(Provision(GangKey("pod", "default", "p"), (choice,)))
+        await asyncio.sleep(0.1)
+    task.cancel()
+
+    assert client.patched == ([data] if written else [])
+    assert (data in cluster.state.snapshot.volumes.chosen) == written
+    assert ("no longer leads" in caplog.text) == (not leads)
