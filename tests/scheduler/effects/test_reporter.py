@@ -175,14 +175,29 @@ async def test_a_report_that_failed_is_written_when_the_server_is_back() -> None
     writes = Failing()
     async with reporting(state, writes) as (reporter, _):
         reporter.report(report)
-        reporter.deleted(Delete(report.gang, (), "to make room", "Released"))
         await asyncio.sleep(60)  # pace: virtual
         assert writes.log == []
         assert writes.tries < 40
         writes.broken = False
         await asyncio.sleep(30)  # pace: virtual
 
-    assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_POD_GROUPS)) == (3, 2, 1)
+    assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_POD_GROUPS)) == (3, 1, 1)
+
+
+async def test_a_deletion_event_that_cannot_be_written_does_not_delay_the_next() -> None:
+    class Choosy(Writes):
+        async def create(self, kind: Kind[Any], body: Any, **options: Any) -> None:
+            if body["message"] == "refused":
+                raise Forbidden("no events in this namespace")
+            await super().create(kind, body)
+
+    state, report = waiting()
+    async with reporting(state, Choosy()) as (reporter, writes):
+        for why in ("refused", "to make room"):
+            reporter.deleted(Delete(report.gang, (), why, "Released"))
+        await asyncio.sleep(1)  # pace: virtual
+
+    assert [body["message"] for _, _, body in writes.log] == ["to make room"]
 
 
 async def running_gang() -> tuple[State, GangKey, list[Pod]]:

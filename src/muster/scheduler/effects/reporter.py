@@ -5,7 +5,8 @@ than every half minute. Its pods get the condition PodScheduled=False, which clu
 look for too: once per reason and, unless they are many, again when only the numbers change. A
 group's status follows the counts of its members; the count of succeeded members is written soon,
 because a restarted scheduler reads it there. Reports never delay a decision, and the report that a
-gang no longer waits lets binds go first for some seconds. Failed reports are logged and retried.
+gang no longer waits lets binds go first for some seconds. Failed reports are logged and retried,
+except the events of deletions.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.conditions import new_condition
-from muster.api.events import EventText, event_manifest, event_subject
+from muster.api.events import EventText, event_subject
 from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, GroupCounts
-from muster.api.kinds import EVENTS, PODS
+from muster.api.kinds import PODS
 from muster.api.meta import timestamp
+from muster.control.event_recorder import EventRecorder
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
 from muster.kube.request import PatchType
-from muster.scheduler.decisions.decision import Delete
 from muster.scheduler.decisions.reasons import BIND_FAILED
 from muster.scheduler.gangs.members import count_succeeded
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from muster.api.gang_dialects import GangKey
     from muster.api.meta import Raw
     from muster.kube.client import Client
-    from muster.scheduler.decisions.decision import Report
+    from muster.scheduler.decisions.decision import Delete, Report
     from muster.scheduler.decisions.reasons import Reason
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
@@ -90,11 +91,10 @@ class Reporter:
         self, client: Client, state: State, busy: Callable[[], bool] = lambda: False
     ) -> None:
         self._client, self._state, self._busy = client, state, busy
+        self._recorder = EventRecorder(client, lambda: datetime.now(UTC))
         self._due: dict[GangKey, float] = {}
         self._reported: dict[GangKey, _Reported] = {}
         self._pods: dict[str, Reason] = {}
-        self._deleted: list[Delete] = []
-        self._deleted_again = 0.0
         self._wake = asyncio.Event()
         self._refused = WarnOnce(log)
         self._not_deleted: dict[GangKey, float] = {}
@@ -123,22 +123,32 @@ class Reporter:
 
     def deleted(self, delete: Delete) -> None:
         """Report at once, by an event, that members are being deleted."""
-        self._deleted.append(delete)
-        self._wake.set()
+        self._record(delete, delete.pods, EventText(delete.reason, delete.why, "Warning"))
 
     def not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
         """Report by an event, not too often, that the server does not delete a member."""
-        now = asyncio.get_running_loop().time()
-        if now - self._not_deleted.get(delete.gang, -1e9) >= self._state.settings.report_every:
-            self._not_deleted[delete.gang] = now
+        now, every = asyncio.get_running_loop().time(), self._state.settings.report_every
+        recent = {gang: at for gang, at in self._not_deleted.items() if now - at < every}
+        self._not_deleted = {delete.gang: now} | recent
+        if delete.gang not in recent:
             text = f"{pod.metadata.name} could not be deleted, and is tried again: {why}"
-            self.deleted(Delete(delete.gang, (pod,), f"{text} ({delete.why})", "FailedDelete"))
+            event = EventText("FailedDelete", f"{text} ({delete.why})", "Warning")
+            self._record(delete, (pod,), event)
+
+    def _record(self, delete: Delete, pods: Iterable[Pod], event: EventText) -> None:
+        subject = _subject(self._state.index.gangs.get(delete.gang), pods)
+        if subject is not None:
+            self._recorder.record(subject, event)
 
     async def run(self) -> None:
         """Report until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            group.create_task(self._report_due())
+
+    async def _report_due(self) -> None:
         while True:
             self._wake.clear()
-            await self._report_deleted()
             now = asyncio.get_running_loop().time()
             for key in [key for key, due in self._due.items() if due <= now]:
                 del self._due[key]
@@ -147,8 +157,7 @@ class Reporter:
 
     async def _sleep(self) -> None:
         now = asyncio.get_running_loop().time()
-        again = [self._deleted_again] if self._deleted else []
-        wait = min((*self._due.values(), *again), default=None)
+        wait = min(self._due.values(), default=None)
         try:
             async with asyncio.timeout(None if wait is None else max(0.0, wait - now)):
                 await self._wake.wait()
@@ -171,9 +180,7 @@ class Reporter:
         is_complete = await self._report_group(gang, reason, reported, now)
         if reason != reported.reason:
             reported.at = now
-            written = reason is None or await self._try(
-                self._event(_subject(gang), EventText("FailedScheduling", reason.text, "Warning"))
-            )
+            written = await self._report_event(gang, reason)
             reported.reason = reason if written else reported.reason
             is_complete = is_complete and written
         if reason is not None:
@@ -234,20 +241,12 @@ class Reporter:
             self._pods[pod.metadata.uid] = reason
         return True
 
-    async def _report_deleted(self) -> None:
-        now = asyncio.get_running_loop().time()
-        while self._deleted and self._deleted_again <= now:
-            delete = self._deleted[0]
-            gang = self._state.index.gangs.get(delete.gang)
-            text = EventText(delete.reason, delete.why, "Warning")
-            if not await self._try(self._event(_subject(gang, delete.pods), text)):
-                self._deleted_again = now + RETRY_SECONDS
-                return
-            del self._deleted[0]
-
-    async def _event(self, subject: EventSubject | None, text: EventText) -> None:
-        if subject is not None:
-            await self._client.create(EVENTS, event_manifest(subject, text, datetime.now(UTC)))
+    async def _report_event(self, gang: Gang, reason: Reason | None) -> bool:
+        subject = _subject(gang)
+        if reason is None or subject is None:
+            return True
+        event = EventText("FailedScheduling", reason.text, "Warning")
+        return await self._try(self._recorder.write(subject, event))
 
     async def _try(self, write: Awaitable[object]) -> bool:
         """Whether the write succeeded, or its object is gone."""
