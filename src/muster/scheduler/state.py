@@ -177,9 +177,8 @@ class State:
     def place_of(self, key: GangKey) -> LinePosition:
         """The place of a gang in line."""
         gang = self.index.gangs.get(key)
-        if (
-            gang is None
-        ):  # only to be forgotten: before gangs that are whole or not begun, as it may free room
+        if gang is None:
+            # Only to be forgotten: placed with the gangs that mend, because it may free held room.
             return LinePosition(False, 0, False, END_OF_TIME, key)
         missing = find_missing(self, gang).total
         mending = missing and (gang.started or key in self.snapshot.held_for)
