@@ -33,9 +33,9 @@ from muster.errors import Conflict
 from muster.jobs import parse
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
-from muster.operator.actions import Create
+from muster.operator.action_types import Create
 from muster.operator.decide.decide import decide
-from muster.operator.observed import Observed
+from muster.operator.observed_job import Observed
 from muster.operator.settings import Settings
 
 if TYPE_CHECKING:

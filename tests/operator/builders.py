@@ -14,7 +14,7 @@ from muster.api.meta import Raw, timestamp
 from muster.jobs import names, parse
 from muster.jobs.job import Job
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.operator.actions import (
+from muster.operator.action_types import (
     Action,
     Create,
     Delete,
@@ -27,7 +27,7 @@ from muster.operator.actions import (
 )
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 from muster.operator.decide.decide import decide
-from muster.operator.observed import Observed
+from muster.operator.observed_job import Observed
 from muster.operator.settings import Settings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

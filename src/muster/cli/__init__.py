@@ -6,9 +6,9 @@ parses flags, calls `muster.client` and prints through `show`. Several verbs sha
 
     options            options and arguments, and the `target` (cluster and namespace) of a verb
     arena_parser       arena's spellings of flags
-    failures           several names in one command: each of them is tried
-    manifest_options   `apply` and `create`
-    daemon_options     `operator` and `scheduler`
+    each_name          several names in one command: each of them is tried
+    send_manifests     `apply` and `create`
+    daemon             `operator` and `scheduler`
 
 This is the composition root: it may import every other package, and nothing imports it.
 """

@@ -108,7 +108,7 @@ def _open_streams() -> None:
 
 def run(program: str, argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    if is_completing(program):
+    if completion_instruction(program):
         from muster.cli.verb_groups import complete
 
         return complete(program)
@@ -141,7 +141,7 @@ def completion_variable(program: str) -> str:
     return f"_{program.upper()}_COMPLETE"
 
 
-def is_completing(program: str) -> str:
+def completion_instruction(program: str) -> str:
     """The shell's instruction, if a shell asks for completions; else empty."""
     import os
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from muster.cli.main import ALIASES, UNSUPPORTED, VERBS, completion_variable, is_completing
+from muster.cli.main import ALIASES, UNSUPPORTED, VERBS, completion_instruction, completion_variable
 from muster.errors import no_such
 
 
@@ -69,5 +69,9 @@ def complete(program: str) -> int:
     from click import shell_completion
 
     return shell_completion.shell_complete(
-        RootGroup(name=program), {}, program, completion_variable(program), is_completing(program)
+        RootGroup(name=program),
+        {},
+        program,
+        completion_variable(program),
+        completion_instruction(program),
     )

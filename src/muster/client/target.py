@@ -101,7 +101,7 @@ def _configured(target: Target) -> Cluster | None:
         return Cluster(endpoint, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
         return _from_file(_user_kubeconfig(), target.context, "~/.kube/config")
-    return local_cluster(home, "the local cluster") if home.status() else None
+    return _running_local_cluster(home, "the local cluster") if home.status() else None
 
 
 def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None:
@@ -109,7 +109,7 @@ def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None
     home = Home.of_user()
     if choice == "local":
         # If the local cluster is down, there is no cluster: using another would be a surprise.
-        return local_cluster(home, "arena use") if home.status() else None
+        return _running_local_cluster(home, "arena use") if home.status() else None
     try:
         context = context or choice.partition(":")[2] or None
         return _from_file(_user_kubeconfig(), context, "arena use")
@@ -126,11 +126,11 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
 
     notify("no cluster is configured: starting the local one (arena down stops it)")
     start([], notify)
-    started = local_cluster(Home.of_user(), "the local cluster")
+    started = _running_local_cluster(Home.of_user(), "the local cluster")
     return msgspec.structs.replace(started, request_log=target.request_log)
 
 
-def local_cluster(home: Home, source: str) -> Cluster:
+def _running_local_cluster(home: Home, source: str) -> Cluster:
     return Cluster(kube_config.load(home.kubeconfig), "local", source, local=True)
 
 

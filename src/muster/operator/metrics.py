@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.operator.actions import Create, Delete
+from muster.operator.action_types import Create, Delete
 from muster.telemetry import metrics
 
 if TYPE_CHECKING:
     from muster.jobs.job import Job
-    from muster.operator.actions import Action
+    from muster.operator.action_types import Action
 
 JOBS = metrics.counter("jobs_total", "Jobs by kind and event.", "namespace", "kind", "event")
 OBJECTS = metrics.counter(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.jobs.job import Job
     from muster.operator.act.executor import Executor
-    from muster.operator.actions import Action
+    from muster.operator.action_types import Action
     from muster.operator.observe.informers import Informers, JobRef
     from muster.operator.observe.own_writes import OwnWrites
     from muster.operator.observe.ports_in_use import PortsInUse

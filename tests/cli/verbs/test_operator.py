@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from muster.cli import daemon_options
+from muster.cli import daemon
 from muster.cli.verbs import operator
 from muster.operator import run
 from muster.operator.build import dialect_choice
@@ -27,12 +27,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     async def note(client: object, options: Options, stop: object) -> None:
         started.append(options.settings)
 
-    def at_once(target: Target, options: daemon_options.DaemonOptions, work: object) -> None:
-        context = daemon_options.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
+    def at_once(target: Target, options: daemon.DaemonOptions, work: object) -> None:
+        context = daemon.DaemonContext(None, None, None, None)  # type: ignore[arg-type]
         asyncio.run(work(context))  # type: ignore[operator]
 
     monkeypatch.setattr(run, "run", note)
-    monkeypatch.setattr(daemon_options, "run", at_once)
+    monkeypatch.setattr(daemon, "run", at_once)
     return started
 
 

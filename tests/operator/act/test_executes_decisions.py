@@ -11,7 +11,7 @@ import pytest
 from muster.control.event_recorder import EventRecorder
 from muster.operator import reconcile
 from muster.operator.act.executor import Executor
-from muster.operator.actions import (
+from muster.operator.action_types import (
     Action,
     Create,
     Delete,

@@ -15,7 +15,7 @@ from muster.jobs.invalid_job import job_from_metadata
 from muster.jobs.job import Job
 from muster.jobs.summary import summarize
 from muster.operator.decide.decide import decide
-from muster.operator.observed import Observed
+from muster.operator.observed_job import Observed
 from muster.operator.settings import Settings
 from tests.operator.builders import NOW, manifest, replica
 

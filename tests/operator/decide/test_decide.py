@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from muster.api.kinds import PODS, SERVICES, VOLCANO_POD_GROUPS
-from muster.operator.actions import Create
+from muster.operator.action_types import Create
 from tests.operator.builders import Model, env, manifest, replica
 
 GROUP = (VOLCANO_POD_GROUPS.resource, "j")

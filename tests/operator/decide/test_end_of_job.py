@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.api.kinds import PODS, SERVICES, VOLCANO_POD_GROUPS
-from muster.operator.actions import Delete, PatchStatus
+from muster.operator.action_types import Delete, PatchStatus
 from tests.operator.builders import Model, manifest, replica
 
 GROUP = (VOLCANO_POD_GROUPS.resource, "j")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.api.kinds import PODS
-from muster.operator.actions import Delete, PatchStatus
+from muster.operator.action_types import Delete, PatchStatus
 from tests.operator.builders import Model, manifest, replica
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from muster.api.kinds import PODS
 from muster.api.meta import Raw
-from muster.operator.actions import Delete, Requeue
+from muster.operator.action_types import Delete, Requeue
 from muster.operator.settings import Settings
 from tests.operator.builders import Model, manifest, replica
 

@@ -21,7 +21,7 @@ from muster.api.kinds import (
 )
 from muster.jobs import names
 from muster.operator.act import ssh_keys
-from muster.operator.actions import Create
+from muster.operator.action_types import Create
 from muster.operator.frameworks import mpi_files
 from muster.operator.settings import Settings
 from tests.operator.builders import Model, env

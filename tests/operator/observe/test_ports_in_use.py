@@ -13,7 +13,7 @@ import pytest
 from muster.api.kinds import SERVICES
 from muster.api.meta import Raw
 from muster.kube.client import Client
-from muster.operator.actions import Action, Patch
+from muster.operator.action_types import Action, Patch
 from muster.operator.run import Options, build
 from muster.operator.settings import Settings
 from tests.operator.builders import Model, manifest, merged, replica

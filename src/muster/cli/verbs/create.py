@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from muster.cli import manifest_options
 from muster.cli.options import Target, cluster_options
+from muster.cli.send_manifests import manifest_options, send_manifests
 from muster.client.manifests.apply import create_object
 
 
 @click.command(name="create")
-@manifest_options.manifest_options
+@manifest_options
 @cluster_options
 def command(target: Target, dry_run: str, **given: Any) -> None:
     """Create the objects of manifests.
@@ -24,4 +24,4 @@ def command(target: Target, dry_run: str, **given: Any) -> None:
       arena process -f template.yaml --param JOB_NAME=hello | arena create -f -
     """
     send = partial(create_object, dry_run=dry_run != "none")
-    manifest_options.send_manifests(target, "create", send, dry_run=dry_run, **given)
+    send_manifests(target, "create", send, dry_run=dry_run, **given)

@@ -19,7 +19,7 @@ from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.cli import options
-from muster.cli.failures import Failures
+from muster.cli.each_name import Failures
 from muster.cli.show import job_details, job_table, live
 from muster.cli.show.job_details import Extras
 from muster.cli.show.live import Frame

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli import daemon_options
+from muster.cli import daemon
 from muster.cli.arena_parser import ArenaCommand
 from muster.cli.options import Target, cluster_options
 from muster.errors import no_such
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     default="",
     help="Image with a shell and nslookup, in which PyTorch workers wait for their master.",
 )
-@daemon_options.daemon_options
+@daemon.daemon_options
 @cluster_options
 def command(target: Target, **given: Any) -> None:
     """Run the job operator.
@@ -56,12 +56,12 @@ def command(target: Target, **given: Any) -> None:
 
     settings = _settings(given)
 
-    async def work(context: daemon_options.DaemonContext) -> None:
+    async def work(context: daemon.DaemonContext) -> None:
         lead = context.election.run_as_leader if context.election else None
         run_options = Options(target.namespace, settings, lead=lead, health=context.health)
         await run(context.client, run_options, context.stop)
 
-    daemon_options.run(target, daemon_options.DaemonOptions("operator", **given), work)
+    daemon.run(target, daemon.DaemonOptions("operator", **given), work)
 
 
 def _settings(given: dict[str, Any]) -> Settings:

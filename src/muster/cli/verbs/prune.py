@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.failures import Failures
+from muster.cli.each_name import Failures
 from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
 from muster.cli.show.messages import note_cluster, note_once
 from muster.cli.show.units import duration

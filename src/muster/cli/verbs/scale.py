@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.failures import change_each_job
+from muster.cli.each_name import change_each_job
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
 from muster.client.jobs import job_operations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.api.kinds import LEASES
-from muster.cli import daemon_options
+from muster.cli import daemon
 from muster.cli.options import Target, cluster_options
 from muster.cli.show.messages import note
 from muster.errors import Forbidden, UsageError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option("--shadow", is_flag=True, help="Decide and report, bind nothing.")
 @click.option("--force", is_flag=True, help="Start beside another scheduler of the same name.")
-@daemon_options.daemon_options
+@daemon.daemon_options
 @cluster_options
 def command(
     target: Target,
@@ -58,7 +58,7 @@ def command(
     # takes longer than scheduling.
     gc.set_threshold(50_000, 20, 50)
 
-    async def work(context: daemon_options.DaemonContext) -> None:
+    async def work(context: daemon.DaemonContext) -> None:
         answered = names or NAMES
         if not (force or shadow):
             served = load(config, answered).names if config else answered
@@ -72,7 +72,7 @@ def command(
         )
         await run(context.client, run_options, context.stop)
 
-    daemon_options.run(target, daemon_options.DaemonOptions("scheduler", **given), work)
+    daemon.run(target, daemon.DaemonOptions("scheduler", **given), work)
 
 
 async def _refuse_others(client: Client, names: tuple[str, ...], *, elects: bool) -> None:

@@ -16,8 +16,8 @@ import click
 
 from muster.api.meta import object_name
 from muster.cli import arena_parser
-from muster.cli.manifest_options import DRY_RUN_SUFFIX, print_objects
 from muster.cli.options import Target, cluster_options, dry_run_option, objects_option
+from muster.cli.send_manifests import DRY_RUN_SUFFIX, print_objects
 from muster.cli.show.messages import arena_info, note, note_cluster
 from muster.cli.show.progress import StatusLine
 from muster.cli.verb_groups import AliasGroup

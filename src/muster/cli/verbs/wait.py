@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.api.meta import Key
-from muster.cli.failures import Failures
+from muster.cli.each_name import Failures
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.progress import StatusLine
 from muster.client.jobs import lookup, waiting

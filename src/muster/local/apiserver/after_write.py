@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.verbs import Verbs
 
 
-class Controllers:
+class FollowUpWrites:
     """Listens to the store, and makes the writes that follow from its changes."""
 
     def __init__(self, verbs: Verbs) -> None:

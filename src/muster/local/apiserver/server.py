@@ -36,7 +36,7 @@ from muster.local.apiserver.access.authorization import Authorizer
 from muster.local.apiserver.access.credentials import ServerCredentials, load_or_create
 from muster.local.apiserver.access.escalation import check_grant
 from muster.local.apiserver.access.service_account_tokens import Tokens
-from muster.local.apiserver.after_write import Controllers
+from muster.local.apiserver.after_write import FollowUpWrites
 from muster.local.apiserver.http import bodies, query_options, requests
 from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
 from muster.local.apiserver.http.requests import Answer, Call
@@ -85,7 +85,7 @@ class ApiServer:
     tokens: Tokens
     authenticator: Authenticator
     authorizer: Authorizer
-    controllers: Controllers
+    follow_up_writes: FollowUpWrites
     url: str
     port: int
     _runner: web.AppRunner
@@ -175,9 +175,9 @@ class ApiServer:
         self.tokens = Tokens(key, self.store, self.verbs.clock)
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
         self.verbs.guard = partial(check_grant, self.authorizer)
-        self.controllers = Controllers(self.verbs)
+        self.follow_up_writes = FollowUpWrites(self.verbs)
         await bootstrap.create_missing(self.verbs)
-        await self.controllers.run_pending()
+        await self.follow_up_writes.run_pending()
 
     # -- one request -----------------------------------------------------------------------------
 
@@ -245,8 +245,8 @@ class ApiServer:
             return await self._watch(request, call)
         answer = await self._answer(call)
         # Before the answer, so that the client can rely on the consequences of its write.
-        if self.controllers.pending or self.verbs.quotas.stale:
-            await self.controllers.run_pending()
+        if self.follow_up_writes.pending or self.verbs.quotas.stale:
+            await self.follow_up_writes.run_pending()
         body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
         return _response(body, answer.code, form.media, _warnings(call))
 

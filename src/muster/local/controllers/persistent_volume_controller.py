@@ -40,7 +40,7 @@ _CLASS_MANIFEST: Raw = {
 }
 
 
-class VolumeClaims:
+class PersistentVolumeController:
     def __init__(self, client: Client, folder: Path) -> None:
         self._client = client
         self._folder = folder

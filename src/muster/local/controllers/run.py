@@ -16,8 +16,8 @@ from muster.control.event_recorder import EventRecorder
 from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
 from muster.local.controllers.batch_jobs.controller import JobController
-from muster.local.controllers.deployments.controller import Deployments
-from muster.local.controllers.deployments.replica_sets import ReplicaSets
+from muster.local.controllers.deployments.controller import DeploymentController
+from muster.local.controllers.deployments.replica_sets import ReplicaSetController
 from muster.local.controllers.endpoints_controller import BATCH_DELAY, EndpointsController
 from muster.local.controllers.expectations import Expectations
 from muster.local.controllers.garbage.collector import GarbageCollector
@@ -26,7 +26,7 @@ from muster.local.controllers.namespace_deletion import NamespaceDeletion
 from muster.local.controllers.node_lifecycle.heartbeats import GRACE, NodeHeartbeats
 from muster.local.controllers.node_lifecycle.pod_gc import MISSING_NODE_GRACE, PodGc
 from muster.local.controllers.node_lifecycle.taint_eviction import TaintEviction
-from muster.local.controllers.persistent_volume_controller import VolumeClaims
+from muster.local.controllers.persistent_volume_controller import PersistentVolumeController
 from muster.local.controllers.pod_control import PodControl
 from muster.local.controllers.root_ca import RootCaPublisher
 from muster.local.controllers.workloads import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
@@ -98,8 +98,12 @@ class ControllerManager:
     def workloads(self) -> None:
         """Deployments -> replica sets -> pods, and jobs -> pods."""
         informers = self.informers
-        sets = ReplicaSets(self.pod_control(REPLICA_SETS, "replicaset-controller"), informers)
-        deployments = Deployments(self.pod_control(DEPLOYMENTS, "deployment-controller"), informers)
+        sets = ReplicaSetController(
+            self.pod_control(REPLICA_SETS, "replicaset-controller"), informers
+        )
+        deployments = DeploymentController(
+            self.pod_control(DEPLOYMENTS, "deployment-controller"), informers
+        )
         jobs = JobController(self.pod_control(JOBS, "job-controller"), informers)
         self.loop("replicasets", sets, workers=_WORKERS)
         self.loop("deployments", deployments, workers=_WORKERS)
@@ -124,7 +128,7 @@ class ControllerManager:
         self.loop("root ca", publisher, publisher.maps)
 
     def volumes(self, folder: Path) -> None:
-        claims = VolumeClaims(self.client, folder)
+        claims = PersistentVolumeController(self.client, folder)
         self.manager.background("storage class", claims.create_class)
         self.loop("claims", claims, claims.claims, claims.volumes)
 

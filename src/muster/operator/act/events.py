@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from muster.api.kinds import POD_DISRUPTION_BUDGETS, PODS, SERVICES
 from muster.errors import MusterError
-from muster.operator.actions import Create, Delete, DeleteJob, EmitEvent
+from muster.operator.action_types import Create, Delete, DeleteJob, EmitEvent
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.operator.actions import Action
+    from muster.operator.action_types import Action
 
 _GROUPS = dict.fromkeys(GROUP_KIND_BY_RESOURCE, "PodGroup")
 _EVENT_NOUNS = {PODS.resource: "Pod", SERVICES.resource: "Service"}

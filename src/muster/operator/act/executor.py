@@ -30,7 +30,7 @@ from muster.jobs import names
 from muster.jobs.job_status import Waiting
 from muster.operator import metrics
 from muster.operator.act import events, ssh_keys
-from muster.operator.actions import (
+from muster.operator.action_types import (
     Action,
     Create,
     Delete,
@@ -43,7 +43,7 @@ from muster.operator.actions import (
 )
 from muster.operator.build.labels import job_selector
 from muster.operator.observe.informers import undecoded
-from muster.operator.observed import NAME_TAKEN
+from muster.operator.observed_job import NAME_TAKEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

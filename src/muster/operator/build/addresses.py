@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.jobs.job import Job
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
 

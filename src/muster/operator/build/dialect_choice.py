@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.kinds import Kind
     from muster.jobs.job import Job, ReplicaSpec
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
 _WITH_OBJECT = ("volcano", "kube-batch", "pdb", "coscheduling", "native")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from muster.api import quantity
 from muster.api.gang_dialects import DIALECT_BY_NAME, LATE_ANNOTATION, GroupSpec, PodMarks
 from muster.errors import InvalidQuantity
-from muster.operator.actions import EmitEvent
+from muster.operator.action_types import EmitEvent
 from muster.operator.build.dialect_choice import GROUP_KINDS, dialect_of, gang_roles, wanted_dialect
 from muster.operator.build.labels import job_selector, owned_manifest
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica, ReplicaSpec
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
 _GANG_SCHEDULERS = ("muster", "kube-batchd", "kube-batch", "volcano", "scheduler-plugins")

@@ -11,14 +11,14 @@ import zlib
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import SERVICES
-from muster.operator.actions import Create, Patch
+from muster.operator.action_types import Create, Patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.jobs.job import Job, Replica
-    from muster.operator.actions import Action
-    from muster.operator.observed import Observed
+    from muster.operator.action_types import Action
+    from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
 HOST_PORT_ANNOTATION = "muster.dev/host-port"

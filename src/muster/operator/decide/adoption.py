@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.api.kinds import PODS
-from muster.operator.actions import Action, Create, EmitEvent, Patch
+from muster.operator.action_types import Action, Create, EmitEvent, Patch
 from muster.operator.build.gang import gang_of
 from muster.operator.build.labels import owner_reference, owner_rows
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from muster.api.meta import ObjectMeta, Raw
     from muster.jobs.job import Job, Replica
     from muster.jobs.job_status import JobStatus
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
 _MAX_REPORTED = 8

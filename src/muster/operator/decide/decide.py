@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE, Job
 from muster.jobs.job_status import status_change
-from muster.operator.actions import (
+from muster.operator.action_types import (
     Action,
     Create,
     Delete,
@@ -46,7 +46,7 @@ from muster.operator.decide.gang_object import delete_group_objects
 from muster.operator.decide.job_outcome import assess
 from muster.operator.decide.waiting_reason import explain, terminating_pods
 from muster.operator.frameworks import registry
-from muster.operator.observed import with_deletions
+from muster.operator.observed_job import with_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.jobs.job import Replica
     from muster.jobs.job_status import JobStatus
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.api.gang_dialects import LATE_ANNOTATION
-from muster.operator.actions import Action, Create, Delete, Patch
+from muster.operator.action_types import Action, Create, Delete, Patch
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.jobs.job import Job
     from muster.operator.build.gang import Gang
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
 
 _OPTIONAL_FIELDS = (
     "minTaskMember",

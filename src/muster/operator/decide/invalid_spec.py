@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.api.meta import timestamp
 from muster.jobs.job_status import INVALID_SPEC, JobCondition, JobStatus
-from muster.operator.actions import EmitEvent
+from muster.operator.action_types import EmitEvent
 from muster.operator.decide import job_conditions
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.jobs.job import Job
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
 
 
 def any_running(pods: Iterable[Pod]) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.jobs import names, pod_status
-from muster.operator.actions import EmitEvent
+from muster.operator.action_types import EmitEvent
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
 from muster.operator.decide import backoff, gang_restart, job_conditions, job_limits, pod_failure
 from muster.operator.decide.pod_failure import FailureAction

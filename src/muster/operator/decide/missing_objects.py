@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import PODS, SERVICES
-from muster.operator.actions import Action, Create, Delete, Patch, Requeue
+from muster.operator.action_types import Action, Create, Delete, Patch, Requeue
 from muster.operator.build import host_ports
 from muster.operator.build.addresses import addresses_of
 from muster.operator.build.dialect_choice import has_marks_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
     from muster.operator.build.gang import Gang
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
 QUOTA_RETRY = 15.0

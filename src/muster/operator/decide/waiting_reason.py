@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from muster.jobs import pod_status
 from muster.jobs.job_status import JobStatus, Waiting
-from muster.operator.actions import EmitEvent
-from muster.operator.observed import NAME_TAKEN
+from muster.operator.action_types import EmitEvent
+from muster.operator.observed_job import NAME_TAKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from muster.api.core import Pod
     from muster.jobs.job import Job, Replica
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
 
 _ORDINARY = ("", "ContainerCreating", "PodInitializing")
 _SAME_PROBLEM = {"ErrImagePull": "ImagePullBackOff"}

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica
-    from muster.operator.actions import Create
+    from muster.operator.action_types import Create
     from muster.operator.build.addresses import Addresses
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
 
 
 class Framework:

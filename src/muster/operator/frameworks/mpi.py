@@ -14,7 +14,7 @@ from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES, K
 from muster.api.meta import Raw, find_condition
 from muster.jobs import names
 from muster.jobs.job import Job, Replica
-from muster.operator.actions import Create
+from muster.operator.action_types import Create
 from muster.operator.build.labels import index_of, job_selector, owned_manifest, role_of
 from muster.operator.build.pods import add_environment, append, main_container
 from muster.operator.build.services import headless
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.jobs.job import Mpi
     from muster.operator.build.addresses import Addresses
-    from muster.operator.observed import Observed
+    from muster.operator.observed_job import Observed
 
 _RBAC = "rbac.authorization.k8s.io"
 ROLES: Kind[Raw] = Kind(_RBAC, "v1", "roles", "Role", dict)

@@ -25,7 +25,7 @@ from muster.operator import metrics
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 from muster.operator.decide.invalid_spec import any_running
 from muster.operator.frameworks.registry import OWNED
-from muster.operator.observed import Observed, with_deletions
+from muster.operator.observed_job import Observed, with_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

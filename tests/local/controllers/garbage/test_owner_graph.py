@@ -12,9 +12,9 @@ from muster.local.controllers.garbage.owner_graph import (
     FOREGROUND,
     ORPHAN,
     Delete,
-    Drop,
     Item,
     Keep,
+    KeepOwners,
     OwnerGraph,
     OwnerState,
     Verdict,
@@ -58,7 +58,7 @@ def test_an_object_with_another_owner_only_loses_the_reference(other: OwnerState
 
     verdict = judge(one, {"here": OwnerState.EXISTS, "not": other})
 
-    assert verdict == Drop(one.meta.owner_references[:1])
+    assert verdict == KeepOwners(one.meta.owner_references[:1])
 
 
 def test_objects_without_owners_or_being_deleted_are_kept() -> None:

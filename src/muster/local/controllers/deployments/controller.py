@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Deployments:
+class DeploymentController:
     pod_control: PodControl
     informers: SharedInformers
 

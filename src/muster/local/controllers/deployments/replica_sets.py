@@ -89,7 +89,7 @@ def available_in(replica_set: ReplicaSet, pods: Sequence[Pod], now: datetime) ->
 
 
 @dataclass(frozen=True)
-class ReplicaSets:
+class ReplicaSetController:
     pod_control: PodControl
     informers: SharedInformers
 

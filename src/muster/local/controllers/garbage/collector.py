@@ -21,9 +21,9 @@ from muster.local.controllers.garbage.owner_graph import (
     FOREGROUND,
     ORPHAN,
     Delete,
-    Drop,
     Item,
     Keep,
+    KeepOwners,
     OwnerState,
     Wait,
     blocking,
@@ -99,7 +99,7 @@ class GarbageCollector:
                 await self._client.delete(
                     item.kind, item.meta.key, uid=item.meta.uid, propagation=propagation
                 )
-            case Drop(owners_left):
+            case KeepOwners(owners_left):
                 references = [reference_manifest(owner) for owner in owners_left]
                 await self._patch(item, {"ownerReferences": references})
             case Wait():

@@ -95,7 +95,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Drop:
+class KeepOwners:
     """Keep the object, with only these owners."""
 
     owners: tuple[OwnerReference, ...]
@@ -108,7 +108,7 @@ class Delete:
     propagation: str
 
 
-Verdict = Keep | Wait | Drop | Delete
+Verdict = Keep | Wait | KeepOwners | Delete
 
 
 def judge(item: Item, owners: Mapping[str, OwnerState]) -> Verdict:
@@ -122,7 +122,7 @@ def judge(item: Item, owners: Mapping[str, OwnerState]) -> Verdict:
         return Wait()
     if OwnerState.EXISTS in states:
         existing = tuple(r for r in references if owners[r.uid] is OwnerState.EXISTS)
-        return Drop(existing) if len(existing) < len(references) else Keep()
+        return KeepOwners(existing) if len(existing) < len(references) else Keep()
     return Delete("Foreground" if OwnerState.TERMINATING in states else _propagation(item))
 
 

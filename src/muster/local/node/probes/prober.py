@@ -43,7 +43,7 @@ class ProbeStreak(NamedTuple):
         return ProbeStreak(passing, successes, failures)
 
 
-def has_probes(container: Container) -> bool:
+def has_hook_or_probes(container: Container) -> bool:
     """Whether the container has a postStart hook or probes: running alone is not ready."""
     hook = container.lifecycle is not None and container.lifecycle.post_start is not None
     probes = (container.startup_probe, container.readiness_probe, container.liveness_probe)
@@ -84,7 +84,7 @@ class Prober:
         running: set[AttemptKey] = set()
         for name, attempts in record.containers.items():
             container, last = containers.get(name), attempts[-1]
-            if container is None or not last.alive or not has_probes(container):
+            if container is None or not last.alive or not has_hook_or_probes(container):
                 continue
             key = AttemptKey(pod.metadata.uid, name, last.number)
             if last.state is State.RUNNING and not pod.terminating:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.cli.failures import Failures
+from muster.cli.each_name import Failures
 from muster.errors import MusterError, NotFound, Unreachable, UsageError
 
 

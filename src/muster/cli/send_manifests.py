@@ -9,7 +9,7 @@ import click
 
 from muster.api.meta import object_name
 from muster.cli import options
-from muster.cli.failures import Failures
+from muster.cli.each_name import Failures
 from muster.cli.show.messages import note, note_cluster
 from muster.cli.show.table import json_or_yaml
 from muster.client.manifests import apply
