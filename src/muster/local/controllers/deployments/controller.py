@@ -1,6 +1,7 @@
 """The controller of Deployments: reads a deployment and its replica sets, decides, writes.
 
-All writes are made only over the version that was read; a lost race is a conflict and a new visit.
+Patches are made only over the version that was read; a lost race is a conflict and a new visit. A
+set is deleted only if it still has the UID that was read, and created only if its name is free.
 """
 
 from __future__ import annotations
@@ -88,12 +89,10 @@ class DeploymentController:
             case UpdateSet():
                 await self._update_set(deployment, step)
             case SetRevision():
+                meta = deployment.metadata
                 annotations = {revisions.REVISION: str(step.revision)}
-                await self.pod_control.client.patch(
-                    DEPLOYMENTS,
-                    deployment.metadata.key,
-                    {"metadata": {"uid": deployment.metadata.uid, "annotations": annotations}},
-                )
+                body = {"metadata": {**preconditions(meta), "annotations": annotations}}
+                await self.pod_control.client.patch(DEPLOYMENTS, meta.key, body)
                 return True
             case DeleteSet():
                 with contextlib.suppress(NotFound):
