@@ -34,8 +34,8 @@ def test_kinds_that_the_user_may_not_list_are_left_out_and_named(
     assert code == 0
     assert "runs" in out or words[0] == "prune"
     assert err == (
-        "left out, since you may not list them: mpijobs, pytorchjobs, jaxjobs (-T tfjob asks for "
-        "no others)\n"
+        "not shown, because you may not list them: mpijobs, pytorchjobs, jaxjobs (-T tfjob "
+        "asks for no others)\n"
     )
 
 

@@ -41,7 +41,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("scale", "Change the number of a job's workers", "Jobs"),
     Verb("top", "Show the CPU, memory and GPUs that nodes and jobs use", "Jobs"),
     Verb("open", "Open a job's TensorBoard in the browser", "Jobs"),
-    Verb("logviewer", "Print the URL of a job's page on the dashboard", "Jobs"),
+    Verb("logviewer", "Accepted as in arena; this version has no dashboard", "Jobs"),
     Verb("data", "List the volumes that jobs can mount", "Jobs"),
     Verb("process", "Fill in a template's parameters and print its objects", "Manifests"),
     Verb("apply", "Create or change the objects of manifests", "Manifests"),

@@ -63,7 +63,9 @@ def switch(key: str, file: Path | None = None) -> bool | None:
 def write(key: str, value: str | None, file: Path | None = None) -> None:
     """Set a key, or remove it when the value is None."""
     if not _KEY.fullmatch(key) or "\n" in (value or ""):
-        raise UsageError(f"{key}={value} cannot stand in a config file", hint="One line: key=value")
+        raise UsageError(
+            f"{key}={value} cannot be stored in a config file", hint="One line: key=value"
+        )
     import tempfile  # slow to load, and reading does not need it
 
     file = file or path()

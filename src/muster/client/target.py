@@ -105,7 +105,10 @@ def _configured(target: Target) -> Cluster | None:
 
 
 def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None:
-    """The cluster that `arena use CHOICE` means; an error if it cannot be used."""
+    """The cluster that `arena use CHOICE` means.
+
+    None if the local cluster is down; ConfigError if the kubeconfig cannot be used.
+    """
     home = Home.of_user()
     if choice == "local":
         # If the local cluster is down, there is no cluster: using another would be a surprise.

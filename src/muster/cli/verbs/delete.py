@@ -1,4 +1,4 @@
-"""`arena delete JOB…`: every name is tried; the exit code is 3 if some jobs did not exist."""
+"""`arena delete JOB…`: every name is tried; the exit code is 3 if some jobs do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`arena logviewer JOB`: the page of a job's logs on the dashboard."""
+"""`arena logviewer JOB`: an error, since this version has no dashboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.client.target import no_dashboard
 @type_option
 @cluster_options
 def command(target: Target, name: str, type_: str) -> None:
-    """Print the URL of a job's page on the dashboard."""
+    """Accepted as in arena; this version has no dashboard."""
     cluster = target.cluster()
     with cluster.connect() as client:
         lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)

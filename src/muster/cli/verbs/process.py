@@ -37,12 +37,12 @@ _LINE = re.compile(r"\s*(?:export\s+)?([^=\s]+)\s*=(.*)", re.DOTALL)
     "param_files",
     multiple=True,
     metavar="FILE|-",
-    help="A file of KEY=VALUE lines; --param goes before it.  [repeatable]",
+    help="A file of KEY=VALUE lines; --param takes precedence.  [repeatable]",
 )
 @click.option("--parameters", "listing", is_flag=True, help="List the parameters and stop.")
 @click.option("--labels", "-l", default="", metavar="KEY=VALUE,…", help="Labels for every object.")
 @click.option("--ignore-unknown-parameters", "lenient", is_flag=True, help="Skip unknown names.")
-@click.option("--local", is_flag=True, expose_value=False, help="Always so; accepted as in oc.")
+@click.option("--local", is_flag=True, expose_value=False, help="Accepted as in oc; has no effect.")
 @click.option(
     "--output", "-o", type=click.Choice(["json", "yaml", "name"]), default="json",
     show_default=True,

@@ -29,7 +29,7 @@ def command(target: Target, output: str) -> None:
         **({"daemon": daemon} if daemon else {}),
     }
     if not daemon and any((home.last_data() / "pods").glob("*")):
-        data["pods"] = "may still run: `arena up` finds them again, `arena down` ends them"
+        data["pods"] = "may still run: `arena up` finds them again, `arena down` stops them"
     problem = ""
     if cluster is not None:
         try:

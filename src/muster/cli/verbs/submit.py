@@ -179,7 +179,7 @@ def type_command(type_: str) -> click.Command:
 
     run.__doc__ = f"""Submit {noun} (also: submit {other}).
 
-    All words that are no flags are the training command; they are joined and run by --shell.
+    All words that are not flags form the training command; they are joined and run by --shell.
 
     \b
     Example:

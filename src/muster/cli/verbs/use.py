@@ -24,7 +24,7 @@ def command(cluster: str | None) -> None:
             raise click.UsageError(
                 f"{cluster!r} is not a choice: write local, kube or kube:CONTEXT"
             )
-        cluster_of_choice(cluster)  # raises an error, so that an unusable choice is not stored
+        cluster_of_choice(cluster)  # ConfigError: an unusable choice is not stored
         Home.of_user().choose(cluster)
     selected = find_cluster(Target())
     note("no cluster: arena up" if selected is None else str(selected))

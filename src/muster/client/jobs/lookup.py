@@ -228,7 +228,7 @@ def _list_raw(client: BlockingClient, namespace: str, type_: str, notify: Notify
     if query.forbidden:
         types = [kind.kind.lower() for kind, _ in query.results]
         only = f"-T {types[0]} asks for no others" if len(types) == 1 else "-T asks for one kind"
-        notify(f"left out, since you may not list them: {query.forbidden_names} ({only})")
+        notify(f"not shown, because you may not list them: {query.forbidden_names} ({only})")
     return [raw for _, items in query.results for raw in items]
 
 

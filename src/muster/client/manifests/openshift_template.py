@@ -77,7 +77,7 @@ def _letters(part: re.Match[str]) -> str:
     low, high = part["low"] or part[0], part["high"] or part[0]
     letters = _ORDER[_ORDER.index(low) : _ORDER.index(high) + 1]
     if not letters:
-        raise UsageError(f"{low}-{high} is a range the wrong way round")
+        raise UsageError(f"the range {low}-{high} is reversed")
     return letters
 
 

@@ -67,7 +67,7 @@ def _missing(api_version: str, kind: str) -> NotFound:
     if kind == "Template":
         hint = "Templates are for `arena process -f FILE | arena apply -f -`."
     elif api_version.startswith("kubeflow.org/"):
-        hint = "`muster crds | arena apply -f -` teaches it the job kinds."
+        hint = "`muster crds | arena apply -f -` installs the job kinds."
     else:
         hint = "Is its CustomResourceDefinition installed?"
     return NotFound(f"the cluster has no {kind} in {api_version}", hint=hint)

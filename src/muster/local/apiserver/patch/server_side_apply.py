@@ -46,10 +46,11 @@ def apply(target: Any, applied: Any, schema: Schema | None) -> Any:
 
 
 def _merged(target: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
-    """Applied items in the order of the configuration; the other items stay between them.
+    """The applied items in the order of the configuration; the other items keep their places.
 
-    An applied item that the old list has at the same turn anchors the order: at its place, all
-    applied items up to it are taken.
+    Applied items that the old list has in the same order are anchors. The result follows the old
+    list; at an anchor it inserts all applied items up to and including the anchor. The applied
+    items that remain come last.
     """
     old = [(_key(item, schema), item) for item in target]
     items_applied = {_key(item, schema): item for item in applied}
@@ -69,8 +70,7 @@ def _merged(target: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
     for key, item in old:
         if key not in items_applied:
             result.append(item)
-        # An item that the old list has in another order is not the next anchor: it comes at its
-        # turn in the configuration.
+        # An applied item that is not the next anchor comes with a later anchor, or at the end.
         elif passed < len(anchors) and key == order[anchors[passed]]:
             taken = take(anchors[passed] + 1)
             passed += 1

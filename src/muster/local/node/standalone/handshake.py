@@ -1,4 +1,4 @@
-"""What `pause` and `namespace_holder` share: they make namespaces, tell the daemon, and sleep."""
+"""Code shared by `pause` and `namespace_holder`: both make namespaces, tell the daemon and sleep."""
 
 from __future__ import annotations
 
