@@ -1,4 +1,4 @@
-"""A job and its pods -> the view of a person, in tables and on the dashboard.
+"""A job and its pods -> the view of a person, as commands print it.
 
 Lenient: a job with an invalid manifest still has a name, an age and a reason. A job looks the same
 everywhere, because its status word is decided only here.

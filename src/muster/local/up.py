@@ -1,8 +1,9 @@
 """The local cluster in one process: API server, operator, scheduler, node agent and controllers.
 
 This is the only module besides the CLI that combines components; they communicate only through the
-Kubernetes API, with one client. A graceful stop ends the pods and removes the network; `kill -9`
-leaves the pods running, and the next start finds them again.
+Kubernetes API, with one client. The API server also calls the node agent, as kube-apiserver calls
+the kubelet: logs, exec, attach, proxy, usage. A graceful stop ends the pods and removes the
+network; `kill -9` leaves the pods running, and the next start finds them again.
 """
 
 from __future__ import annotations

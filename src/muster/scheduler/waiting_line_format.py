@@ -1,7 +1,7 @@
 """The published line: one row per waiting gang, in the ConfigMap `muster-line`.
 
-Commands and the dashboard read it and must start quickly: this module imports neither numpy nor
-asyncio. Invalid data counts as an empty line.
+Commands read it and must start quickly: this module imports neither numpy nor asyncio. Invalid data
+counts as an empty line.
 """
 
 from __future__ import annotations

@@ -47,7 +47,15 @@ def _same(obj: Raw, *_: object) -> Raw:
 class Strategy:
     """The rules of one kind. Hooks change objects in place; checks return the causes of a 422."""
 
-    # -- create and update, in the order in which `admission.admit` calls them
+    # -- create and update: metadata and status
+    generation: Literal["none", "fixed", "spec"] = "none"
+    """Whether metadata.generation exists, and whether changes of the spec increase it."""
+    generation_metadata: str = ""
+    """A field of metadata whose changes increase the generation too."""
+    status_on_create: bool = False
+    """Whether a new object keeps the status of the request, as a node does."""
+
+    # -- create and update: in the order in which `admission.admit` and then `verbs` use them
     prepare_update: Callable[[Raw, Raw], None] = _no_change
     """New and old object, before defaults."""
     defaults: Callable[[Raw], None] = _no_change
@@ -55,22 +63,16 @@ class Strategy:
     """The object and the present time, after defaults."""
     finish_update: Callable[[Raw, Raw, str], None] = _no_change
     """New object, old object and subresource, after defaults."""
-    immutable: tuple[str, ...] = ()
-    """Paths of fields that no update changes."""
-    check_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
-    check_status_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
     check_name: Callable[[str], list[str]] = names.check_subdomain
     check: Callable[[Raw], Iterable[Cause]] = _no_causes
     check_create: Callable[[Raw], Iterable[Cause]] = _no_causes
+    check_status_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    immutable: tuple[str, ...] = ()
+    """Paths of fields that no update changes."""
+    check_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
     admit_create: Callable[[Raw, ObjectReader, datetime], None] = _no_change
     """Rules that need other objects; they raise."""
     admit_update: Callable[[Raw, Raw, ObjectReader, datetime], None] = _no_change
-    generation: Literal["none", "fixed", "spec"] = "none"
-    """Whether metadata.generation exists, and whether changes of the spec increase it."""
-    generation_metadata: str = ""
-    """A field of metadata whose changes increase the generation too."""
-    status_on_create: bool = False
-    """Whether a new object keeps the status of the request, as a node does."""
     grants: bool = False
     """Whether the object grants permissions, which the writer must then have."""
 

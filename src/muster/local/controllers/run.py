@@ -1,7 +1,7 @@
 """THE LOCAL CONTROLLER MANAGER: shared informers, one queue and one loop per controller.
 
-A real cluster has kube-controller-manager instead. Nothing here polls: an idle cluster costs only
-its watches.
+A real cluster has kube-controller-manager instead. An idle cluster costs its watches and one check
+of each node per grace period.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
 
 _WORKERS = 4
-"""Attempts that a loop runs at once, where each awaits many requests."""
+"""Keys that a loop works on at once; one visit awaits many requests."""
 
 
 def _now() -> datetime:

@@ -1,8 +1,9 @@
 """Stops a container: its preStop hook, then SIGTERM, then SIGKILL, within one grace period.
 
-The pod loop may call `stop` repeatedly. Only the first call and calls with a shorter grace period
-have an effect. While a hook runs, further calls have none; the loop closes the pod when its grace
-period is over. After a restart of the daemon a hook may run a second time.
+The pod loop may call `stop` repeatedly. Without a hook, the first call and calls with a shorter
+grace period have an effect. With a hook, only the first call counts; a call without a grace period
+kills at once. The loop closes the pod when its grace period is over. After a restart of the daemon
+a hook may run a second time.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ def mark_evicted(pod: Raw, now: str) -> None:
 
 
 def can_be_evicted_freely(pod: Raw) -> bool:
-    """Whether no budget protects the pod: it has ended, or never started."""
+    """Whether no budget protects the pod: it has ended, never started, or is being deleted."""
     phase = pod.get("status", {}).get("phase")
     return phase in (*_FINISHED, "Pending") or "deletionTimestamp" in pod["metadata"]
 

@@ -57,7 +57,7 @@ class PastRow(NamedTuple):
 
 
 class WriteLog:
-    """The table. All methods block; `append` and `compact` are called by one thread only."""
+    """The table. All methods block; `append` and `compact_step` are called by one thread only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -43,7 +43,8 @@ async def watch_events(
 ) -> AsyncGenerator[bytes, None]:
     """Lines of events until the client's timeout. `show` gives objects another shape.
 
-    The first piece is empty: the request is valid and the watch has begun.
+    The first piece is empty if the watch has begun, or the ERROR event of a revision that was
+    compacted.
     """
     query_options.check_watch(call.query)
     selected = selection(call.resource, call.query, call.route.name)

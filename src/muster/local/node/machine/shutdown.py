@@ -28,7 +28,7 @@ STOPPED_MESSAGE = "The local cluster was stopped while the pod ran."
 
 
 async def mark_stopped_pods(client: Client, nodes: Iterable[str], now: datetime) -> None:
-    """Mark every pod of these nodes that had not ended."""
+    """Mark every pod of these nodes that had not ended and does not restart in place."""
     names = frozenset(nodes)
     status = disruption_status("Terminated", STOPPED_MESSAGE, now)
     for pod in (await client.list(PODS)).items:
