@@ -1,4 +1,6 @@
-"""A pod's state on disk: the truth after a crash of the daemon. Every visit of the pod loop reads it.
+"""A pod's state on disk: the truth after a crash of the daemon.
+
+The pod loop reads it again on every visit.
 
     pods/<uid>/pod                          the sandbox: its number, first process, address; for
                                             pods without namespaces, that it is open

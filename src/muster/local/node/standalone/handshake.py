@@ -1,4 +1,4 @@
-"""Code shared by `pause` and `namespace_holder`: both make namespaces, tell the daemon and sleep."""
+"""Shared by `pause` and `namespace_holder`, which make namespaces, tell the daemon and sleep."""
 
 from __future__ import annotations
 
