@@ -32,7 +32,7 @@ MusterError                     exit 1
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,6 +48,14 @@ class MusterError(Exception):
         self.hint = hint
 
 
+class Cause(NamedTuple):
+    """One reason for which the API server rejected a request; `field` may be empty."""
+
+    field: str
+    message: str
+    reason: str = ""
+
+
 class ApiError(MusterError):
     """The API server rejected the request."""
 
@@ -59,7 +67,7 @@ class ApiError(MusterError):
         *,
         status: int = 0,
         reason: str = "",
-        causes: tuple[tuple[str, str], ...] = (),
+        causes: tuple[Cause, ...] = (),
         retry_after: float | None = None,
         hint: str = "",
     ) -> None:
@@ -232,7 +240,7 @@ def api_error(
     *,
     status: int,
     reason: str = "",
-    causes: tuple[tuple[str, str], ...] = (),
+    causes: tuple[Cause, ...] = (),
     retry_after: float | None = None,
 ) -> ApiError:
     """The error that matches a Kubernetes Status."""

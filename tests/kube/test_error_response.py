@@ -10,6 +10,7 @@ from muster.api.kinds import LEASES, NAMESPACES, NODES, PODS, TFJOBS
 from muster.api.meta import Key
 from muster.errors import (
     AlreadyExists,
+    Cause,
     Conflict,
     Forbidden,
     Gone,
@@ -117,10 +118,10 @@ def test_the_invalid_fields_are_in_the_error() -> None:
         "message": "invalid",
         "reason": "Invalid",
         "code": 422,
-        "details": {"causes": [{"field": "spec.x", "message": "required"}]},
+        "details": {"causes": [{"field": "spec.x", "message": "required", "reason": "R"}]},
     }
     error = error_from_response(Response(422, {}, json.dumps(body).encode()), request.get(PODS, X))
-    assert error.causes == (("spec.x", "required"),)
+    assert error.causes == (Cause("spec.x", "required", "R"),)
 
 
 @pytest.mark.parametrize("body", [b"<html>gateway</html>", b"", b"\xff\xfe", b"[1]"])

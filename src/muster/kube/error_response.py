@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from muster.errors import ApiError, api_error
+from muster.errors import ApiError, Cause, api_error
 
 if TYPE_CHECKING:
     from muster.kube.request import Request, Response
@@ -121,7 +121,8 @@ def error_from_status(
         status=code,
         reason=status.reason,
         causes=tuple(
-            (cause.field or cause.reason, cause.message) for cause in details.causes or ()
+            Cause(cause.field or cause.reason, cause.message, cause.reason)
+            for cause in details.causes or ()
         ),
         retry_after=details.retry_after_seconds,
     )

@@ -136,7 +136,7 @@ def apply_object(
     try:
         response = client.send(with_write_options(ask, dry_run=dry_run))
     except Conflict as error:
-        owners = {match[1] for _, message in error.causes if (match := _OWNER.search(message))}
+        owners = {match[1] for cause in error.causes if (match := _OWNER.search(cause.message))}
         if owners == {MANAGER} and not force:
             # `arena create` wrote these fields: the owner is the same program, so take them over.
             return apply_object(client, kind, item, force=True, dry_run=dry_run)
@@ -158,7 +158,7 @@ def _content(item: Raw) -> Raw:
 def _explained(error: Conflict, item: Raw, owners: set[str]) -> Conflict:
     if not owners:
         return error
-    fields = ", ".join(dict.fromkeys(field for field, _ in error.causes))
+    fields = ", ".join(dict.fromkeys(cause.field for cause in error.causes))
     return Conflict(
         f"{object_name(item)}: {', '.join(sorted(owners))} manages {fields}",
         status=error.status,

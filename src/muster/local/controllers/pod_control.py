@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from muster.api.events import EventText, event_subject
 from muster.api.meta import SUFFIX_LETTERS, merge_patch, preconditions
 from muster.api.selectors import from_labels
-from muster.errors import Conflict, MusterError, NotFound
+from muster.errors import ApiError, Conflict, MusterError, NotFound
 from muster.local.controllers import adoption
 from muster.local.controllers.informers import candidates, on_owned
 from muster.local.controllers.workloads import PODS, owner_reference
@@ -130,8 +130,8 @@ class PodControl:
             with self.expectations.creation(owner.uid, name):
                 await self.client.create(PODS, body)
         except MusterError as error:
-            if isinstance(error, NotFound) or "being terminated" in str(error):
-                return None  # the namespace is being deleted, and the owner with it
+            if isinstance(error, NotFound) or _namespace_is_terminating(error):
+                return None  # the owner is deleted with its namespace
             self.record(owner, EventText("FailedCreate", f"Error creating: {error}", "Warning"))
             return error
         self.record(owner, EventText("SuccessfulCreate", f"Created pod: {name}"))
@@ -163,6 +163,11 @@ class PodControl:
         body = {"metadata": preconditions(meta), "status": merge_patch(old, new)}
         await self.client.patch(self.kind, meta.key, body, subresource="status")
         return True
+
+
+def _namespace_is_terminating(error: MusterError) -> bool:
+    causes = error.causes if isinstance(error, ApiError) else ()
+    return any(cause.reason == "NamespaceTerminating" for cause in causes)
 
 
 async def _together(calls: Iterable[Any]) -> list[MusterError]:
