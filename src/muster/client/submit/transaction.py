@@ -150,7 +150,7 @@ class Transaction:
         kind = self._job_kind(bundle.job)
         if self._client.find(kind, Key(self._namespace, name)):
             raise _name_taken(name)
-        if self._is_taken(items[0], bundle.job):
+        if not self._free_name(items[0], bundle.job):
             raise UsageError(
                 f"the job configmap {items[0]['metadata']['name']} is already exist, "
                 "please delete it first",
@@ -172,7 +172,7 @@ class Transaction:
         try:
             self._send(COMPANION_KINDS[item["kind"]], item, dry_run=True)
         except AlreadyExists as error:
-            if not self._is_taken(item, job):
+            if self._free_name(item, job):
                 return
             error.hint = (
                 "Nothing was created. Choose another --name, or, if it is not needed: "
@@ -189,8 +189,8 @@ class Transaction:
             return resource
         return ServedKinds(self._client).find(job["apiVersion"], job["kind"])
 
-    def _is_taken(self, item: Raw, job: Raw) -> bool:
-        """Whether another object has the item's name; an object of a former job is deleted.
+    def _free_name(self, item: Raw, job: Raw) -> bool:
+        """Delete a former job's object of this name; returns whether the name is free.
 
         `arena delete` returns while the garbage collector still works. Objects owned by a job of
         our job's name are garbage, since that job is gone: the submission does not wait for the
@@ -200,14 +200,14 @@ class Transaction:
         key = Key(self._namespace, item["metadata"]["name"])
         former = self._client.find(kind.read_as(dict), key)
         if former is None:
-            return False
+            return True
         metadata = former["metadata"]
         owners = {(o["kind"], o["name"]) for o in metadata.get("ownerReferences") or ()}
         if self._dry_run or (job["kind"], job["metadata"]["name"]) not in owners:
-            return True
+            return False
         with suppress(NotFound):
             self._client.delete(kind, key, uid=metadata["uid"], propagation="Background")
-        return False
+        return True
 
     def _create(self, kind: Kind[Any], body: Raw) -> Raw:
         if self._dry_run:
