@@ -55,7 +55,7 @@ def _health(request: web.Request, store: Store) -> web.Response:
     if check and (len(check) > 1 or check[0] not in _CHECKS):
         raise web.HTTPNotFound(text="404 page not found\n")
     # A server on a full disk is alive, since it reads and deletes, but not ready.
-    failed = endpoint == "readyz" and store.full and check in ([], ["etcd"])
+    failed = endpoint == "readyz" and not store.has_reserve() and check in ([], ["etcd"])
     if not failed and (check or "verbose" not in request.query):
         return web.Response(text="ok")
     rows = [f"[+]{name} ok" for name in check or _CHECKS]

@@ -261,7 +261,8 @@ class Verbs:
     async def delete(self, call: Call) -> Answer:
         """Remove an object, or mark it as being deleted until nothing holds it back."""
         options = deletion.delete_options(call)
-        deletion.check_deletable(call, options)
+        deletion.check_deletable(call)
+        deletion.set_default_propagation(call, options)
 
         async def attempt() -> Answer:
             entry = self.read(call)

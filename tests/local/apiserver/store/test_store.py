@@ -292,14 +292,14 @@ async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created
         patch.setattr(log, "_insert", on_a_full_disk)
         patch.setattr(log.reserve, "_free", lambda: 1000)
         two = await store.update("pods/a/x", value("two"), one.revision)
-        assert store.full
+        assert not store.has_reserve()
         with pytest.raises(ServerError, match="full"):
             await store.create("pods/a/y", value("y"))
         await store.delete("pods/a/x", value("two"), two.revision)
 
     assert store.get("pods/a/x") is None
     await store.create("pods/a/y", value("y"))
-    assert not store.full
+    assert store.has_reserve()
     assert reserve.exists()
 
 

@@ -134,7 +134,7 @@ class Authorizer:
                 if subject is not None:
                     yield bindings[name], subject
 
-    def of_binding(self, binding: Raw) -> Sequence[Raw] | None:
+    def rules_of_binding(self, binding: Raw) -> Sequence[Raw] | None:
         """The rules of the role that a binding refers to; None if the role does not exist."""
         kind, name = _role(binding)
         namespace = binding["metadata"].get("namespace", "") if kind == "Role" else ""
@@ -142,7 +142,7 @@ class Authorizer:
 
     def _rules(self, binding: Raw, errors: list[str]) -> Sequence[Raw]:
         kind, name = _role(binding)
-        rules = self.of_binding(binding)
+        rules = self.rules_of_binding(binding)
         if rules is None:
             errors.append(f'{kind.lower()}.{GROUP} "{name}" not found')
         return rules or ()

@@ -65,7 +65,7 @@ def _granted(authorizer: Authorizer, plural: str, new: Raw) -> Sequence[Raw]:
         # Anybody who labels a role can add to an aggregated one, so it counts as all permissions.
         aggregated = _EVERYTHING if new.get("aggregationRule") else ()
         return [*(new.get("rules") or ()), *aggregated]
-    rules = authorizer.of_binding(new)
+    rules = authorizer.rules_of_binding(new)
     if rules is None:
         raise api_errors.not_found(GROUP, plural, str(new["roleRef"]["name"]))
     return rules

@@ -22,6 +22,7 @@ from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import User, service_account
 from muster.local.apiserver.http import bodies
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
+from muster.local.apiserver.kinds import fields
 from muster.local.apiserver.schema.decoding import check_shape
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 ISSUER = "https://kubernetes.default.svc"
 _API = "authentication.k8s.io/v1"
 _ABOUT = "authentication.kubernetes.io"
-_SHORTEST, _LONGEST = 600, 2**32  # seconds
-_DEFAULT_LIFETIME = 3600
 _ALGORITHM = "ES256"
 _CACHE_SIZE = 4096
 # The kinds a token can be bound to; it becomes invalid when the object is deleted.
@@ -75,8 +74,9 @@ class Tokens:
             raise api_errors.method_not_allowed()
         request = check_shape(_API, "TokenRequest", bodies.read(call.body, call.content_type))
         spec = request.get("spec") or {}
-        lifetime = spec.get("expirationSeconds") or _DEFAULT_LIFETIME
-        _check_lifetime(lifetime)
+        lifetime = spec.get("expirationSeconds") or fields.TOKEN_SECONDS
+        causes = fields.check_token_lifetime(lifetime, "spec.expirationSeconds")
+        api_errors.raise_if_invalid("authentication.k8s.io", "TokenRequest", "", causes)
         entry = self._store.get(call.key)
         if entry is None:
             raise api_errors.not_found("", "serviceaccounts", call.route.name)
@@ -209,15 +209,6 @@ class Tokens:
         claims: Raw = parts["payload"]
         self._verified[token] = claims
         return claims
-
-
-def _check_lifetime(seconds: int) -> None:
-    if _SHORTEST <= seconds <= _LONGEST:
-        return
-    limit = "less than 10 minutes" if seconds < _SHORTEST else "larger than 2^32 seconds"
-    why = f"may not specify a duration {limit}"
-    cause = api_errors.invalid_value("spec.expirationSeconds", seconds, why)
-    raise api_errors.invalid("authentication.k8s.io", "TokenRequest", "", [cause])
 
 
 def _key_id(key: ec.EllipticCurvePublicKey) -> str:

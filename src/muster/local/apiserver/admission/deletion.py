@@ -99,17 +99,22 @@ def _finalizers_for(meta: Raw, options: Raw) -> list[str]:
 # -- the request ---------------------------------------------------------------------------------
 
 
-def check_deletable(call: Call, options: Raw) -> None:
-    """Reject the deletion of a protected object; set the default propagation policy of old APIs."""
-    resource, strategy = call.resource, call.resource.strategy
-    if call.route.name in strategy.protected:
+def check_deletable(call: Call) -> None:
+    """Reject the deletion of a protected object."""
+    resource = call.resource
+    if call.route.name in resource.strategy.protected:
         why = f"this {resource.singular} may not be deleted"
         raise api_errors.forbidden(resource.group, resource.plural, call.route.name, why)
+
+
+def set_default_propagation(call: Call, options: Raw) -> None:
+    """Orphan the dependents, with a warning, if the kind does so and the options do not say."""
     # batch/v1 Jobs leave their pods behind by default; kubectl always sends a policy.
+    warning = call.resource.strategy.orphan_warning
     no_policy = options.get("propagationPolicy") is None and options.get("orphanDependents") is None
-    if strategy.orphan_warning and no_policy:
+    if warning and no_policy:
         options["propagationPolicy"] = "Orphan"
-        call.warn(strategy.orphan_warning)
+        call.warn(warning)
 
 
 def delete_options(call: Call) -> Raw:

@@ -103,5 +103,5 @@ def check_nested_types(value: Any, schema: Schema, path: str = "") -> Causes:
         for inner in part if isinstance(part, list) else [part]:
             if isinstance(inner, dict):
                 structural.prune(inner, props, where)
-                yield from structural.check(inner, props, where, points=False)
+                yield from structural.check(inner, props, where, integral_floats=False)
                 yield from check_nested_types(inner, props, where)

@@ -26,6 +26,9 @@ _PERCENT_RULE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%', "
     " or '93%', regex used for validation is '[0-9]+%')"
 )
+TOKEN_SECONDS = 3600
+"""The default lifetime of a token."""
+_MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 2**32
 _UNSPECIFIED = {"0.0.0.0", "::"}
 _UNREACHABLE = {
     rule: tuple(map(ipaddress.ip_network, networks))
@@ -184,3 +187,10 @@ def check_reachable(text: str, path: str) -> Causes:
     for rule, networks in _UNREACHABLE.items():
         if any(address in network for network in networks):
             yield invalid_value(path, text, rule)
+
+
+def check_token_lifetime(seconds: int, path: str) -> Causes:
+    if not _MIN_TOKEN_SECONDS <= seconds <= _MAX_TOKEN_SECONDS:
+        too_short = seconds < _MIN_TOKEN_SECONDS
+        limit = "less than 10 minutes" if too_short else "larger than 2^32 seconds"
+        yield invalid_value(path, seconds, f"may not specify a duration {limit}")

@@ -10,7 +10,6 @@ from muster.local.apiserver.api_errors import (
     Causes,
     duplicate,
     forbidden_field,
-    invalid_value,
     required,
 )
 from muster.local.apiserver.kinds import fields, pod_containers, pod_scheduling
@@ -38,7 +37,6 @@ _REQUIRED = {
 }
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_TOKEN_SECONDS, _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 3600, 600, 2**32
 _NAME_RULES = {
     "serviceAccountName": names.check_subdomain,
     "nodeName": names.check_subdomain,
@@ -77,7 +75,7 @@ def _complete_volume(volume: Raw) -> None:
     for source in [volume, *((volume.get("projected") or {}).get("sources") or ())]:
         for item in (source.get("downwardAPI") or {}).get("items") or ():
             pod_containers.complete_reference(item)
-        fields.fill_optional(source, "serviceAccountToken", expirationSeconds=_TOKEN_SECONDS)
+        fields.fill_optional(source, "serviceAccountToken", expirationSeconds=fields.TOKEN_SECONDS)
     fields.fill_optional(volume, "hostPath", type="")
     if not any(key for key in volume if key != "name"):
         volume["emptyDir"] = {}  # a volume without a source is an empty folder
@@ -147,10 +145,7 @@ def _check_projected(projected: Raw, path: str) -> Causes:
 
 def _check_token(token: Raw, path: str, where: str) -> Causes:
     """A token in a file. The real server does not say which source has the wrong path."""
-    seconds = token.get("expirationSeconds", _TOKEN_SECONDS)
-    if not _MIN_TOKEN_SECONDS <= seconds <= _MAX_TOKEN_SECONDS:
-        bound = "less than 10 minutes" if seconds < _TOKEN_SECONDS else "larger than 2^32 seconds"
-        detail = f"may not specify a duration {bound}"
-        yield invalid_value(f"{where}.expirationSeconds", seconds, detail)
+    seconds = token.get("expirationSeconds", fields.TOKEN_SECONDS)
+    yield from fields.check_token_lifetime(seconds, f"{where}.expirationSeconds")
     yield from fields.check_required(token, path, "path")
     yield from fields.check_relative_path(str(token.get("path") or ""), f"{path}.path")

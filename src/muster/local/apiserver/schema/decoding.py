@@ -237,7 +237,7 @@ def _may_hold_nulls(call: Call) -> bool:
 
 def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
     """Check the types of an object of a built-in kind, and write it as Go would."""
-    _check_types(resource, structural.check(obj, schema, points=False), patch)
+    _check_types(resource, structural.check(obj, schema, integral_floats=False), patch)
     _check_types(resource, resource.strategy.check_types(obj, schema), patch)
     drop_empty_fields(obj, _struct_of(resource))
     shorten_quantities(obj, schema)

@@ -111,16 +111,16 @@ def fill_defaults(value: Any, schema: Schema) -> None:
 
 
 def check(
-    value: Any, schema: Schema, path: str = "", *, points: bool = True, old: Any = ABSENT
+    value: Any, schema: Schema, path: str = "", *, integral_floats: bool = True, old: Any = ABSENT
 ) -> list[Cause]:
-    """The causes for an invalid value; with `points`, 5.0 is an integer.
+    """The causes for an invalid value; with `integral_floats`, 5.0 is an integer.
 
     Values that are the same in `old` are not checked: after a schema became stricter, users must
     still be able to change and delete their objects.
     """
     if old is not ABSENT and _is_unchanged(value, old):
         return []
-    wrong_type = _check_type(value, schema, path, points)
+    wrong_type = _check_type(value, schema, path, integral_floats)
     if wrong_type is not None:
         return [wrong_type]
     causes = check_value(value, schema.raw, path)
@@ -128,7 +128,7 @@ def check(
         causes += _check_alternatives(value, schema, path)
     for part, part_schema, part_path, key in children(value, schema, path):
         before = ABSENT if old is ABSENT else _old_value(key, part, old, schema.raw)
-        causes += check(part, part_schema, part_path, points=points, old=before)
+        causes += check(part, part_schema, part_path, integral_floats=integral_floats, old=before)
     return causes
 
 
@@ -180,7 +180,7 @@ def type_word(value: Any) -> str:
     return "null" if value is None else _WORDS.get(type(value), "number")
 
 
-def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | None:
+def _check_type(value: Any, schema: Schema, path: str, integral_floats: bool) -> Cause | None:
     raw = schema.raw
     if raw.get("x-kubernetes-int-or-string") or raw.get("format") == "int-or-string":
         fits = isinstance(value, int | str) and not isinstance(value, bool)
@@ -189,9 +189,9 @@ def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | 
         return _check_quantity(value, path)
     if not schema.type or (value is None and raw.get("nullable")):
         return None
-    # Built-in kinds, without `points`, are decoded into Go types, which know fewer formats and do
-    # not accept 5.0 as an integer.
-    formed = values.matches_format if points else values.decodes_as
+    # Built-in kinds, without `integral_floats`, are decoded into Go types, which know fewer formats
+    # and do not accept 5.0 as an integer.
+    formed = values.matches_format if integral_floats else values.decodes_as
     if (
         schema.type == "string"
         and isinstance(value, str)
@@ -203,7 +203,12 @@ def _check_type(value: Any, schema: Schema, path: str, points: bool) -> Cause | 
     fits = isinstance(value, _TYPES.get(schema.type, ()))
     if isinstance(value, bool) and schema.type != "boolean":  # a bool is an int in Python
         fits = False
-    if isinstance(value, float) and schema.type == "integer" and points and value.is_integer():
+    if (
+        isinstance(value, float)
+        and schema.type == "integer"
+        and integral_floats
+        and value.is_integer()
+    ):
         fits = True
     return None if fits else _mistyped(path, value, schema.type)
 

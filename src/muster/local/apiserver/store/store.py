@@ -107,18 +107,16 @@ class Store:
         rows = await asyncio.to_thread(self._log.at, revision, prefix)
         return [Entry(row.key, row.revision, row.value) for row in rows]
 
-    @property
-    def full(self) -> bool:
-        """Whether the disk has only the reserve left, for changes and deletions."""
-        reserve = self._log.reserve
-        return not (reserve.held or reserve.take())
+    def has_reserve(self) -> bool:
+        """Whether disk space is reserved, or can be now; without it nothing can be created."""
+        return self._log.reserve.take()
 
     # -- writing ---------------------------------------------------------------------------------
 
     async def create(self, key: str, encode: Callable[[int], bytes]) -> Entry:
         """Write a new object; AlreadyExists if the name is taken."""
         # Changes and deletions use the reserve: they are how users free space.
-        if self.full:
+        if not self.has_reserve():
             raise ServerError(
                 "the disk of the local cluster is full: nothing can be created until it has room",
                 status=500,
