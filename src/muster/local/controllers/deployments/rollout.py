@@ -65,7 +65,7 @@ def decide(
         return []
     new = revisions.current(deployment, sets)
     old = [rs for rs in sets if rs is not new]
-    count = max(revisions.next_number(old), revisions.number(new.metadata) if new else 0)
+    revision = max(revisions.next_number(old), revisions.number(new.metadata) if new else 0)
     steps: list[Step] = []
     # A deployment that is paused or was just scaled does not roll: its sets only share the new
     # number among them.
@@ -76,10 +76,10 @@ def decide(
     else:
         sizes = _roll(deployment, new, old)
     if new is None and not deployment.spec.paused and _may_start(deployment, old, old_pods_left):
-        steps.append(CreateSet(scaling.new_size(deployment, old, 0), count))
-    steps += _changes(deployment, new, sets, sizes, count)
+        steps.append(CreateSet(scaling.new_size(deployment, old, 0), revision))
+    steps += _changes(deployment, new, sets, sizes, revision)
     if (new is not None or steps) and not deployment.spec.paused:
-        steps += _number(deployment, count)
+        steps += _number(deployment, revision)
     # As in Kubernetes, old sets are deleted only while no rollout is under way.
     if deployment.spec.paused or progress.complete(deployment, deployment.status):
         steps += _outdated(deployment, old)
@@ -121,7 +121,7 @@ def _changes(
     new: ReplicaSet | None,
     sets: Sequence[ReplicaSet],
     sizes: Sizes,
-    count: int,
+    revision: int,
 ) -> list[Step]:
     """The patches of sets that differ from these sizes, annotations and minReadySeconds."""
     steps: list[Step] = []
@@ -129,7 +129,7 @@ def _changes(
         meta, size = rs.metadata, sizes.get(rs.metadata.name, rs.spec.replicas)
         annotations, ready = dict(meta.annotations), rs.spec.min_ready_seconds
         if rs is new and not deployment.spec.paused:
-            annotations = revisions.set_annotations(deployment, rs, count)
+            annotations = revisions.set_annotations(deployment, rs, revision)
             ready = deployment.spec.min_ready_seconds
         if size or rs.spec.replicas:
             annotations |= size_annotations(deployment)
@@ -145,8 +145,8 @@ def size_annotations(deployment: Deployment) -> dict[str, str]:
     return {DESIRED: str(desired), MAXIMUM: str(desired + scaling.bounds(deployment)[0])}
 
 
-def _number(deployment: Deployment, count: int) -> list[Step]:
-    return [] if revisions.number(deployment.metadata) == count else [SetRevision(count)]
+def _number(deployment: Deployment, revision: int) -> list[Step]:
+    return [] if revisions.number(deployment.metadata) == revision else [SetRevision(revision)]
 
 
 def _outdated(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[Step]:

@@ -49,13 +49,13 @@ def available(sets: Iterable[ReplicaSet]) -> int:
     return sum(rs.count("availableReplicas") for rs in sets)
 
 
-def new_size(deployment: Deployment, sets: Sequence[ReplicaSet], now: int) -> int:
-    """The size of the current set, which has `now` replicas: as large as maxSurge allows."""
+def new_size(deployment: Deployment, sets: Sequence[ReplicaSet], size: int) -> int:
+    """The next size of the current set, which has `size` replicas: as large as maxSurge allows."""
     desired = deployment.spec.replicas
-    if deployment.spec.strategy.type != "RollingUpdate" or now >= desired:
+    if deployment.spec.strategy.type != "RollingUpdate" or size >= desired:
         return desired
     allowed = desired + bounds(deployment)[0] - total_replicas(sets)
-    return now + max(0, min(allowed, desired - now))
+    return size + max(0, min(allowed, desired - size))
 
 
 def shrink_old(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> Sizes:
