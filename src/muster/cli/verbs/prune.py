@@ -48,7 +48,7 @@ def command(
     with cluster.connect() as client:
         namespace = "" if all_namespaces else target.namespace_in(cluster)
         jobs = lookup.list_jobs(client, namespace, type_, note_once)
-        old = [job for job in jobs if job_operations.has_ended_since(job, now, limit)]
+        old = [job for job in jobs if job_operations.ended_before(job, now - limit)]
         if not old:
             print("No job need to be deleted")
             return

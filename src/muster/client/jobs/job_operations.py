@@ -16,7 +16,7 @@ from muster.jobs.summary import summarize
 from muster.kube.request import PatchType
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.client.jobs.lookup import FoundJob
@@ -61,10 +61,10 @@ def _delete_records(client: BlockingClient, job: Key, type_: str) -> int:
     return count
 
 
-def has_ended_since(job: JobSummary, now: datetime, limit: timedelta) -> bool:
-    """Whether the job ended at least that long ago."""
+def ended_before(job: JobSummary, time: datetime) -> bool:
+    """Whether the job has ended, not later than this time."""
     ended = job.finished or job.created
-    return job.over and ended is not None and now - ended >= limit
+    return job.over and ended is not None and ended <= time
 
 
 def set_suspended(client: BlockingClient, job: FoundJob, *, suspend: bool) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from muster.api.kinds import PODS
 from muster.api.meta import find_condition
 from muster.client import ignore
-from muster.client.jobs.instances import WaitNotice
+from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
 from muster.client.jobs.log_deduplication import ResumableLog
 from muster.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
 from muster.jobs.summary import instance
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POLL_SECONDS = 0.3
 RECONNECT_TIMEOUT = 120.0
 """Seconds for which a cluster may be unreachable before a followed log ends with an error."""
 
