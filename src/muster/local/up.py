@@ -205,7 +205,7 @@ class _Cluster:
             "nodes": self.settings.nodes,
             "data": str(self.settings.data),
             "runtime": self.agent.choice.name,
-            "outside": self.agent.external_network,
+            "externalNetwork": self.agent.external_network,
             "memoryLimits": self.agent.memory_limits,
             **({"note": note} if note else {}),
         }

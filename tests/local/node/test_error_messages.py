@@ -59,8 +59,9 @@ async def test_events_about_a_whole_job_are_recorded_once_whatever_its_images() 
     events = PodEvents(client, lambda: NOW)  # type: ignore[arg-type]
 
     for name in ("w-0", "w-1", "ps-0"):
-        events.record_once_per_owner(make_pod(name, meta=OWNER), "Pulled", f"{name}: not pulled")
-    events.record_once_per_owner(make_pod("bare"), "Pulled", "bare: not pulled")
+        pod = make_pod(name, meta=OWNER)
+        events.record_once_per_owner(pod, "ImageNotPulled", f"{name}: not pulled")
+    events.record_once_per_owner(make_pod("bare"), "ImageNotPulled", "bare: not pulled")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await events.run()

@@ -285,4 +285,4 @@ async def test_the_missing_image_is_reported_once_per_owner(
         reasons = [e.reason for e in (await local.client.list(EVENTS, "default")).items]
         return reasons if reasons.count("Started") == 2 else []
 
-    assert (await wait_for(events)).count("Pulled") == 1
+    assert (await wait_for(events)).count("ImageNotPulled") == 1

@@ -123,7 +123,8 @@ class ContainerStarter:
         one user."""
         record = self.events.record_once_per_owner
         image = f'Image "{container.image}"'
-        record(pod, "Pulled", f"{image} was not pulled: its command runs on this machine's files")
+        message = f"{image} was not pulled: its command runs on this machine's files"
+        record(pod, "ImageNotPulled", message)
         if self.runtime.shares_files and container.volume_mounts:
             message = "Volumes cannot be mounted on this node: they are links below $MUSTER_ROOT"
             record(pod, "VolumesNotMounted", message, warning=True)

@@ -178,7 +178,7 @@ def test_the_workers_of_a_plain_job_find_each_other_at_their_own_ports(tmp_path:
         assert "without namespaces" in up.stderr
         status = local.arena("status").stdout
         assert "runtime: plain" in status
-        assert "outside: by the machine's own network" in status
+        assert "externalNetwork: by the machine's own network" in status
         local.submit("j", "--workers=2", command=f"python {script}")
         local.wait_job("j", "SUCCEEDED")
         assert "heard hello from 1" in local.arena("logs", "j", "-i", "j-worker-0").stdout

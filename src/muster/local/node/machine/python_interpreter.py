@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OWN_PATH = "/run/muster/bin"
 _PRINT_PATHS = (
-    "import json, sys, sysconfig; print(json.dumps([sys.prefix, sys.base_prefix, "
+    "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, "
     "sys.exec_prefix, sys.base_exec_prefix, *sys.path]))"
 )
 
@@ -60,7 +60,7 @@ def find_interpreter(executable: str | None = None) -> Interpreter:
     if path is None:
         raise UsageError(f"no such interpreter: {executable}")
     path = os.path.abspath(path)
-    if os.path.samefile(path, sys.executable) and executable is None:  # no need to start it
+    if executable is None:  # our own, no need to start it
         paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
     else:
         paths = _paths(path)

@@ -64,7 +64,7 @@ class RootlessNetwork(BridgeNetwork):
 
     def listen(self, port: int) -> socket.socket | None:
         return pod_sockets.listen_in_namespace(
-            self.holder, self.gateway, port, self._folder / "dial.err"
+            self.holder, self.gateway, port, self._folder / "open_socket.err"
         )
 
     def _start_holder(self) -> None:

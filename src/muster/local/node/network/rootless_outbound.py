@@ -34,8 +34,8 @@ class UserModeNetwork(ExternalAccess):
     def __init__(self, data_dir: Path) -> None:
         super().__init__()
         self._folder = data_dir
-        self._record = data_dir / "outside"
-        self._errors = data_dir / "outside.err"
+        self._record = data_dir / "outbound"
+        self._errors = data_dir / "outbound.err"
 
     @property
     def name_servers(self) -> list[str]:
@@ -49,7 +49,7 @@ class UserModeNetwork(ExternalAccess):
         """
         saved = files.read_json(self._record)
         if saved.get("holder") == holder and processes.saved_pid(self._record):
-            self.method = saved["how"]
+            self.method = saved["method"]
             return
         failures = []
         # For root only slirp4netns works: pasta refuses to run as root.
@@ -58,7 +58,7 @@ class UserModeNetwork(ExternalAccess):
             pid = start(program, holder) if program else 0
             if pid:
                 self.method = name
-                processes.save_pid(self._record, pid, how=name, holder=holder)
+                processes.save_pid(self._record, pid, method=name, holder=holder)
                 return
             if program:
                 failures.append(_explain(name, self._errors.read_text(errors="replace")))

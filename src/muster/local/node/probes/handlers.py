@@ -96,7 +96,9 @@ class HandlerRunner:
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1][:3].isdigit():
             return HandlerResult(False, "the answer is not HTTP")
         code = int(words[1][:3])  # redirects are a success, and are not followed
-        return HandlerResult(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
+        if 200 <= code < 400:
+            return HandlerResult(True)
+        return HandlerResult(False, f"HTTP probe failed with statuscode: {code}")
 
     async def _connect(
         self, uid: str, port: int, host: str, *, secure: bool = False

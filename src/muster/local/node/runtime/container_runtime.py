@@ -164,8 +164,8 @@ class Runtime(ABC):
         record = self.records.read(spec.uid)
         previous = record.current(spec.name)
         restarts = 0 if previous is None else previous.restarts + 1
-        turn = {"sandbox": record.sandbox, "row": restarts}
-        start = partial(shim_client.start_shim, folder, program | body, turn)
+        placement = {"sandbox": record.sandbox, "restarts": restarts}
+        start = partial(shim_client.start_shim, folder, program | body, placement)
         self._children[folder] = await asyncio.to_thread(start)
         self.records.forget_old_attempts(spec.uid, spec.name)
         self._to_watch.put_nowait(AttemptKey(spec.uid, spec.name, spec.number))

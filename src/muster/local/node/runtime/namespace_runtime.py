@@ -143,6 +143,6 @@ class NamespaceRuntime(Runtime):
         if record.address == self._network.gateway:  # a pod on the host's network
             return await pod_sockets.connect_from_host("127.0.0.1", port)
         if self._network.holder:  # rootless: the daemon is outside the pods' network
-            errors = self.records.pod(uid) / "dial.err"
+            errors = self.records.pod(uid) / "open_socket.err"
             return await pod_sockets.connect_from_pod(record.pause, record.address, port, errors)
         return await pod_sockets.connect_from_host(record.address, port)

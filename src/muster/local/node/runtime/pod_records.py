@@ -6,7 +6,8 @@ The pod loop reads it again on every visit.
                                             pods without namespaces, that it is open
     pods/<uid>/hosts, resolv.conf           mounted into the containers
     pods/<uid>/volumes/<name>/              contents of volumes
-    pods/<uid>/containers/<name>/<n>/       attempt n: spec, turn, lock, started, log, exited
+    pods/<uid>/containers/<name>/<n>/       attempt n: spec, placement, lock, started, log,
+                                            exited
 
 A sandbox is one set of namespaces; a pod gets a new one when the old one is lost. An attempt is one
 run of a container. Its shim holds `lock` as long as it lives: an attempt without an exit code whose
@@ -218,7 +219,8 @@ def read_attempt(folder: Path, number: int) -> Attempt:
     if not end and not files.is_locked(attempt / "lock"):
         # Read again: the shim may have written the exit code and exited between the two checks.
         end = files.read_json(attempt / "exited") or _lost(attempt)
-    start, turn = files.read_json(attempt / "started"), files.read_json(attempt / "turn")
+    start = files.read_json(attempt / "started")
+    placement = files.read_json(attempt / "placement")
     state = State.EXITED if end else State.RUNNING if start else State.STARTING
     return Attempt(
         number,
@@ -230,8 +232,8 @@ def read_attempt(folder: Path, number: int) -> Attempt:
         int(end.get("signal", 0)),
         end.get("reason", ""),
         end.get("message", ""),
-        int(turn.get("sandbox", 0)),
-        int(turn.get("row", 0)),
+        int(placement.get("sandbox", 0)),
+        int(placement.get("restarts", 0)),
     )
 
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
+def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) -> int:
     """Start the shim of one attempt; returns its PID. The folder appears complete or not at all.
 
-    `turn` is for readers of the attempt's record; the shim does not use it.
+    `placement` is for readers of the attempt's record; the shim does not use it.
     """
     # Readers see only folders with a number as name: the draft becomes visible by its rename.
     draft = folder.with_name(f".{folder.name}")
@@ -38,7 +38,7 @@ def start_shim(folder: Path, spec: dict[str, Any], turn: dict[str, int]) -> int:
     (draft / "log").touch()
     (draft / "termination-log").touch()
     (draft / "spec").write_text(json.dumps(spec), encoding="utf-8")
-    (draft / "turn").write_text(json.dumps(turn), encoding="utf-8")
+    (draft / "placement").write_text(json.dumps(placement), encoding="utf-8")
     lock = os.open(draft / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -128,7 +128,7 @@ class _Relay:
             elif channel == shim_socket.RESIZE and self._streams.terminal >= 0:
                 size = json.loads(payload)
                 spawn.resize(self._streams.terminal, size["Height"], size["Width"])
-        if self.stdin.full:  # the program reads slowly: stop reading from the client
+        if self.stdin.pending:  # the program reads slowly: stop reading from the client
             self._select.unregister(self._client)
 
     def _listen(self) -> None:

@@ -172,7 +172,7 @@ class Shim:
     def _on_frame(self, client: ShimClient, channel: int, payload: bytes) -> None:
         if channel == shim_socket.STDIN and self._stdin is not None:
             self._stdin.write(payload)
-            if self._stdin.full:
+            if self._stdin.pending:
                 client.listen(False)
         elif channel == shim_socket.CLOSE_STDIN:
             self._input_ended()

@@ -1,8 +1,8 @@
 """A program's standard input: buffers input in order and writes it as the program reads.
 
-Neither attach nor exec may wait for a program. The caller bounds the buffer: while it is `full`,
-the caller reads no more from its clients; `drained` is called when the buffer is empty again.
-Closing waits until the input before it is written.
+Neither attach nor exec may wait for a program. The caller bounds the buffer: while input is
+`pending`, the caller reads no more from its clients; `drained` is called when the buffer is empty
+again. Closing waits until the input before it is written.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ class StdinWriter:
         self._closing = False
 
     @property
-    def full(self) -> bool:
+    def pending(self) -> bool:
+        """Whether the buffer has input that the program has not read."""
         return bool(self._buffer)
 
     def write(self, data: bytes) -> None:
         """Write or buffer the data; dropped if the program has closed its input."""
         if self.fd >= 0 and not self._closing:
-            waiting = self.full
+            waiting = self.pending
             self._buffer += data
             if not waiting:  # else the selector calls `_push` when the program reads
                 self._push()
