@@ -30,9 +30,9 @@ class ArenaOption(click.Option):
         record = super().get_help_record(ctx)
         if record is None:
             return None
-        shown = record[0].replace(f", {self.old}", "") if self.old else record[0]
+        text = record[0].replace(f", {self.old}", "") if self.old else record[0]
         # `--gang / --no-gang` is how click writes it; people write --gang or --gang=false.
-        return shown.partition(" / --no-")[0], record[1]
+        return text.partition(" / --no-")[0], record[1]
 
 
 class ArenaCommand(click.Command):
@@ -52,18 +52,18 @@ class ArenaCommand(click.Command):
         try:
             return super().parse_args(ctx, plain + args[end:])
         except click.NoSuchOption as error:
-            near = self._near(error.option_name)
-            raise click.NoSuchOption(error.option_name, None, near, error.ctx) from None
+            suggestions = self._suggestions(error.option_name)
+            raise click.NoSuchOption(error.option_name, None, suggestions, error.ctx) from None
 
-    def _near(self, given: str) -> list[str]:
+    def _suggestions(self, given: str) -> list[str]:
         """The current spelling of the nearest flag; else all flags that begin with the text."""
         import difflib
 
-        shown = [option for option in self._options() if not option.hidden]
-        known = {spelling: option.opts[0] for option in shown for spelling in option.opts}
-        near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
+        visible_options = [option for option in self._options() if not option.hidden]
+        known = {spelling: option.opts[0] for option in visible_options for spelling in option.opts}
+        suggestions = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
         longer = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
-        return [known[near[0]]] if near else longer
+        return [known[suggestions[0]]] if suggestions else longer
 
     def _options(self) -> Iterator[click.Option]:
         return (option for option in self.params if isinstance(option, click.Option))

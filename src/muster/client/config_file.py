@@ -32,9 +32,9 @@ def parse_bool(text: str) -> bool | None:
 
 def path() -> Path:
     """The file in use; it need not exist."""
-    named = os.environ.get("ARENA_CONFIG")
-    if named and Path(named).expanduser().exists():
-        return Path(named).expanduser()
+    variable = os.environ.get("ARENA_CONFIG")
+    if variable and Path(variable).expanduser().exists():
+        return Path(variable).expanduser()
     return Path.home() / ".arena" / "config"
 
 

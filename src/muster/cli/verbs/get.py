@@ -166,10 +166,10 @@ class _View:
         job_or_pod = lookup.get_job_or_pod(self.client, key, self.type)
         return self._pod(job_or_pod) if isinstance(job_or_pod, Pod) else self._job(job_or_pod)
 
-    def _job(self, found: FoundJob) -> Frame:
+    def _job(self, job_object: FoundJob) -> Frame:
         now = datetime.now(UTC)
-        pods = found.pods(self.client)
-        job = found.summary(pods)
+        pods = job_object.pods(self.client)
+        job = job_object.summary(pods)
         place = ""  # only pending jobs have one: others cost no request for the waiting line
         if job.status == PENDING:
             explanation = explain.explain_pods(self.client, job.name, pods, _debug_once)
@@ -179,7 +179,7 @@ class _View:
         if self.output == "name":
             return Frame(f"{job.trainer}/{job.name}", state)
         rows = self._events(job, pods) if self.events else None
-        extras = Extras(place, self._tensorboard(found.key), rows, self.gpus)
+        extras = Extras(place, self._tensorboard(job_object.key), rows, self.gpus)
         if self.output in ("json", "yaml"):
             return Frame("", state, job_details.as_data(job, now, extras))
         draw = job_details.classic_table if self.form == "classic" else job_details.sections

@@ -57,7 +57,7 @@ def command(
     """
     if instance and everyone:
         raise UsageError("-i and --all exclude each other")
-    wanted = _log_options(**given)
+    options = _log_options(**given)
     cluster = target.cluster()
     with cluster.connect() as client:
         job_or_pod = lookup.get_job_or_pod(client, Key(target.namespace_in(cluster), name), type_)
@@ -65,13 +65,13 @@ def command(
             pods = [job_or_pod.metadata.key]
         else:
             job = job_or_pod.summary(job_or_pod.pods(client))
-            names = _instances(client, job, instance, everyone, wanted.follow)
+            names = _instances(client, job, instance, everyone, options.follow)
             pods = [Key(job.namespace, pod_name) for pod_name in names]
         if everyone:
             warn = partial(note, level="warn")
-            log_lines.print_logs(logs.read_many(cluster.connect, pods, wanted, note, warn), pods)
+            log_lines.print_logs(logs.read_many(cluster.connect, pods, options, note, warn), pods)
         else:
-            log_lines.print_log(logs.read_log(client, pods[0], wanted, note))
+            log_lines.print_log(logs.read_log(client, pods[0], options, note))
 
 
 def _instances(

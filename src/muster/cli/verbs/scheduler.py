@@ -59,12 +59,12 @@ def command(
     gc.set_threshold(50_000, 20, 50)
 
     async def work(context: daemon.DaemonContext) -> None:
-        answered = names or NAMES
+        scheduler_names = names or NAMES
         if not (force or shadow):
-            served = load(config, answered).names if config else answered
+            served = load(config, scheduler_names).names if config else scheduler_names
             await _refuse_others(context.client, served, elects=context.election is not None)
         run_options = Options(
-            answered,
+            scheduler_names,
             config=config,
             election=context.election,
             shadow=shadow,

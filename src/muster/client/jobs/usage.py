@@ -63,7 +63,7 @@ class Amount:
     """Bytes."""
 
 
-def measured(client: BlockingClient, kind: Kind[_Metrics], namespace: str) -> dict[Key, Amount]:
+def read_usage(client: BlockingClient, kind: Kind[_Metrics], namespace: str) -> dict[Key, Amount]:
     """The amounts used now; empty if nothing is measured or the user may not read it."""
     try:
         rows = client.list(kind, namespace).items
@@ -83,7 +83,7 @@ def _used(row: _Metrics) -> Amount:
     )
 
 
-def requested(pod: Pod) -> Amount:
+def requests_of(pod: Pod) -> Amount:
     """The requests of the pod's containers; a limit without a request counts as the request."""
     sums = sum_resources(
         {**container.resources.limits, **container.resources.requests}
@@ -148,20 +148,22 @@ def node_usages(client: BlockingClient, names: Sequence[str]) -> list[NodeUsage]
             f"there is no node named {', '.join(missing)}",
             hint="`arena top node` lists the nodes.",
         )
-    wanted = [node for node in nodes if not names or node.metadata.name in names]
-    used = measured(client, NODE_METRICS, "")
+    selected_nodes = [node for node in nodes if not names or node.metadata.name in names]
+    used = read_usage(client, NODE_METRICS, "")
     pods_by_node: dict[str, list[Pod]] = {}
     for pod in client.list(PODS).items:
         if not pod.finished:  # a finished pod holds no resources any more
             pods_by_node.setdefault(pod.spec.node_name, []).append(pod)
-    usages = [_node_usage(node, pods_by_node.get(node.metadata.name, []), used) for node in wanted]
+    usages = [
+        _node_usage(node, pods_by_node.get(node.metadata.name, []), used) for node in selected_nodes
+    ]
     return sorted(usages, key=lambda use: (use.total.gpus > 0, use.name))
 
 
 def _node_usage(node: Node, pods: Iterable[Pod], used: dict[Key, Amount]) -> NodeUsage:
     name = node.metadata.name
     rows = [
-        PodUsage(*pod.metadata.key, pod_status.status_column(pod), requested(pod))
+        PodUsage(*pod.metadata.key, pod_status.status_column(pod), requests_of(pod))
         for pod in sorted(pods, key=lambda pod: pod.metadata.key)
     ]
     return NodeUsage(
@@ -215,7 +217,7 @@ def job_usages(
 ) -> list[JobUsage]:
     """Every job; jobs that request most GPUs come first."""
     jobs = lookup.list_jobs(client, namespace, type_, notify)
-    used = measured(client, POD_METRICS, namespace) if jobs else {}
+    used = read_usage(client, POD_METRICS, namespace) if jobs else {}
     now = datetime.now(UTC)
     return [
         JobUsage(job, _usage_of_pods(job, used), now)
@@ -226,7 +228,7 @@ def job_usages(
 def job_usage(client: BlockingClient, job: Key, type_: str = "") -> JobUsage:
     """One job."""
     summary = lookup.get_summary(client, job, type_)
-    used = measured(client, POD_METRICS, job.namespace)
+    used = read_usage(client, POD_METRICS, job.namespace)
     return JobUsage(summary, _usage_of_pods(summary, used), datetime.now(UTC))
 
 

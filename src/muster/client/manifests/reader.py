@@ -145,12 +145,12 @@ class Loader(_Safe):  # type: ignore[misc]
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
         mapping = super().construct_mapping(node, deep=deep)
-        named = {_key(key): value for key, value in mapping.items()}
-        if len(named) < len(mapping):
+        text_keys = {_key(key): value for key, value in mapping.items()}
+        if len(text_keys) < len(mapping):
             raise _twice(
                 "that is a number or a word in one place and text in another", node.start_mark
             )
-        return named
+        return text_keys
 
 
 def _twice(key: str, mark: Any) -> yaml.constructor.ConstructorError:

@@ -37,15 +37,15 @@ class ServedKinds:
 
     def find(self, api_version: str, kind: str) -> Kind[Raw]:
         """The resource of that kind; NotFound says which group or kind is missing."""
-        waits = DISCOVERY_TIMEOUT if api_version.partition("/")[0] in self._expected else 0.0
+        remaining = DISCOVERY_TIMEOUT if api_version.partition("/")[0] in self._expected else 0.0
         while True:
             try:
                 return self._find(api_version, kind)
             except NotFound:
                 self._known.pop(api_version, None)
-                if waits <= 0:
+                if remaining <= 0:
                     raise
-                waits -= 0.1
+                remaining -= 0.1
                 self._sleep(0.1)
 
     def expect(self, crd: Raw) -> None:
