@@ -44,8 +44,8 @@ def answer(request: web.Request, registry: Registry, store: Store) -> web.Stream
         raise web.HTTPNotFound(text="404 page not found\n")
     kind = document.get("kind")
     if kind == "APIVersions":
-        here = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
-        document["serverAddressByClientCIDRs"] = [here]
+        address = {"clientCIDR": "0.0.0.0/0", "serverAddress": request.host}
+        document["serverAddressByClientCIDRs"] = [address]
     media = discovery.AGGREGATED_TYPE if kind == "APIGroupDiscoveryList" else JSON
     return web.Response(body=codec.dump(document), headers={"Content-Type": media})
 

@@ -129,10 +129,10 @@ def _target(call: Call, target: Raw) -> str:
 
 async def _scale(verbs: Verbs, call: Call) -> Answer:
     resource = call.resource
-    sent = None if call.route.verb == "patch" else _read_body(call)
+    sent_scale = None if call.route.verb == "patch" else _read_body(call)
 
     def rescale(obj: Raw) -> Raw:
-        scale = sent
+        scale = sent_scale
         if scale is None:  # a patch applies to the scale of the object as it is in this try
             patched = read_patch(call).patched(_scale_of(resource, obj), None)
             scale = _checked(call, patched)

@@ -124,8 +124,8 @@ class ReferenceReader:
             name = volume.persistent_volume_claim.claim_name
             with contextlib.suppress(NotFound):
                 claim = await self.client.get(_CLAIMS, Key(pod.metadata.namespace, name))
-                bound = await self.client.get(_VOLUMES, Key("", claim.spec.volume_name))
-                path = bound.spec.host_path or bound.spec.local
+                persistent_volume = await self.client.get(_VOLUMES, Key("", claim.spec.volume_name))
+                path = persistent_volume.spec.host_path or persistent_volume.spec.local
                 if path is not None:
                     paths[name] = path
         return paths

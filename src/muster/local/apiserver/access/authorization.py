@@ -120,8 +120,8 @@ class Authorizer:
     def rules(self, user: User, namespace: str) -> tuple[list[Raw], list[str]]:
         """All rules that apply to the user in the namespace, and the errors of the evaluation."""
         errors: list[str] = []
-        bound = [binding for binding, _ in self._bound(user, namespace)]
-        return [rule for b in bound for rule in self._rules(b, errors)], errors
+        bindings = [binding for binding, _ in self._bound(user, namespace)]
+        return [rule for b in bindings for rule in self._rules(b, errors)], errors
 
     def _bound(self, user: User, namespace: str) -> Iterator[tuple[Raw, Raw]]:
         """Bindings of the user, each with the subject that names them; cluster-wide first."""
@@ -161,8 +161,8 @@ def _is_subject(user: User, subject: Raw, namespace: str) -> bool:
             return subject.get("name") in user.groups
         case "ServiceAccount":
             # In a RoleBinding, an account without a namespace is of the binding's namespace.
-            home = subject.get("namespace") or namespace
-            return account_of(user.name) == (home, subject.get("name"))
+            account_namespace = subject.get("namespace") or namespace
+            return account_of(user.name) == (account_namespace, subject.get("name"))
         case _:
             return False
 
@@ -196,12 +196,12 @@ def _covers(pattern: str, path: str) -> bool:
 
 def _binding_text(binding: Raw, subject: Raw) -> str:
     meta, (kind, role) = binding["metadata"], _role(binding)
-    home = meta.get("namespace", "")
-    bound = f'{binding["kind"]} "{meta["name"]}{"/" + home if home else ""}"'
-    who = subject["name"]
+    namespace = meta.get("namespace", "")
+    binding_name = f'{binding["kind"]} "{meta["name"]}{"/" + namespace if namespace else ""}"'
+    subject_name = subject["name"]
     if subject["kind"] == "ServiceAccount":
-        who += "/" + (subject.get("namespace") or home)
-    return f'{bound} of {kind} "{role}" to {subject["kind"]} "{who}"'
+        subject_name += "/" + (subject.get("namespace") or namespace)
+    return f'{binding_name} of {kind} "{role}" to {subject["kind"]} "{subject_name}"'
 
 
 def joined_errors(errors: list[str]) -> str:

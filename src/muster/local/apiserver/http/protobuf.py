@@ -138,8 +138,8 @@ def _put(result: Raw, field: Field, value: Any, depth: int) -> None:
     if field.shape == "m":
         entry = dict(_fields(value))
         key = entry.get(1, b"").decode()
-        of = entry.get(2, b"" if field.type not in ("bool", "int32", "int64") else 0)
-        result.setdefault(field.name, {})[key] = _value(field.type, of, depth)
+        entry_value = entry.get(2, b"" if field.type not in ("bool", "int32", "int64") else 0)
+        result.setdefault(field.name, {})[key] = _value(field.type, entry_value, depth)
         return
     decoded = _value(field.type, value, depth)
     if field.shape == "r":

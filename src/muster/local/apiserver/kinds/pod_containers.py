@@ -178,14 +178,14 @@ def _check_variable(variable: Raw, path: str) -> Causes:
     if source is None:
         return
     where = f"{path}.valueFrom"
-    given = [kind for kind in _SOURCES if source.get(kind) is not None]
-    for kind in given:
+    sources = [kind for kind in _SOURCES if source.get(kind) is not None]
+    for kind in sources:
         yield from _check_source(kind, source[kind], f"{where}.{kind}")
-    if not given:
+    if not sources:
         yield invalid_value(where, "", _ONE_SOURCE_RULE)
     elif variable.get("value"):
         yield invalid_value(where, "", "may not be specified when `value` is not empty")
-    elif len(given) > 1:
+    elif len(sources) > 1:
         yield invalid_value(where, "", "may not have more than one field specified at a time")
 
 

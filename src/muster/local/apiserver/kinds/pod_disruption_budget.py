@@ -32,12 +32,12 @@ def _defaults(budget: Raw) -> None:
 
 def _check(budget: Raw) -> Causes:
     spec: Raw = budget.get("spec") or {}
-    given = [side for side in _SIDES if spec.get(side) is not None]
-    if len(given) == 2:
+    sides = [side for side in _SIDES if spec.get(side) is not None]
+    if len(sides) == 2:
         detail = "minAvailable and maxUnavailable cannot be both set"
         yield invalid_value("spec", codec.dump(spec).decode(), detail)
         return
-    for side in given:
+    for side in sides:
         if problem := int_or_percent_problem(spec[side]):
             yield invalid_value(f"spec.{side}", spec[side], problem)
 

@@ -82,32 +82,32 @@ def _apply(document: Raw, operation: Raw) -> None:
 class _Place(NamedTuple):
     """A place in a map or a list, which may have no value yet."""
 
-    within: Any
+    parent: Any
     key: str
 
     def get(self) -> Any:
         """The value; a missing field of a map is null."""
-        if isinstance(self.within, dict):
-            return self.within.get(self.key)
-        return self.within[self._index(len(self.within))]
+        if isinstance(self.parent, dict):
+            return self.parent.get(self.key)
+        return self.parent[self._index(len(self.parent))]
 
     def add(self, value: Any) -> None:
-        if isinstance(self.within, dict):
-            self.within[self.key] = value
+        if isinstance(self.parent, dict):
+            self.parent[self.key] = value
         elif self.key == "-":
-            self.within.append(value)
+            self.parent.append(value)
         else:
-            self.within.insert(self._index(len(self.within) + 1), value)
+            self.parent.insert(self._index(len(self.parent) + 1), value)
 
     def put(self, value: Any) -> None:
-        where = self.key if isinstance(self.within, dict) else self._index(len(self.within))
-        self.within[where] = value
+        where = self.key if isinstance(self.parent, dict) else self._index(len(self.parent))
+        self.parent[where] = value
 
     def remove(self) -> None:
-        if isinstance(self.within, list):
-            del self.within[self._index(len(self.within))]
-        elif self.key in self.within:
-            del self.within[self.key]
+        if isinstance(self.parent, list):
+            del self.parent[self._index(len(self.parent))]
+        elif self.key in self.parent:
+            del self.parent[self.key]
         else:
             raise unprocessable()
 
@@ -123,10 +123,10 @@ def _place(document: Raw, pointer: Any) -> _Place:
     if not isinstance(pointer, str) or "/" not in pointer:
         raise unprocessable()
     # In this order (RFC 6901): `~01` is `~1`, not `/`.
-    *parents, key = [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]
-    within: Any = document
-    for parent in parents:
-        within = _Place(within, parent).get()
-        if not isinstance(within, dict | list):
+    *parts, key = [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]
+    parent: Any = document
+    for part in parts:
+        parent = _Place(parent, part).get()
+        if not isinstance(parent, dict | list):
             raise unprocessable()
-    return _Place(within, key)
+    return _Place(parent, key)
