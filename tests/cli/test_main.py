@@ -213,10 +213,10 @@ BIN = Path(sys.executable).parent
 def shell(line: str) -> tuple[int, str]:
     """The exit code of `arena` in this shell command, and its stderr."""
     env = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent"}
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", line], env=env, capture_output=True, text=True, check=False
     )
-    return done.returncode, done.stderr
+    return result.returncode, result.stderr
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -227,12 +227,12 @@ def test_a_reader_that_is_gone_before_the_first_line_is_no_error(
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as deaf:
-        done = subprocess.run(
+        result = subprocess.run(
             [BIN / "arena", *words.split()], stdout=deaf, stderr=subprocess.PIPE, check=False,
             env={"PYTHONUNBUFFERED": unbuffered, "HOME": "/nonexistent"},
         )  # fmt: skip
 
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("words", ["--help", "get --help", "crds", "version"])

@@ -253,7 +253,7 @@ def kubectl(binaries: Path, server: Running, home: Path, command: Command, names
     """What a command printed, and its exit code."""
     environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "HOME": str(home)}
     arguments = command[0].split(" ")
-    done = subprocess.run(
+    result = subprocess.run(
         [str(binaries / "kubectl"), "-n", namespace, *arguments],
         input=command[1] or None,
         stdin=None if command[1] else subprocess.DEVNULL,
@@ -263,7 +263,7 @@ def kubectl(binaries: Path, server: Running, home: Path, command: Command, names
         timeout=30,
         check=False,
     )
-    printed = f"{done.stdout}{done.stderr}(exit {done.returncode})"
+    printed = f"{result.stdout}{result.stderr}(exit {result.returncode})"
     return _accidents(printed.replace(namespace, "<ns>"))
 
 

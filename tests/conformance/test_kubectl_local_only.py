@@ -72,9 +72,9 @@ class Kubectl:
 
     def says(self, *arguments: str, stdin: str = "") -> str:
         """What it printed; it must have ended well."""
-        done = self(*arguments, stdin=stdin)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        result = self(*arguments, stdin=stdin)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
 
 @pytest.fixture(scope="module")

@@ -79,11 +79,13 @@ def _build_one(pin: Pin, package: str, output: Path) -> None:
     flags = ["-trimpath", "-buildvcs=false", "-ldflags", _ldflags(pin), "-o", str(output)]
     command = ["go", "build", *flags, package]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=MODULES / pin.wrapper, env=environment, stderr=subprocess.PIPE, text=True
     )
-    if done.returncode != 0:
-        raise Unavailable(f"Go could not build {package} {pin.version}: {_last_lines(done.stderr)}")
+    if result.returncode != 0:
+        raise Unavailable(
+            f"Go could not build {package} {pin.version}: {_last_lines(result.stderr)}"
+        )
     size = output.stat().st_size / 1e6
     print(
         f"built {output.name}: {time.monotonic() - started:.0f} s, {size:.0f} MB",

@@ -29,17 +29,17 @@ def definitions() -> tuple[dict[str, Any], ...]:
     if shutil.which("go") is None:
         raise Unavailable("Go is not installed (no `go` on PATH), so its module proxy is not used")
     module = f"{MODULE}@{VERSION}"
-    done = subprocess.run(
+    result = subprocess.run(
         ["go", "mod", "download", "-json", module],
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        output = done.stderr.strip() or done.stdout[-300:]
+    if result.returncode != 0:
+        output = result.stderr.strip() or result.stdout[-300:]
         raise Unavailable(f"Go could not fetch {module}: {output}")
-    folder = Path(json.loads(done.stdout)["Dir"]) / FOLDER
+    folder = Path(json.loads(result.stdout)["Dir"]) / FOLDER
     crds = [
         yaml.load(file.read_text(), yaml.CSafeLoader)
         for file in sorted(folder.glob("kubeflow.org_*.yaml"))

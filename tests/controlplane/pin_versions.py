@@ -79,10 +79,10 @@ def write(pin: Pin) -> None:
 
 
 def _go(*arguments: str, cwd: Path | None = None) -> str:
-    done = subprocess.run(
+    result = subprocess.run(
         ["go", *arguments], cwd=cwd or MODULES, check=True, stdout=subprocess.PIPE, text=True
     )
-    return done.stdout
+    return result.stdout
 
 
 def main() -> None:

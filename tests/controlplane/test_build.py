@@ -64,23 +64,23 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_a_missing_go_is_reported_in_one_sentence(machine: Machine) -> None:
-    done = machine.build()
+    result = machine.build()
 
-    assert done.returncode == 1
-    assert done.stderr.startswith("Go is not installed")
-    assert len(done.stderr.splitlines()) == 1
+    assert result.returncode == 1
+    assert result.stderr.startswith("Go is not installed")
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_every_binary_is_built_into_the_cache_folder(machine: Machine, tmp_path: Path) -> None:
     machine.install_go()
 
-    done = machine.build(XDG_CACHE_HOME=str(tmp_path / "cache"))
+    result = machine.build(XDG_CACHE_HOME=str(tmp_path / "cache"))
 
-    folder = Path(done.stdout.strip())
+    folder = Path(result.stdout.strip())
     assert folder.is_relative_to(tmp_path / "cache" / "muster" / "controlplane")
     assert set(BINARIES) == {file.name for file in folder.iterdir()}
     for name in BINARIES:
-        assert re.search(rf"^built {name}: \d+ s", done.stderr, re.MULTILINE)
+        assert re.search(rf"^built {name}: \d+ s", result.stderr, re.MULTILINE)
 
 
 def test_a_second_build_builds_nothing_and_needs_no_go(machine: Machine) -> None:

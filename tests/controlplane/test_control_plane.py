@@ -77,10 +77,10 @@ def test_kubectl_works_with_the_kubeconfig(
 
 @kube
 def test_kubectl_failure_is_reported_and_not_raised(control_plane: ControlPlane) -> None:
-    done = control_plane.kubectl("get", "pod", "nobody")
+    result = control_plane.kubectl("get", "pod", "nobody")
 
-    assert done.returncode == 1
-    assert "NotFound" in done.stderr
+    assert result.returncode == 1
+    assert "NotFound" in result.stderr
 
 
 @kube

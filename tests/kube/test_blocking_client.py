@@ -210,5 +210,7 @@ def test_quick_verbs_import_nothing_heavy() -> None:
         "import sys, muster.kube.blocking_client, muster.kube.auth.kube_config, muster.api.kinds;"
         f"print(sorted({HEAVY} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"

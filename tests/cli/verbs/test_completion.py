@@ -38,7 +38,7 @@ def env(job_server: LocalServer, tmp_path: Path) -> dict[str, str]:
 def completions(env: dict[str, str], line: str) -> list[str]:
     """The completions that bash gets for the last word of the line."""
     words = line.replace("$SPACE", env["SPACE"])
-    done = subprocess.run(
+    result = subprocess.run(
         ["arena"],
         env={
             **env,
@@ -51,8 +51,8 @@ def completions(env: dict[str, str], line: str) -> list[str]:
         text=True,
         check=False,
     )
-    assert done.stderr == ""
-    return [row.partition(",")[2] for row in done.stdout.splitlines() if row]
+    assert result.stderr == ""
+    return [row.partition(",")[2] for row in result.stdout.splitlines() if row]
 
 
 def test_verbs_flags_and_kinds_are_completed(env: dict[str, str]) -> None:
@@ -80,11 +80,11 @@ def test_bash_itself_completes(env: dict[str, str]) -> None:
         "source <(arena completion bash); COMP_WORDS=(arena sus); COMP_CWORD=1;"
         "_arena_completion arena; echo ${COMPREPLY[@]}"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", script], env=env, capture_output=True, text=True, check=True
     )
 
-    assert done.stdout.strip() == "suspend"
+    assert result.stdout.strip() == "suspend"
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
@@ -94,5 +94,5 @@ def test_every_shell_can_read_its_script(shell: str) -> None:
     assert "_ARENA_COMPLETE" in script
     if shutil.which(shell):
         check = [shell, "--no-execute" if shell == "fish" else "-n"]
-        done = subprocess.run(check, input=script, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
+        result = subprocess.run(check, input=script, capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (0, "")

@@ -59,16 +59,16 @@ def test_a_home_that_cannot_be_written_is_named(
 def test_a_port_that_is_taken_leaves_no_network_behind(before: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
+        result = subprocess.run(
             [ARENA, *before, "up", "--detach", "--port", str(port)],
             capture_output=True,
             text=True,
             check=False,
         )
 
-    assert done.returncode == 1
-    assert f"cannot listen on port {port}" in done.stderr
-    assert "bug in Muster" not in done.stderr
+    assert result.returncode == 1
+    assert f"cannot listen on port {port}" in result.stderr
+    assert "bug in Muster" not in result.stderr
     assert not leftovers.of(Home.of_user().data)
 
 

@@ -49,8 +49,8 @@ def run_on_both(both: tuple[ClusterUnderTest, ClusterUnderTest], story: list[Ste
     """Tell it on both, step by step."""
     namespace = f"w-{secrets.token_hex(4)}"
     for place in both:
-        done = place.kubectl("create", "namespace", namespace)
-        assert done.returncode == 0, done.stderr
+        result = place.kubectl("create", "namespace", namespace)
+        assert result.returncode == 0, result.stderr
     for step in story:
         if isinstance(step, Run):
             real, ours = side_by_side(partial(_said, namespace=namespace, step=step), *both)
@@ -64,9 +64,9 @@ def run_on_both(both: tuple[ClusterUnderTest, ClusterUnderTest], story: list[Ste
 
 
 def _said(place: ClusterUnderTest, namespace: str, step: Run) -> str:
-    done = place.kubectl("-n", namespace, *step.words.split(" "), text=step.text or None)
-    printed = f"{done.stdout}{done.stderr}(exit {done.returncode})"
-    assert step.quiet or "rror" not in done.stderr, f"{place.name}: {step.words}: {printed}"
+    result = place.kubectl("-n", namespace, *step.words.split(" "), text=step.text or None)
+    printed = f"{result.stdout}{result.stderr}(exit {result.returncode})"
+    assert step.quiet or "rror" not in result.stderr, f"{place.name}: {step.words}: {printed}"
     return printed.replace(namespace, "<ns>")
 
 
@@ -98,9 +98,9 @@ def _difference(real: list[Raw], ours: list[Raw]) -> str:
 
 
 def _seen(place: ClusterUnderTest, namespace: str, kinds: str) -> list[Raw]:
-    done = place.kubectl("-n", namespace, "get", f"{kinds},rs", "-o", "json")
-    assert done.returncode == 0, done.stderr
-    items: list[Raw] = json.loads(done.stdout)["items"]
+    result = place.kubectl("-n", namespace, "get", f"{kinds},rs", "-o", "json")
+    assert result.returncode == 0, result.stderr
+    items: list[Raw] = json.loads(result.stdout)["items"]
     sets = [one for one in items if one["kind"] == "ReplicaSet"]
     wanted = items if "rs" in kinds.split(",") else [o for o in items if o not in sets]
     return normalised(wanted, hashes(sets), namespace)

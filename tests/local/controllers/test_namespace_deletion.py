@@ -59,8 +59,8 @@ def furnished(place: ClusterUnderTest, *texts: str) -> str:
     name = f"n-{secrets.token_hex(4)}"
     assert place.kubectl("create", "namespace", name).returncode == 0
     for text in texts:
-        done = place.kubectl("-n", name, "create", "-f", "-", text=text)
-        assert done.returncode == 0, done.stderr
+        result = place.kubectl("-n", name, "create", "-f", "-", text=text)
+        assert result.returncode == 0, result.stderr
     return name
 
 
@@ -72,17 +72,17 @@ def test_everything_in_a_deleted_namespace_is_deleted(
         ready = place.kubectl("-n", name, "rollout", "status", "deploy/web", "--timeout=30s")
         assert ready.returncode == 0, ready.stderr
 
-        done = place.kubectl("delete", "namespace", name, "--timeout=50s")
+        result = place.kubectl("delete", "namespace", name, "--timeout=50s")
 
-        assert (done.returncode, done.stderr) == (0, ""), place.name
+        assert (result.returncode, result.stderr) == (0, ""), place.name
         assert place.kubectl("get", "namespace", name).returncode == 1
         left = place.kubectl("get", "deploy,rs,pods,jobs,cm,svc,endpointslices", "-n", name)
         assert left.stdout == ""
 
 
 def conditions(place: ClusterUnderTest, name: str) -> dict[str, tuple[str, str, str]]:
-    done = place.kubectl("get", "namespace", name, "-o", "json")
-    namespace_body: dict[str, Any] = json.loads(done.stdout)
+    result = place.kubectl("get", "namespace", name, "-o", "json")
+    namespace_body: dict[str, Any] = json.loads(result.stdout)
     rows = namespace_body["status"].get("conditions", [])
     return {row["type"]: (row["status"], row["reason"], row["message"]) for row in rows}
 

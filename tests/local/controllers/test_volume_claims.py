@@ -26,8 +26,8 @@ KEY = Key("default", "data")
 
 
 def claim(**spec: Any) -> dict[str, Any]:
-    asked = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-    return {"metadata": {"name": "data", "namespace": "default"}, "spec": asked | spec}
+    default_spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": "data", "namespace": "default"}, "spec": default_spec | spec}
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def held_by(name: str, uid: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "volumes", "gets"),
+    ("claim_spec", "volumes", "gets"),
     [
         ({}, [volume("large", "3Gi"), volume("fits", "2Gi"), volume("small", "500Mi")], "fits"),
         ({}, [volume("other", storageClassName="fast")], None),
@@ -126,9 +126,9 @@ def held_by(name: str, uid: str = "") -> dict[str, Any]:
     ],
 )
 def test_a_claim_gets_the_smallest_volume_that_suits_it(
-    asked: dict[str, Any], volumes: list[dict[str, Any]], gets: str | None
+    claim_spec: dict[str, Any], volumes: list[dict[str, Any]], gets: str | None
 ) -> None:
-    body = claim(**({"storageClassName": ""} | asked))
+    body = claim(**({"storageClassName": ""} | claim_spec))
     body["metadata"]["uid"] = "u1"
 
     chosen = volume_matching.choose_volume(

@@ -74,8 +74,8 @@ def kubernetes(binaries: Path) -> Iterator[ClusterUnderTest]:
 def local(binaries: Path, folder: Path) -> Iterator[ClusterUnderTest]:
     """The local API server with our controllers, and kwok with one node."""
     with controlled(binaries, folder, run.Settings()) as place, _kwok(binaries, folder):
-        done = place.kubectl("create", "-f", "-", text=_NODE)
-        assert done.returncode == 0, done.stderr
+        result = place.kubectl("create", "-f", "-", text=_NODE)
+        assert result.returncode == 0, result.stderr
         yield place
 
 

@@ -69,7 +69,7 @@ def test_an_ordinary_user_runs_the_same_pods(file: str) -> None:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         options = ["-q", "-p", "no:cacheprovider", f"--basetemp={home}/t", "-o", "addopts="]
-        done = subprocess.run(
+        result = subprocess.run(
             [interpreter(), "-m", "pytest", *options, f"tests/local/node/{file}"],
             cwd=ROOT,
             env=environment,
@@ -82,4 +82,4 @@ def test_an_ordinary_user_runs_the_same_pods(file: str) -> None:
             check=False,
         )
 
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]

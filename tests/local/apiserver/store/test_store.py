@@ -97,24 +97,24 @@ async def test_a_scan_gives_one_namespace_in_the_order_of_keys(store: Store) -> 
 
 
 async def test_an_earlier_state_can_still_be_read(store: Store) -> None:
-    one = await store.create("pods/a/x", value("one"))
+    entry = await store.create("pods/a/x", value("one"))
     await store.create("pods/a/y", value("y"))
-    await store.delete("pods/a/x", value("last"), one.revision)
+    await store.delete("pods/a/x", value("last"), entry.revision)
 
-    assert [e.key for e in await store.scan_at("pods/", one.revision)] == ["pods/a/x"]
+    assert [e.key for e in await store.scan_at("pods/", entry.revision)] == ["pods/a/x"]
     assert [e.key for e in await store.scan_at("pods/", store.revision)] == ["pods/a/y"]
 
 
 async def test_a_watch_replays_past_changes_and_then_follows(store: Store) -> None:
-    one = await store.create("pods/a/x", value("one"))
+    first = await store.create("pods/a/x", value("one"))
     await store.create("nodes//n", value("node"))
-    two = await store.update("pods/a/x", value("two"), one.revision)
+    second = await store.update("pods/a/x", value("two"), first.revision)
 
-    watch = await store.watch("pods/", one.revision)
-    await store.delete("pods/a/x", value("last"), two.revision)
+    watch = await store.watch("pods/", first.revision)
+    await store.delete("pods/a/x", value("last"), second.revision)
 
     assert await next_changes(watch, 2) == [
-        ("pods/a/x", f"two@{two.revision}", False),
+        ("pods/a/x", f"two@{second.revision}", False),
         ("pods/a/x", f"last@{store.revision}", True),
     ]
 
@@ -122,20 +122,20 @@ async def test_a_watch_replays_past_changes_and_then_follows(store: Store) -> No
 async def test_a_watch_older_than_memory_is_served_from_the_table(tmp_path: Path) -> None:
     path = tmp_path / "objects.db"
     store = await Store.open(path)
-    one = await store.create("pods/a/x", value("one"))
-    two = await store.update("pods/a/x", value("two"), one.revision)
+    first = await store.create("pods/a/x", value("one"))
+    second = await store.update("pods/a/x", value("two"), first.revision)
     await store.close()
 
     store = await Store.open(path)
-    watch = await store.watch("pods/", one.revision)
-    (first,) = await watch.next()
-    three = await store.update("pods/a/x", value("three"), two.revision)
+    watch = await store.watch("pods/", first.revision)
+    (change,) = await watch.next()
+    third = await store.update("pods/a/x", value("three"), second.revision)
 
-    assert (first.entry.revision, first.before and first.before.value) == (
-        two.revision,
-        f"one@{one.revision}".encode(),
+    assert (change.entry.revision, change.before and change.before.value) == (
+        second.revision,
+        f"one@{first.revision}".encode(),
     )
-    assert await next_changes(watch, 1) == [("pods/a/x", f"three@{three.revision}", False)]
+    assert await next_changes(watch, 1) == [("pods/a/x", f"three@{third.revision}", False)]
     await store.close()
 
 
@@ -184,17 +184,17 @@ async def test_a_replaced_object_survives_compaction_while_a_later_change_needs_
 ) -> None:
     path = tmp_path / "objects.db"
     store = await Store.open(path)
-    one = await store.create("pods/a/x", value("one"))
-    await store.update("pods/a/x", value("two"), one.revision)
-    await store.compact(one.revision)
+    entry = await store.create("pods/a/x", value("one"))
+    await store.update("pods/a/x", value("two"), entry.revision)
+    await store.compact(entry.revision)
     await store.close()
 
     store = await Store.open(path)
-    watch = await store.watch("pods/", one.revision)
+    watch = await store.watch("pods/", entry.revision)
     (change,) = await watch.next()
 
     assert change.before is not None
-    assert change.before.value == one.value
+    assert change.before.value == entry.value
     await store.close()
 
 
@@ -252,7 +252,7 @@ async def test_a_second_server_cannot_open_a_store_in_use(store: Store, tmp_path
 async def test_a_write_that_fails_on_disk_changes_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = await store.create("pods/a/x", value("one"))
+    entry = await store.create("pods/a/x", value("one"))
 
     def full(rows: object) -> None:
         raise ServerError("the store cannot write: disk full", status=500)
@@ -260,12 +260,12 @@ async def test_a_write_that_fails_on_disk_changes_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(store._log, "append", full)
         with pytest.raises(ServerError):
-            await store.update("pods/a/x", value("two"), one.revision)
+            await store.update("pods/a/x", value("two"), entry.revision)
         with pytest.raises(ServerError):
             await store.create("pods/a/y", value("y"))
 
-    assert store.get("pods/a/x") is one
-    await store.update("pods/a/x", value("three"), one.revision)
+    assert store.get("pods/a/x") is entry
+    await store.update("pods/a/x", value("three"), entry.revision)
     await store.create("pods/a/y", value("y"))
 
 
@@ -278,7 +278,7 @@ def disk_full() -> sqlite3.OperationalError:
 async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = await store.create("pods/a/x", value("one"))
+    first = await store.create("pods/a/x", value("one"))
     reserve = tmp_path / "db" / "objects.reserve"
     assert reserve.stat().st_blocks * 512 >= reserve.stat().st_size > 0
     insert, log = store._log._insert, store._log
@@ -291,11 +291,11 @@ async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created
     with monkeypatch.context() as patch:
         patch.setattr(log, "_insert", on_a_full_disk)
         patch.setattr(log.reserve, "_free", lambda: 1000)
-        two = await store.update("pods/a/x", value("two"), one.revision)
+        second = await store.update("pods/a/x", value("two"), first.revision)
         assert not store.has_reserve()
         with pytest.raises(ServerError, match="full"):
             await store.create("pods/a/y", value("y"))
-        await store.delete("pods/a/x", value("two"), two.revision)
+        await store.delete("pods/a/x", value("two"), second.revision)
 
     assert store.get("pods/a/x") is None
     await store.create("pods/a/y", value("y"))
@@ -306,7 +306,7 @@ async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created
 async def test_the_store_survives_a_failed_compaction(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = await store.create("pods/a/x", value("one"))
+    entry = await store.create("pods/a/x", value("one"))
 
     def full(after: int, reached: int) -> None:
         raise disk_full()
@@ -314,9 +314,9 @@ async def test_the_store_survives_a_failed_compaction(
     with monkeypatch.context() as patch:
         patch.setattr(store._log, "_drop", full)
         with pytest.raises(ServerError, match="compact"):
-            await store.compact(one.revision)
+            await store.compact(entry.revision)
 
-    await store.update("pods/a/x", value("two"), one.revision)
+    await store.update("pods/a/x", value("two"), entry.revision)
 
 
 @pytest.mark.slow

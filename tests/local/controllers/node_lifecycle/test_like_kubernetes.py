@@ -100,9 +100,9 @@ def impatient(
 
 
 def kubectl(place: ClusterUnderTest, *words: str, text: str | None = None) -> str:
-    done = place.kubectl(*words, text=text)
-    assert done.returncode == 0, f"{place.name}: {words}: {done.stderr}"
-    return done.stdout
+    result = place.kubectl(*words, text=text)
+    assert result.returncode == 0, f"{place.name}: {words}: {result.stderr}"
+    return result.stdout
 
 
 def seen(place: ClusterUnderTest) -> list[Raw]:

@@ -121,16 +121,16 @@ def run_world(tmp_path: Path, nat: str) -> dict[str, str]:
     """Run the script with NAT `open` or `closed`; returns its result."""
     inside = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
     script = f'mount -t sysfs sysfs /sys 2>/dev/null; exec {sys.executable} -c "$0" "$@"'
-    done = subprocess.run(
+    result = subprocess.run(
         [*inside, "sh", "-c", script, WORLD, _SOURCE, str(tmp_path), nat],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, str] = json.loads(done.stdout)
-    return result
+    assert result.returncode == 0, result.stderr
+    printed: dict[str, str] = json.loads(result.stdout)
+    return printed
 
 
 @pytest.mark.slow

@@ -204,9 +204,9 @@ print(json.dumps([choice.kind, choice.note]))
 def test_a_machine_that_forbids_namespaces_gets_the_plain_runtime_with_a_reason() -> None:
     """The stand-in for such a machine is a user namespace that allows no further ones."""
     inside = ["unshare", "--user", "--map-root-user", sys.executable, "-c", FORBIDDEN, _SOURCE]
-    done = subprocess.run(inside, capture_output=True, text=True, check=True)
+    result = subprocess.run(inside, capture_output=True, text=True, check=True)
 
-    kind, note = json.loads(done.stdout)
+    kind, note = json.loads(result.stdout)
     assert kind == "plain"
     assert "No space left" in note
     assert "port of its own" in note

@@ -27,11 +27,11 @@ def test_a_standalone_program_loads_the_standard_library_only(program: str) -> N
         f"import muster.local.node.standalone.{program}; "
         "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True
     )
 
-    loaded = set(done.stdout.split())
+    loaded = set(result.stdout.split())
     assert loaded - set(sys.stdlib_module_names) - {"muster", "__main__"} == set()
     assert not loaded & {"asyncio", "dataclasses", "logging", "pathlib", "subprocess", "ssl"}
 
