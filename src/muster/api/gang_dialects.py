@@ -370,6 +370,22 @@ DIALECT_BY_NAME: Mapping[str, Dialect] = {
     dialect.name: dialect for dialect in (*DIALECTS, KUBE_BATCH, PDB, SINGLE_POD)
 }
 
+_DIALECT_OF_SCHEDULER = {
+    "muster": "volcano",
+    "volcano": "volcano",
+    "kube-batch": "kube-batch",
+    "kube-batchd": "pdb",
+    "scheduler-plugins": "coscheduling",
+    "koord-scheduler": "labels",
+}
+
+
+def dialect_of_scheduler(name: str) -> str:
+    """The best dialect that a scheduler reads and the operator writes; empty if unknown."""
+    # The Helm chart of scheduler-plugins names its scheduler scheduler-plugins-scheduler.
+    known = "scheduler-plugins" if name.startswith("scheduler-plugins") else name
+    return _DIALECT_OF_SCHEDULER.get(known, "")
+
 
 def gang_named_by(pod: Pod) -> GangKey | None:
     """The gang a pod names, in the first dialect in which it names one."""

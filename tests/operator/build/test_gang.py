@@ -44,6 +44,7 @@ def scheduled_by(name: str) -> Raw:
         ("kube-batch", set(), KUBE_BATCH_POD_GROUPS.resource),
         ("kube-batch", {KUBE_BATCH_POD_GROUPS.resource}, POD_DISRUPTION_BUDGETS.resource),
         ("scheduler-plugins-scheduler", set(), COSCHEDULING_POD_GROUPS.resource),
+        ("koord-scheduler", set(), None),  # it reads labels
         ("muster", {VOLCANO_POD_GROUPS.resource}, None),
     ],
 )
@@ -53,6 +54,23 @@ def test_the_dialect_follows_the_scheduler_and_what_is_installed(
     model = settled(scheduled_by(scheduler), served_dialects=ALL_DIALECTS - missing)
 
     assert [name for name, _ in model.objects] == ([resource] if resource else [])
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "warned"),
+    [
+        ("volcano", False),
+        ("scheduler-plugins-scheduler", False),
+        ("koord-scheduler", False),
+        ("default-scheduler", True),
+        ("yunikorn", True),  # it knows gangs, but reads no dialect that the operator writes
+    ],
+)
+def test_a_scheduler_that_does_not_read_the_gang_is_warned_of(scheduler: str, warned: bool) -> None:
+    model = settled(scheduled_by(scheduler))
+
+    reasons = [event.reason for event in model.events]
+    assert ("SetPodTemplateSchedulerName" in reasons) == warned
 
 
 def test_without_its_crd_the_gang_is_declared_by_labels() -> None:

@@ -13,7 +13,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from muster.api import kinds
-from muster.api.gang_dialects import DIALECT_BY_NAME, DIALECTS, GROUP_MARKS, NAME_LABEL
+from muster.api.gang_dialects import (
+    DIALECT_BY_NAME,
+    DIALECTS,
+    GROUP_MARKS,
+    NAME_LABEL,
+    dialect_of_scheduler,
+)
 from muster.operator.build.labels import replica_spec_of, role_of
 
 if TYPE_CHECKING:
@@ -78,16 +84,12 @@ def gang_roles(job: Job) -> list[ReplicaSpec]:
 
 def _by_scheduler(job: Job, observed: Observed, settings: Settings) -> str:
     named = next((spec.scheduler for spec in gang_roles(job) if spec.scheduler), "")
-    scheduler = named or settings.scheduler
-    # kube-batchd reads only PodDisruptionBudgets, kube-batch also its own PodGroup.
-    if scheduler == "kube-batchd":
-        return "pdb"
-    if scheduler == "kube-batch":
-        return "kube-batch" if _is_served("kube-batch", observed) else "pdb"
-    wanted = "coscheduling" if scheduler.startswith("scheduler-plugins") else "volcano"
-    # Without the dialect's CRD, labels declare the gang: they need no object, and a job that waited
-    # for the CRD might wait for ever.
-    return wanted if _is_served(wanted, observed) else "labels"
+    dialect = dialect_of_scheduler(named or settings.scheduler) or "volcano"
+    if dialect == "pdb" or _is_served(dialect, observed):
+        return dialect
+    # Without the dialect's CRD, a budget or labels declare the gang: they need no CRD, and a job
+    # that waited for the CRD might wait for ever.
+    return "pdb" if dialect == "kube-batch" else "labels"
 
 
 def _is_served(dialect: str, observed: Observed) -> bool:

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from muster.api import quantity
-from muster.api.gang_dialects import DIALECT_BY_NAME, LATE_ANNOTATION, GroupSpec, PodMarks
+from muster.api.gang_dialects import (
+    DIALECT_BY_NAME,
+    LATE_ANNOTATION,
+    GroupSpec,
+    PodMarks,
+    dialect_of_scheduler,
+)
 from muster.errors import InvalidQuantity
 from muster.operator.action_types import EmitEvent
 from muster.operator.build.dialect_choice import GROUP_KINDS, dialect_of, gang_roles, wanted_dialect
@@ -22,8 +28,6 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Replica, ReplicaSpec
     from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
-
-_GANG_SCHEDULERS = ("muster", "kube-batchd", "kube-batch", "volcano", "scheduler-plugins")
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,6 @@ def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent
     """Warnings about pods of a gang whose scheduler may not know gangs."""
     if wanted_dialect(job, observed, settings) == "none":
         return []
-    known = ("", settings.scheduler, *_GANG_SCHEDULERS)
     return [
         EmitEvent(
             "SetPodTemplateSchedulerName",
@@ -124,7 +127,8 @@ def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent
             "Warning",
         )
         for spec in gang_roles(job)
-        if spec.scheduler not in known
+        if spec.scheduler not in ("", settings.scheduler)
+        and not dialect_of_scheduler(spec.scheduler)
     ]
 
 

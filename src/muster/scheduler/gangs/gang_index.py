@@ -24,6 +24,7 @@ from muster.api.gang_dialects import (
 from muster.api.meta import HasMetadata, Key
 from muster.api.selectors import Selector, from_labels
 from muster.errors import InvalidSelector
+from muster.scheduler.settings import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from muster.scheduler.gangs.members import Members
 
 
-BUDGET_SCHEDULERS = frozenset({"kube-batchd", "kube-batch", "muster"})
 SERVICE_CONTROLLERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
 
 
@@ -135,7 +135,7 @@ def may_join_budget_gang(pod: Pod) -> bool:
     """Whether a budget can make this pod a gang member: not the pod of an ordinary service."""
     owner = pod.metadata.controller
     service = owner is not None and owner.kind in SERVICE_CONTROLLERS
-    return pod.spec.scheduler_name in BUDGET_SCHEDULERS and not service
+    return pod.spec.scheduler_name in NAMES and not service
 
 
 class GangIndex:
