@@ -86,6 +86,17 @@ def test_spread_also_holds_for_pods_that_are_placed_one_by_one() -> None:
 
 
 @pytest.mark.looptime
+@pytest.mark.parametrize("coupled", [False, True])
+def test_preferences_choose_among_the_nodes_of_a_spread_gang(coupled: bool) -> None:
+    zone, soft = {"zone": "z"}, (("spot", "", "PreferNoSchedule"),)
+    roomy = node("a", gpus=4, labels=zone, taints=soft)
+    state = cluster(roomy, *(node(name, gpus=2, labels=zone) for name in "bc"))
+    spec = near("x", "zone") if coupled else {}
+    pods = gang("g", 2, gpus=1, labels={"app": "x"}, spec=spec)
+
+    assert placed(state, NodePreference(spread=True), *pods) == ["b", "c"]
+
+
 @pytest.mark.parametrize("on_group", [True, False])
 async def test_the_annotation_for_spread_is_read_from_the_group_or_the_pods(on_group: bool) -> None:
     marks = {"muster.dev/placement": "spread"}

@@ -140,7 +140,11 @@ def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
         if not len(rows):
             break
         if demand.preference.spread:
-            cost = np.array([counts[int(row)] for row in rows]) * SECOND_COPY - copies[rows]
+            cost = np.array([counts[int(row)] for row in rows]) * SECOND_COPY
+            cost -= np.minimum(copies[rows], scores.TIGHT)
+            disliked = scores.dislikes(trial.snapshot, cls)
+            if disliked is not None:
+                cost += disliked[rows] * scores.UNPREFERRED
         else:
             cost = scores.cost(trial.snapshot, cls, allowed, own, demand.preference)[rows]
         row = int(rows[np.argmin(cost)])
