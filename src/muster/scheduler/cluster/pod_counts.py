@@ -12,7 +12,7 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
     from muster.scheduler.cluster.nodes import Codes, NodeTable
 
+K = TypeVar("K")
+V = TypeVar("V")
 MAX_COUNTS = 512
-"""Counts at one time; beyond it all are dropped and computed again when needed."""
+"""Counts at one time. Beyond it, counts that can be computed again are dropped, and of the others
+those that are zero on every node."""
 
 
 class Use(NamedTuple):
@@ -103,6 +106,7 @@ class _CountsByTerm(dict[Any, PodCount]):
         super().__init__()
         self._matches: weakref.WeakKeyDictionary[PodClass, tuple[int, list[PodCount]]]
         self._matches = weakref.WeakKeyDictionary()
+        self._most = MAX_COUNTS
 
     def matching(self, cls: PodClass) -> list[PodCount]:
         """The counts that count pods of this class."""
@@ -114,6 +118,15 @@ class _CountsByTerm(dict[Any, PodCount]):
             matches = [*matches, *(pod_count for pod_count in added if pod_count.matches(cls))]
             self._matches[cls] = (len(self), matches)
         return matches
+
+    def make_room(self) -> None:
+        """Before a count is added: beyond the bound, drop the counts that count no pod."""
+        if len(self) < self._most:
+            return
+        for term in [term for term, pod_count in self.items() if not pod_count.counts.any()]:
+            del self[term]
+        self._matches.clear()
+        self._most = max(MAX_COUNTS, 2 * len(self))  # doubled: few additions pay for a look at all
 
     def clear(self) -> None:
         super().clear()
@@ -141,7 +154,8 @@ class PodCounts:
         self.liking = _CountsByTerm()
         """Sums of weights by which placed pods attract (or, negative, repel) others, by term."""
         self._matching = _CountsByTerm()
-        self._ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
+        self._ports: dict[tuple[str, int], Counter[tuple[int, str]]] = {}
+        """The rows and addresses on which each port is used."""
 
     def take(self, use: Use) -> None:
         """Count pods, or uncount them where `n` is negative."""
@@ -154,13 +168,9 @@ class PodCounts:
         for weight, term in cls.likes:
             self._count(self.liking, term).add(use.row, use.n * weight)
         for claim in cls.claims:
-            rows = self.claims.setdefault(Key(cls.namespace, claim), Counter())
-            rows[use.row] += use.n
-            if rows[use.row] <= 0:
-                del rows[use.row]
+            _add(self.claims, Key(cls.namespace, claim), use.row, use.n)
         for port in cls.ports:
-            users = self._ports.setdefault((port.protocol, port.number), {})
-            users.setdefault(use.row, Counter())[port.address] += use.n
+            _add(self._ports, (port.protocol, port.number), (use.row, port.address), use.n)
 
     def rebuild(self, size: int, uses: Iterable[Use]) -> None:
         """Count everything again: rows have moved, or pods have been classified again."""
@@ -195,8 +205,9 @@ class PodCounts:
 
     def rows_using(self, port: Port) -> list[int]:
         """Rows where the port is taken: the same number on the same address or on all of them."""
-        users = self._ports.get((port.protocol, port.number), {})
-        return [row for row, addresses in users.items() if _clash(port.address, addresses)]
+        users = self._ports.get((port.protocol, port.number), ())
+        address = port.address
+        return [row for row, used in users if not (used and address) or used == address]
 
     def users(self, claim: Key) -> int:
         """How many pods use a claim, on all nodes together."""
@@ -205,12 +216,17 @@ class PodCounts:
     def _count(self, counts: _CountsByTerm, term: PodTerm) -> PodCount:
         pod_count = counts.get(term)
         if pod_count is None:
+            counts.make_room()
             zeros = np.zeros(self.size, np.int64)
             pod_count = counts[term] = PodCount((term,), False, self.namespaces, zeros)
         return pod_count
 
 
-def _clash(address: str, addresses: Counter[str]) -> bool:
-    return any(
-        n > 0 and (not address or not used or used == address) for used, n in addresses.items()
-    )
+def _add(counters: dict[K, Counter[V]], key: K, value: V, n: int) -> None:
+    """Count a value in the counter of a key; neither keeps a zero."""
+    counter = counters.setdefault(key, Counter())
+    counter[value] += n
+    if counter[value] <= 0:
+        del counter[value]
+        if not counter:
+            del counters[key]
