@@ -66,6 +66,15 @@ def test_policies_of_a_job_with_an_unknown_manager_still_count() -> None:
     assert invalid_job.job_from_metadata(raw).policy.ttl_seconds == 5
 
 
+@pytest.mark.parametrize(("kind", "default"), [("TFJob", "None"), ("MPIJob", "All")])
+def test_only_an_mpi_job_with_one_template_is_cleaned_up_as_its_first_version(
+    kind: str, default: str
+) -> None:
+    raw = {"kind": kind, "spec": {"template": pod(kind)}}
+
+    assert invalid_job.job_from_metadata(raw).policy.clean_pod_policy == default
+
+
 @pytest.mark.parametrize(
     ("kind", "spec", "field"),
     [

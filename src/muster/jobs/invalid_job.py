@@ -62,7 +62,7 @@ def job_from_metadata(raw: Raw, rejected: str = "") -> Job:
 def _policy(raw: Raw) -> RunPolicy:
     try:
         spec = Section(raw.get("spec"), "spec")
-        first_version = spec.lookup("replicaSpecs") is not None or parse.has_single_template(spec)
+        first_version = parse.is_first_version(str(raw.get("kind")), spec)
         return run_policy.read(spec, first_version=first_version)
     except InvalidJob:
         return RunPolicy()

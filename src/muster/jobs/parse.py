@@ -44,14 +44,14 @@ def parse_job(raw: Raw) -> Job:
     spec = Section(raw.get("spec"), "spec")
     fields.check_fields(kind, spec)
     array = spec.lookup("replicaSpecs")
-    single = kind == "MPIJob" and has_single_template(spec)
+    single = _has_single_template(kind, spec)
     if array is not None and kind == "TFJob":
         roles: Iterator[_WrittenRole] = _from_array(array)
     elif single:  # the first version of MPIJob, and arena's
         roles = mpi_spec.from_template(spec)
     else:
         roles = _from_map(spec, job_kind)
-    first_version = array is not None or single
+    first_version = is_first_version(kind, spec)
     parsed = _replica_specs(job_kind, roles, honour_template=first_version)
     job = _assemble(raw, spec, job_kind, run_policy.read(spec, first_version=first_version), parsed)
     if array is not None:
@@ -72,9 +72,14 @@ _WrittenRole = tuple[str, Section]
 """A role as written, and its body."""
 
 
-def has_single_template(spec: Section) -> bool:
-    """Whether an MPIJob has one template for launcher and workers."""
-    return spec.lookup("mpiReplicaSpecs") is None and "template" in spec.raw
+def is_first_version(kind: str, spec: Section) -> bool:
+    """Whether a job has the form of the first version: an array of roles, or one template."""
+    return spec.lookup("replicaSpecs") is not None or _has_single_template(kind, spec)
+
+
+def _has_single_template(kind: str, spec: Section) -> bool:
+    """Whether this is an MPIJob with one template for launcher and workers."""
+    return kind == "MPIJob" and spec.lookup("mpiReplicaSpecs") is None and "template" in spec.raw
 
 
 def _from_array(array: object) -> Iterator[_WrittenRole]:
