@@ -156,7 +156,10 @@ class Service:
     async def _reload(self, file: SettingsFile) -> None:
         while True:
             await asyncio.sleep(RELOAD_EVERY)
-            self.state.settings = file.reload(self.state.settings)
+            settings = file.reload(self.state.settings)
+            if settings != self.state.settings:
+                self.state.settings_changed(settings)
+                self._loop.wake()
 
     # -- watch events --------------------------------------------------------------------------
 

@@ -126,6 +126,12 @@ class State:
         """A priority class was created, changed or deleted."""
         self.index.put_priority_class(key.name, new)
         self.line.places_changed()
+        self._retry_parked()
+
+    def settings_changed(self, settings: Settings) -> None:
+        """The settings were reloaded: gangs that wait may start, or preempt, by the new ones."""
+        self.settings = settings
+        self._retry_parked()
 
     def namespace_changed(self, new: Namespace | None) -> None:
         """A namespace was created, or its labels changed."""
@@ -249,6 +255,10 @@ class State:
         self.index.gangs.pop(key, None)
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _retry_parked(self) -> None:
+        for key in self.parked:
+            self.mark_due(key)
 
     def _member_changed(self, key: GangKey, pod: Pod, slot: Slot | None, *, gone: bool) -> None:
         self.mark_due(key)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
+from muster.api.core import PriorityClass
 from muster.scheduler import waiting_line_format
 from muster.scheduler.effects import waiting_line_publisher
 from muster.scheduler.settings import Settings
@@ -220,6 +222,37 @@ async def test_nodes_are_reserved_again_for_a_gang_that_can_start_again() -> Non
         await cluster.settle()
 
     assert len(cluster.bound("big")) == 8
+
+
+async def test_a_parked_gang_is_tried_again_when_the_settings_are_reloaded() -> None:
+    cluster = FakeCluster(Settings(preempt=False))
+    cluster.add(node("n1", gpus=1), pod("low", gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+        assert cluster.deletes == []
+        cluster.state.settings_changed(Settings())
+        cluster.loop.wake()
+        await cluster.settle(5)
+
+    assert set(cluster.bound()) == {"high"}
+
+
+async def test_a_parked_gang_is_tried_again_when_its_priority_class_is_created() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), pod("low", gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        group = volcano_group("g", 1, priority_class="gold")
+        cluster.add(group, *gang("g", 1, gpus=1))
+        await cluster.settle(5)
+        assert cluster.deletes == []
+        gold = {"metadata": {"name": "gold"}, "value": 100}
+        cluster.add(msgspec.convert(gold, PriorityClass))
+        await cluster.settle(5)
+
+    assert set(cluster.bound()) == {"g-0"}
 
 
 async def test_room_for_a_late_member_is_placed_with_its_gang_and_held() -> None:
