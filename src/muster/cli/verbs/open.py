@@ -1,4 +1,4 @@
-"""`arena open [JOB]`: a job's TensorBoard in the browser; without a job, the dashboard."""
+"""`arena open JOB`: a job's TensorBoard in the browser; without a job, an error."""
 
 from __future__ import annotations
 
