@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.cli import main
+from muster.client import target
 from muster.client.target import Cluster, Target, find_cluster
 from muster.errors import ConfigError
 from muster.kube.auth.endpoint import Endpoint
@@ -117,14 +118,29 @@ def test_the_namespace_is_the_flag_then_the_context(tmp_path: Path) -> None:
     assert Target(namespace="flag").namespace_in(cluster) == "flag"
 
 
-def test_an_explicit_context_takes_precedence_over_the_stored_one(tmp_path: Path) -> None:
-    kubeconfig(tmp_path / "home" / ".kube" / "config", "two")
-    Home.of_user().choose("kube:one")
+@pytest.mark.parametrize("choice", ["", "local", "kube:one"])
+def test_an_explicit_context_takes_precedence_over_the_stored_choice(
+    tmp_path: Path, choice: str
+) -> None:
+    kubeconfig(tmp_path / "home" / ".kube" / "config", "two", "https://two.invalid:6443")
+    Home.of_user().choose(choice)
 
-    cluster = find_cluster(Target(context="two"))
+    with running_local_cluster():
+        cluster = find_cluster(Target(context="two"))
+        with pytest.raises(ConfigError, match=r"'three'.*two"):
+            find_cluster(Target(context="three"))
 
     assert cluster is not None
-    assert cluster.name == "two"
+    assert (cluster.name, cluster.source) == ("two", "--context")
+
+
+def test_an_explicit_context_takes_precedence_in_a_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig(tmp_path / "home" / ".kube" / "config", "two")
+    monkeypatch.setattr(target, "in_cluster", lambda: Endpoint("https://pod.invalid"))
+
+    assert source(Target(context="two")) == "--context"
 
 
 @pytest.mark.parametrize("before", ["", "kube", "kube:mine"])

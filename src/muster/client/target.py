@@ -1,7 +1,8 @@
 """Which cluster and namespace to use, the connection to it, and the user's name there.
 
-The first of these that is set is used: the flag, $KUBECONFIG, the choice stored by `arena use`,
-in-cluster credentials, ~/.kube/config, the local cluster. A $KUBECONFIG that cannot be read is an
+The first of these that is set is used: --kubeconfig, $KUBECONFIG, --context (of ~/.kube/config),
+the choice stored by `arena use`, in-cluster credentials, ~/.kube/config, the local cluster. With
+the first two, --context names a context of their files. A $KUBECONFIG that cannot be read is an
 error, never a silent local run. This module does not import asyncio, so that quick verbs start
 quickly.
 """
@@ -93,18 +94,20 @@ def _configured(target: Target) -> Cluster | None:
         return _from_file(target.kubeconfig, target.context, "--kubeconfig")
     if os.environ.get("KUBECONFIG"):
         return _from_file(None, target.context, "$KUBECONFIG")
+    if target.context:
+        return _from_file(_user_kubeconfig(), target.context, "--context")
     home = Home.of_user()
     if choice := home.choice():
-        return cluster_of_choice(choice, target.context)
+        return cluster_of_choice(choice)
     endpoint = in_cluster()
     if endpoint is not None:
         return Cluster(endpoint, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
-        return _from_file(_user_kubeconfig(), target.context, "~/.kube/config")
+        return _from_file(_user_kubeconfig(), None, "~/.kube/config")
     return _running_local_cluster(home, "the local cluster") if home.status() else None
 
 
-def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None:
+def cluster_of_choice(choice: str) -> Cluster | None:
     """The cluster that `arena use CHOICE` means.
 
     None if the local cluster is down; ConfigError if the kubeconfig cannot be used.
@@ -114,7 +117,7 @@ def cluster_of_choice(choice: str, context: str | None = None) -> Cluster | None
         # If the local cluster is down, there is no cluster: using another would be a surprise.
         return _running_local_cluster(home, "arena use") if home.status() else None
     try:
-        context = context or choice.partition(":")[2] or None
+        context = choice.partition(":")[2] or None
         return _from_file(_user_kubeconfig(), context, "arena use")
     except ConfigError as error:
         hint = "`arena use local` chooses the local cluster, `arena use kube:CONTEXT` another."
