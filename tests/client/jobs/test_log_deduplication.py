@@ -44,6 +44,16 @@ def test_nothing_is_printed_twice_or_left_out(
     assert printed == b"".join(line.partition(b" ")[2] for line in lines)
 
 
+def test_no_line_is_dropped_when_the_clock_of_the_node_is_set_back() -> None:
+    first, earlier, last = log([(5, b"a"), (-3, b"b"), (0, b"c")])
+    tail = ResumableLog()
+
+    assert tail.feed(first + earlier) == b"a\nb\n"
+    tail.reopened()
+    assert tail.feed(earlier + last) == b"c\n"
+    assert tail.feed(log([(1, b"d")])[0]) == b"d\n"
+
+
 def test_timestamps_stay_on_request() -> None:
     line = b"2026-01-02T03:04:05.1Z hello\n"
 

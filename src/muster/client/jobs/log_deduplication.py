@@ -3,7 +3,8 @@
 Pure: bytes in, bytes out. The stream always carries timestamps. After a reconnect the server sends
 some lines again. The lines that were returned before are known by their timestamps: all lines with
 an earlier timestamp than the last one, and as many lines with the last timestamp as were returned
-with it. Timestamps are removed unless the reader wants them.
+with it. The first line that is new ends this: later lines are returned whatever their timestamp,
+since the clock of a node may be set back. Timestamps are removed unless the reader wants them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class ResumableLog:
     def __init__(self, *, timestamps: bool = False) -> None:
         self._timestamps = timestamps
         self._last = b""
+        self._resuming = False
+        """No new line was seen since the reconnect."""
         self._same = 0
         """Lines returned that carry the last timestamp."""
         self._skip = 0
@@ -38,6 +41,7 @@ class ResumableLog:
     def reopened(self) -> None:
         """A new stream begins: lines that were returned may come once more."""
         self._skip, self._head, self._skipping = self._same, b"", False
+        self._resuming = True
 
     def since(self, now: datetime) -> float | None:
         """Seconds before now at which a new stream must begin; None for the beginning."""
@@ -73,15 +77,15 @@ class ResumableLog:
         return line if self._timestamps else rest
 
     def _is_repeated(self, stamp: bytes) -> bool:
-        if stamp < self._last:
-            return True
-        if stamp > self._last:
-            self._last, self._same, self._skip = stamp, 1, 0
-            return False
-        if self._skip:
-            self._skip -= 1
-            return True
-        self._same += 1
+        if self._resuming:
+            if stamp < self._last:
+                return True
+            if stamp == self._last and self._skip:
+                self._skip -= 1
+                return True
+            self._resuming = False
+        self._same = self._same + 1 if stamp == self._last else 1
+        self._last = stamp
         return False
 
 
