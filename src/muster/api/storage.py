@@ -129,10 +129,10 @@ class PersistentVolume(ApiObject, frozen=True):
         )
 
 
-def claim_ref_patch(volume: PersistentVolume, claim: VolumeClaim) -> Raw:
-    """The patch that reserves a volume for a claim; `Conflict` if the volume has changed."""
+def claim_ref(claim: VolumeClaim) -> Raw:
+    """The reference by which a volume names its claim."""
     meta = claim.metadata
-    ref = {
+    return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "namespace": meta.namespace,
@@ -140,12 +140,16 @@ def claim_ref_patch(volume: PersistentVolume, claim: VolumeClaim) -> Raw:
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
     }
+
+
+def claim_ref_patch(volume: PersistentVolume, claim: VolumeClaim) -> Raw:
+    """The patch that reserves a volume for a claim; `Conflict` if the volume has changed."""
     return {
         "metadata": {
             "resourceVersion": volume.metadata.resource_version,
             "annotations": {BOUND_BY_CONTROLLER: "yes"},
         },
-        "spec": {"claimRef": ref},
+        "spec": {"claimRef": claim_ref(claim)},
     }
 
 

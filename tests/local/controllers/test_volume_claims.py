@@ -16,9 +16,14 @@ from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
 from muster.api.kinds import PERSISTENT_VOLUMES as VOLUMES
 from muster.api.meta import Key
 from muster.api.storage import SELECTED_NODE, PersistentVolume, VolumeClaim
+from muster.errors import Conflict
 from muster.kube.client import Client
 from muster.local.controllers import volume_matching
-from muster.local.controllers.persistent_volume_controller import CLASS, needs_volume
+from muster.local.controllers.persistent_volume_controller import (
+    CLASS,
+    PersistentVolumeController,
+    needs_volume,
+)
 from muster.local.controllers.run import ControllerManager
 from tests.waiting import eventually
 
@@ -96,6 +101,27 @@ async def test_an_existing_volume_is_bound_and_released_with_its_claim(
     assert (await client.get(CLAIMS, KEY))["spec"]["volumeName"] == "disk"
     await client.delete(CLAIMS, KEY)
     await eventually(lambda: are("Released", "gone"), what="released")
+
+
+async def test_a_volume_that_another_claim_got_meanwhile_stays_with_it(
+    api_client: Client, tmp_path: Path
+) -> None:
+    """The controller's view is out of date: in it the volume is still free."""
+    await api_client.create(VOLUMES, volume("disk", storageClassName=""))
+    await api_client.create(CLAIMS, claim(storageClassName=""))
+    controller = PersistentVolumeController(api_client, tmp_path)
+    async with asyncio.TaskGroup() as group:
+        for informer in (controller.claims, controller.volumes):
+            task = group.create_task(informer.run())
+            await informer.synced()
+            task.cancel()
+    await api_client.patch(VOLUMES, Key("", "disk"), {"spec": held_by("other", "uid")})
+
+    with pytest.raises(Conflict):
+        await controller.reconcile(KEY)
+
+    disk = await api_client.get(VOLUMES, Key("", "disk"))
+    assert disk["spec"]["claimRef"]["name"] == "other"
 
 
 def volume(name: str, size: str = "1Gi", **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import msgspec
 
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from muster.api.meta import Key, Raw, key_of
-from muster.api.storage import VOLUMES, PersistentVolume, VolumeClaim
+from muster.api.storage import VOLUMES, PersistentVolume, VolumeClaim, claim_ref, claim_ref_patch
 from muster.errors import AlreadyExists, NotFound
 from muster.kube.watch.informer import Informer
 from muster.local.controllers import volume_matching
@@ -105,15 +105,15 @@ class PersistentVolumeController:
         try:
             return await self._client.create(VOLUMES, body)
         except AlreadyExists:
-            return msgspec.convert(body, PersistentVolume)
+            return await self._client.get(VOLUMES, Key("", volume_name(meta.uid)))
 
     async def _bind(self, claim: VolumeClaim, volume: PersistentVolume) -> None:
         """A crash may happen after each write; all writes are repeated until the claim is bound.
 
-        The volume is patched first, so that two claims cannot get it.
+        The volume is patched first, so that two claims cannot get it: a volume that another claim
+        got meanwhile raises Conflict, and the claim is tried again later.
         """
-        reference = {"spec": {"claimRef": claim_reference(claim)}}
-        await self._client.patch(VOLUMES, volume.metadata.key, reference)
+        await self._client.patch(VOLUMES, volume.metadata.key, claim_ref_patch(volume, claim))
         await self._set_phase(volume, "Bound")
         key, name = claim.metadata.key, volume.metadata.name
         await self._client.patch(PERSISTENT_VOLUME_CLAIMS, key, {"spec": {"volumeName": name}})
@@ -152,17 +152,6 @@ def provisioned_volume(claim: VolumeClaim, folder: str) -> Raw:
             "storageClassName": CLASS,
             "persistentVolumeReclaimPolicy": "Retain",
             "hostPath": {"path": folder, "type": "DirectoryOrCreate"},
-            "claimRef": claim_reference(claim),
+            "claimRef": claim_ref(claim),
         },
-    }
-
-
-def claim_reference(claim: VolumeClaim) -> Raw:
-    meta = claim.metadata
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
     }
