@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING
 
 from tests.local.apiserver.running_server import MERGE
 
 if TYPE_CHECKING:
-    from tests.local.apiserver.running_server import ApiClient
+    from tests.local.apiserver.running_server import ApiClient, Reply
 
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -27,26 +28,40 @@ async def test_a_namespace_stays_until_it_is_finalized(api: ApiClient) -> None:
     assert (rejected.status, gone.status) == (403, 404)
 
 
-async def test_an_eviction_that_would_break_a_budget_is_rejected(api: ApiClient) -> None:
+async def ready_pods_with_budget(api: ApiClient, names: str, min_available: int) -> None:
     ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-    for name in "ab":
+    for name in names:
         await api.create_pod(name)
         await api.send("PATCH", f"{PODS}/{name}", {"metadata": {"labels": {"x": "y"}}}, MERGE)
         await api.send("PATCH", f"{PODS}/{name}/status", ready, MERGE)
     budget = {
         "metadata": {"name": "b"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"x": "y"}}},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"x": "y"}}},
     }
     await api.send("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
-    eviction: Any = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
 
-    first = await api.send("POST", f"{PODS}/a/eviction", eviction)
-    eviction["metadata"] = {"name": "b"}
-    second = await api.send("POST", f"{PODS}/b/eviction", eviction)
+
+async def evict(api: ApiClient, name: str) -> Reply:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    return await api.send("POST", f"{PODS}/{name}/eviction", body)
+
+
+async def test_an_eviction_that_would_break_a_budget_is_rejected(api: ApiClient) -> None:
+    await ready_pods_with_budget(api, "ab", min_available=1)
+
+    first, second = await evict(api, "a"), await evict(api, "b")
 
     assert (first.status, second.status) == (201, 429)
     assert second.headers["Retry-After"]
     assert second.body["details"]["causes"][0]["reason"] == "DisruptionBudget"
+
+
+async def test_parallel_evictions_keep_a_budget(api: ApiClient) -> None:
+    await ready_pods_with_budget(api, "abcdefgh", min_available=6)
+
+    answers = await asyncio.gather(*(evict(api, name) for name in "abcdefgh"))
+
+    assert sorted(answer.status for answer in answers) == [201] * 2 + [429] * 6
 
 
 async def test_a_deployment_is_scaled_through_its_subresource(api: ApiClient) -> None:

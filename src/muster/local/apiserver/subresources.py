@@ -78,10 +78,15 @@ async def _bind(verbs: Verbs, call: Call) -> Answer:
 async def _evict(verbs: Verbs, call: Call) -> Answer:
     """Delete a pod unless a disruption budget forbids it."""
     eviction = _read_body(call)
+    async with verbs.evictions:
+        await _evict_within_budget(verbs, call, eviction.get("deleteOptions") or {})
+    return json_answer(_DONE, 201)
+
+
+async def _evict_within_budget(verbs: Verbs, call: Call, options: Raw) -> None:
     pod = codec.decode(verbs.read(call).value)
     if not pods.can_be_evicted_freely(pod):
         check_eviction(verbs.store, pod)
-    options: Raw = eviction.get("deleteOptions") or {}
     now = timestamp(verbs.clock())
 
     def mark(pod: Raw) -> Raw:
@@ -93,7 +98,6 @@ async def _evict(verbs: Verbs, call: Call) -> Answer:
     await verbs.change(call, mark)
     route = call.route._replace(verb="delete", subresource="")
     await verbs.delete(Call(route, call.resource, call.query, codec.dump(options)))
-    return json_answer(_DONE, 201)
 
 
 def _read_body(call: Call) -> Raw:

@@ -7,6 +7,7 @@ is repeated on the newer object. A client that named a revision gets a conflict 
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable
@@ -65,6 +66,8 @@ class Verbs:
         self.clock = clock
         self.quotas = Quotas(store)
         self.guard: Guard = _allow
+        self.evictions = asyncio.Lock()
+        """Held from the check of a disruption budget until the pod is being deleted."""
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
             "get": self.get, "list": self.list, "create": self.create, "update": self.update,
             "patch": self.patch, "delete": self.delete, "deletecollection": self.deletecollection,
