@@ -269,6 +269,35 @@ async def test_a_write_that_fails_on_disk_changes_nothing(
     await store.create("pods/a/y", value("y"))
 
 
+class BrokenDisk:
+    """A database whose transactions can neither be committed nor rolled back."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._db, name)
+
+    def execute(self, statement: str) -> None:
+        if statement in ("COMMIT", "ROLLBACK"):
+            raise sqlite3.OperationalError("disk I/O error")
+        self._db.execute(statement)
+
+
+async def test_writes_are_answered_although_a_transaction_cannot_be_rolled_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(store._log, "_db", BrokenDisk(store._log._db))
+        for name in "xy":
+            with pytest.raises(ServerError, match="disk I/O error"):
+                await asyncio.wait_for(store.create(f"pods/a/{name}", value("one")), 60)
+
+    with pytest.raises(ServerError):  # the open transaction is rolled back now
+        await store.create("pods/a/x", value("two"))
+    await store.create("pods/a/x", value("three"))
+
+
 def disk_full() -> sqlite3.OperationalError:
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode = sqlite3.SQLITE_FULL

@@ -236,8 +236,8 @@ class Store:
         def run() -> None:
             try:
                 result = work()
-            except MusterError as error:
-                self._loop.call_soon_threadsafe(_fail, done, error)
+            except Exception as error:  # noqa: BLE001 - see _commit
+                self._loop.call_soon_threadsafe(_fail, done, _answerable(error))
             else:
                 self._loop.call_soon_threadsafe(_resolve, done, result)
 
@@ -268,8 +268,8 @@ class Store:
     def _commit(self, group: list[_Write]) -> None:
         try:
             self._log.append([write.row for write in group])
-        except MusterError as error:
-            self._loop.call_soon_threadsafe(self._failed, group, error)
+        except Exception as error:  # noqa: BLE001 - without this thread no write would be answered
+            self._loop.call_soon_threadsafe(self._failed, group, _answerable(error))
         else:
             self._loop.call_soon_threadsafe(self._publish, group)
 
@@ -320,6 +320,13 @@ class Store:
                 collection = self._collections[_collection(key)]
                 collection.keys.append(key)
                 collection.entries[key] = Entry(key, row.revision, row.value)
+
+
+def _answerable(error: Exception) -> MusterError:
+    """The error as an answer to the writers."""
+    if isinstance(error, MusterError):
+        return error
+    return ServerError(f"the store failed: {error!r}", status=500)
 
 
 def _collection(key: str) -> str:
