@@ -39,9 +39,11 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         # An option after the verb takes precedence over the same option before it.
-        before = click.get_current_context().find_root().obj or {}
+        root = click.get_current_context().find_root()
+        before = root.obj or {}
         after = {name: kwargs.pop(name) for name in _NAMES}
         given = {name: before.get(name) if after[name] is None else after[name] for name in _NAMES}
+        root.obj = given  # for a verb of this verb: `submit -n team tf` means `submit tf -n team`
         set_loglevel(given["loglevel"] or "info")
         return command(*args, target=_target(given), **kwargs)
 

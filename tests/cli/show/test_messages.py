@@ -26,6 +26,13 @@ def test_debugging_shows_every_request(place: Place) -> None:
     assert f"DEBU GET /apis/kubeflow.org/v1/namespaces/{place.namespace}/tfjobs" in err
 
 
+def test_debugging_may_be_chosen_before_the_kind_of_a_new_job(place: Place) -> None:
+    job = ("tf", "--name=a", "--image=i", "x")
+
+    assert "DEBU POST " in place.arena("submit", "--loglevel", "debug", *job)[2]
+    assert place.arena("submit", "--loglevel=error", "tf", "--name=b", *job[2:])[2] == ""
+
+
 def test_higher_levels_leave_out_information(place: Place) -> None:
     place.job("a")
 

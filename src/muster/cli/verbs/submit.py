@@ -255,7 +255,6 @@ def command(
                 f"options between `submit` and `{ctx.invoked_subcommand}` are for `submit -f`",
                 hint=f"Write them after: arena submit {ctx.invoked_subcommand} …",
             )
-        _pass_on(ctx, target)
         return
     if file is not None:
         submit_file(file, changes, target, chosen)
@@ -265,17 +264,6 @@ def command(
     if chosen != SubmitOptions():
         raise UsageError("there is no job to submit", hint="Name a kind, or a file with -f.")
     click.echo(ctx.get_help())
-
-
-def _pass_on(ctx: click.Context, target: Target) -> None:
-    """Let `submit -n team tf …` mean the same as `submit tf -n team …`."""
-    given = {
-        "namespace": target.namespace,
-        "kubeconfig": str(target.kubeconfig or ""),
-        "context": target.context,
-    }
-    root = ctx.find_root()
-    root.obj = (root.obj or {}) | {name: value for name, value in given.items() if value}
 
 
 for _type in BY_TYPE:
