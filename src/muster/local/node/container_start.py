@@ -59,11 +59,12 @@ class ContainerStarter:
     async def start(self, pod: Pod, container: Container, number: int) -> None:
         """Start one attempt at a container of the pod."""
         self._report_differences(pod, container)
-        # The token volume comes first: the steps below treat it like the pod's own volumes.
+        # Before the token volume is added: `renew` compares the pod's own volumes.
+        self.freshness.mark_current(pod)
+        # The token volume comes next: the steps below treat it like the pod's own volumes.
         pod = await self.tokens.with_token_volume(pod)
         container = next(c for c in pod.all_containers if c.name == container.name)
         record = self.runtime.records.read(pod.metadata.uid)
-        self.freshness.mark_current(pod)
         context = await self.references.read(pod, record.address)
         base = self._base(pod, container) | self.gpus.variables(pod, container)
         variables = env.environment(pod, container, context, base)

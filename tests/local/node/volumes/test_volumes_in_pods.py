@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS
+from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICE_ACCOUNTS
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS as CLAIMS
 from muster.api.kinds import PERSISTENT_VOLUMES as VOLUMES
 from muster.api.meta import Key
+from muster.local.node.env import PodContext
+from muster.local.node.pod import Pod
+from muster.local.node.volumes.directories import VolumeDirectories
 from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest
 
@@ -91,6 +94,32 @@ async def test_running_pods_see_changes_of_config_maps_secrets_and_labels(local:
     later = {"metadata": meta | {"name": "later"}, "data": {"more": "words"}}
     await local.client.create(CONFIG_MAPS, later)
     await local.says("p", "0.1 new second words\n")
+
+
+async def test_a_volume_is_written_again_only_when_its_objects_change(
+    local: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refreshed = []
+    refresh = VolumeDirectories.refresh
+
+    def recording(self: VolumeDirectories, pod: Pod, context: PodContext) -> None:
+        refreshed.append(pod.metadata.name)
+        refresh(self, pod, context)
+
+    monkeypatch.setattr(VolumeDirectories, "refresh", recording)
+    meta = {"name": "conf", "namespace": "default"}
+    await local.client.create(SERVICE_ACCOUNTS, {"metadata": meta | {"name": "trainer"}})
+    await local.client.create(CONFIG_MAPS, {"metadata": meta, "data": {"rate": "0.5"}})
+    script = "while :; do cat /v/rate; echo; sleep 0.05; done"
+    pod = shell("p", script, {"configMap": {"name": "conf"}})
+    pod["spec"]["serviceAccountName"] = "trainer"
+    await local.run(pod)
+    await local.says("p", "0.5\n")
+
+    await local.client.patch(CONFIG_MAPS, Key("default", "conf"), {"data": {"rate": "0.1"}})
+    await local.says("p", "0.1\n")
+
+    assert refreshed == ["p"]
 
 
 async def test_a_claim_mounts_the_directory_of_its_volume(local: LocalNode, tmp_path: Path) -> None:
