@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.api.kinds import PODS
+from muster.api.kinds import PODS, TFJOBS
+from muster.api.meta import Key
 from tests.cli.place import TEMPLATE, Place
 
 
@@ -35,3 +36,20 @@ def test_jobs_created_with_kubectl_are_shown_like_others(place: Place) -> None:
 
     assert place.arena("get", "jobs")[1].splitlines()[1].split()[:3] == ["bare", "PENDING", "TFJOB"]
     assert place.arena("get", "tfjobs", "bare")[0] == 0
+
+
+def test_jobs_are_listed_by_their_labels(place: Place) -> None:
+    for name in ("a", "b"):
+        place.job(name)
+    place.client.patch(TFJOBS, Key(place.namespace, "b"), {"metadata": {"labels": {"x": "y"}}})
+
+    assert place.arena("get", "jobs", "-l", "x=y", "-o", "name")[1] == "tfjob/b\n"
+    assert place.arena("get", "jobs", "-l", "x=z", "-o", "name")[1].strip() == ""
+
+
+@pytest.mark.parametrize("words", [("a",), ("job", "a"), ("pods", "a"), ("nodes", "a")])
+def test_labels_and_names_are_not_used_together(place: Place, words: tuple[str, ...]) -> None:
+    code, _, err = place.arena("get", *words, "-l", "x=y")
+
+    assert code == 2
+    assert "-l is for a list of objects" in err

@@ -28,7 +28,7 @@ from muster.cli.show.table import json_or_yaml, server_table
 from muster.client import server_tables
 from muster.client.jobs import events, explain, lookup, tensorboard_url
 from muster.client.server_tables import ObjectQuery
-from muster.errors import Forbidden
+from muster.errors import Forbidden, UsageError
 from muster.jobs.summary import PENDING, instance
 
 if TYPE_CHECKING:
@@ -106,6 +106,11 @@ class _View:
         if words in (("jobs",), ("job",)) and not is_job:
             return self._jobs(), failures
         queries = [first] if is_job else self._queries(words)
+        if self.labels and any(not isinstance(q, ObjectQuery) or q.name for q in queries):
+            raise UsageError(
+                "-l is for a list of objects, not for objects that are named",
+                hint="`arena get jobs -l …` lists jobs, `arena get pods -l …` pods.",
+            )
         frames: list[Frame] = []
         for query in queries:
             with failures.collecting():
@@ -144,7 +149,9 @@ class _View:
 
     def _jobs(self) -> Frame:
         """The training jobs, as `arena list` shows them."""
-        jobs = lookup.list_jobs(self.client, self._listed_namespace, self.type, note_once)
+        jobs = lookup.list_jobs(
+            self.client, self._listed_namespace, self.type, note_once, labels=self.labels
+        )
         return job_table.frame(
             jobs, datetime.now(UTC), self.output or "wide", all_namespaces=self.all_namespaces
         )

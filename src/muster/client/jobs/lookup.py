@@ -143,10 +143,15 @@ def get_job(client: BlockingClient, key: Key, type_: str = "") -> FoundJob:
 
 
 def list_jobs(
-    client: BlockingClient, namespace: str, type_: str = "", notify: Notify = ignore
+    client: BlockingClient,
+    namespace: str,
+    type_: str = "",
+    notify: Notify = ignore,
+    *,
+    labels: str = "",
 ) -> list[JobSummary]:
-    """Every job of a namespace (of all namespaces, if it is empty), newest first."""
-    jobs = _list_raw(client, namespace, type_, notify)
+    """Every job with these labels in a namespace (in all, if it is empty), newest first."""
+    jobs = _list_raw(client, namespace, type_, notify, labels)
     if not jobs:
         return []
     # One list for all jobs: a request per job would take seconds for hundreds of jobs.
@@ -220,9 +225,14 @@ def _no_job(key: Key, forbidden: str) -> NotFound:
     )
 
 
-def _list_raw(client: BlockingClient, namespace: str, type_: str, notify: Notify) -> list[Raw]:
+def _list_raw(
+    client: BlockingClient, namespace: str, type_: str, notify: Notify, labels: str = ""
+) -> list[Raw]:
     """The jobs of every kind that the user may list."""
-    query = KindQuery(kinds_of_type(type_), lambda kind: client.list(kind, namespace, page=0).items)
+    query = KindQuery(
+        kinds_of_type(type_),
+        lambda kind: client.list(kind, namespace, labels=labels, page=0).items,
+    )
     if not query.forbidden and not query.results:
         raise _not_installed(query.missing)
     if query.forbidden:
