@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,18 @@ def test_the_file_named_by_the_environment_comes_first_if_it_exists(
 
     other.write_text("namespace=elsewhere\n")
     assert config_file.read() == {"namespace": "elsewhere"}
+
+
+def test_a_file_that_cannot_be_written_is_named(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+
+    with pytest.raises(ConfigError, match=r"config cannot be written: .*Read-only file system"):
+        config_file.write("gang", "true")
 
 
 def test_a_switch_that_is_neither_true_nor_false_is_an_error(file: Path) -> None:

@@ -41,13 +41,7 @@ def path() -> Path:
 def read(file: Path | None = None) -> dict[str, str]:
     """Every key of the file and its value; empty if there is no file."""
     file = file or path()
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from None
-    return {key: value for key, value in map(_entry, lines) if key}
+    return {key: value for key, value in map(_entry, _lines(file)) if key}
 
 
 def switch(key: str, file: Path | None = None) -> bool | None:
@@ -69,18 +63,32 @@ def write(key: str, value: str | None, file: Path | None = None) -> None:
     import tempfile  # slow to load, and reading does not need it
 
     file = file or path()
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    lines = _lines(file)
     others = [line for line in lines if _entry(line)[0] != key]
     if value is not None:
         # In the place of its old line, or at the end.
         at = next((i for i, line in enumerate(lines) if _entry(line)[0] == key), len(others))
         others.insert(at, f"{key}={value}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # A new file that replaces the old one: a reader sees all of it or nothing.
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as new:
-        new.write("".join(f"{line}\n" for line in others))
-    Path(new.name).chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
-    Path(new.name).replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # A new file that replaces the old one: a reader sees all of it or nothing.
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=file.parent, delete=False
+        ) as new:
+            new.write("".join(f"{line}\n" for line in others))
+        Path(new.name).chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
+        Path(new.name).replace(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error}") from None
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
 
 
 def _entry(line: str) -> tuple[str, str]:
