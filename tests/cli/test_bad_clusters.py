@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from muster.cli import main
+from muster.errors import Unauthorized
+from muster.kube.blocking_client import BlockingClient
 from tests.controlplane.certificates import Authority
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
@@ -81,6 +83,21 @@ def test_a_server_that_does_not_answer_is_no_cluster(listing: Any) -> None:
 
     assert outcome.code == 5
     assert url in outcome.err
+
+
+def test_status_ends_with_the_error_of_the_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise Unauthorized("the token is too old", status=401)
+
+    monkeypatch.setattr(BlockingClient, "send", refuse)
+    config = tmp_path / "config"
+    config.write_text(json.dumps(kubeconfig("https://127.0.0.1:1", Authority().certificate)))
+
+    code = main.run("arena", ["status", "--kubeconfig", str(config)])
+
+    assert (code, capsys.readouterr().err) == (4, "error: the token is too old\n")
 
 
 @pytest.mark.kube

@@ -9,7 +9,7 @@ from muster.api.meta import condition_is_true
 from muster.cli import options
 from muster.cli.show.table import json_or_yaml, table
 from muster.client.target import Target, find_cluster, no_cluster
-from muster.errors import Forbidden, MusterError, NoCluster
+from muster.errors import Forbidden, MusterError
 from muster.local.home import Home
 
 
@@ -30,7 +30,7 @@ def command(target: Target, output: str) -> None:
     }
     if not daemon and any((home.last_data() / "pods").glob("*")):
         data["pods"] = "may still run: `arena up` finds them again, `arena down` stops them"
-    problem = ""
+    problem: MusterError | None = None
     if cluster is not None:
         try:
             with cluster.connect() as client:
@@ -40,7 +40,7 @@ def command(target: Target, output: str) -> None:
         except Forbidden:
             data["nodes"] = "you may not list them"
         except MusterError as error:
-            problem = data["trouble"] = str(error)
+            problem, data["trouble"] = error, str(error)
     if output != "wide":
         print(json_or_yaml(data, output))
     else:
@@ -49,5 +49,5 @@ def command(target: Target, output: str) -> None:
             print(f"  {key}: {value}")
     if cluster is None:
         raise no_cluster()
-    if problem:
-        raise NoCluster("the cluster does not answer")
+    if problem is not None:
+        raise problem
