@@ -45,7 +45,9 @@ def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     "--data-dir", type=Path, help="Where pods and objects live  [default: in MUSTER_HOME]"
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port of the API  [default: a free one]"
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Port of the API  [default: the last one, else a free one]",
 )
 @click.option(
     "--runtime",
