@@ -70,7 +70,7 @@ def test_an_upper_case_name_is_refused_with_the_lower_case_one(
         ("{apiVersion: v1, kind: Pod, metadata: {generateName: x-}}", "apply needs metadata.name"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: 3}}", "metadata.namespace"),
         ("a: 1\na: 2\n", "line 2: the key a is written twice"),
-        ('{"a": 1, "a": 2}', "the key 'a' is written twice"),
+        ('{"a": 1, "a": 2}', "standard input: cannot be read: the key 'a' is written twice"),
         ("a: [", "standard input"),
         ("a: &x [*x]", "contains itself"),
         (LAUGHS, "far too large"),

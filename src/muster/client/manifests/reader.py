@@ -117,7 +117,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise UsageError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} is written twice")
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} is written twice")
     return mapping
 
 
