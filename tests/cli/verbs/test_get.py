@@ -340,6 +340,13 @@ def test_explain_gives_the_reason_that_get_gives(scene: Scene) -> None:
     assert answer["members"][0]["why"] == why
 
 
+@pytest.mark.parametrize(("word", "name"), [("job/a", "a"), ("pod/a-worker-0", "a-worker-0")])
+def test_explain_shows_the_bare_name(scene: Scene, word: str, name: str) -> None:
+    unstartable(scene)
+
+    assert scene.arena("explain", word)[1].splitlines()[0].split() == ["Name:", name]
+
+
 def test_explain_reports_why_a_job_is_invalid(scene: Scene) -> None:
     senseless = job("TFJob", "a", {})
     senseless["spec"] = {"tfReplicaSpecs": {"Wrokers": {}}}

@@ -37,7 +37,8 @@ def explain(
     else:
         pods = job_or_pod.pods(client)
         reason = job_or_pod.summary(pods).reason
-    explanation = explain_pods(client, key.name, pods, notify)
+    name = lookup.parse_name(key.name, type_).name
+    explanation = explain_pods(client, name, pods, notify)
     reasons = {pod.metadata.name: instance(pod).reason for pod in pods}
     members = tuple(
         replace(member, why=member.why or reasons[member.name]) for member in explanation.members
