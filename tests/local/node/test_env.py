@@ -137,6 +137,11 @@ def test_a_missing_reference_is_named_unless_it_is_optional() -> None:
     assert "A" not in optional
 
 
+def test_a_value_that_is_not_base64_may_be_of_a_secret_or_a_config_map() -> None:
+    with pytest.raises(MissingReference, match=r"^a value is not base64: "):
+        env.decoded("not base64!")
+
+
 def line(**fields: object) -> list[str]:
     return env.command_line(msgspec.convert(fields, Container), {"N": "3"})
 

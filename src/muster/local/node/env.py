@@ -72,7 +72,7 @@ def decoded(value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
-        raise MissingReference(f"a secret's value is not base64: {error}") from error
+        raise MissingReference(f"a value is not base64: {error}") from error
 
 
 def _decoded_text(value: str) -> str:
