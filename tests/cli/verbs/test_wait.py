@@ -6,6 +6,7 @@ import pytest
 
 from muster.api.kinds import TFJOBS
 from muster.api.meta import Key
+from muster.client.jobs import lookup, waiting
 from muster.client.jobs.waiting import JobWatch
 from muster.errors import ApiError, Forbidden, Gone, NotFound, Unreachable
 from muster.kube.blocking_client import BlockingClient
@@ -106,6 +107,22 @@ def test_an_end_is_seen_after_the_cluster_was_unreachable(
     watching.wait(1)
 
     assert watching.look().status == "FAILED"
+
+
+def test_a_deletion_is_seen_after_the_cluster_was_unreachable(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = [Unreachable("no answer"), NotFound("gone")]
+
+    def get_job(*_: object) -> None:
+        raise looks.pop(0)
+
+    monkeypatch.setattr(lookup, "get_job", get_job)
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0)
+
+    assert place.arena("wait", "a", "--for", "deleted")[:2] == (0, "a deleted\n")
+    looks.append(Unreachable("no answer"))
+    assert place.arena("wait", "a", "--for", "deleted", "--timeout", "0s")[0] == 5
 
 
 def _away(*_: object) -> Response:

@@ -45,12 +45,15 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
     cluster = target.cluster()
     namespace = target.namespace_in(cluster)
     deadline = time.monotonic() + seconds("--timeout", timeout) if timeout else float("inf")
-    keys = [Key(namespace, name) for name in dict.fromkeys(names)]
+    keys = [Key(namespace, name) for name in names]
     failures = Failures()
     with cluster.connect() as client:
         if goal == "deleted":
             for key in keys:
-                waiting.wait_until_deleted(client, key, type_, deadline=deadline)
+                with StatusLine(quiet=True) as line:
+                    waiting.wait_until_deleted(
+                        client, key, type_, deadline=deadline, notify=line.show
+                    )
                 print(f"{key.name} deleted")
             return
         for watch in _find_all(client, keys, type_):

@@ -77,18 +77,29 @@ def wait_for(
 
 
 def wait_until_deleted(
-    client: BlockingClient, key: Key, type_: str = "", *, deadline: float = float("inf")
+    client: BlockingClient,
+    key: Key,
+    type_: str = "",
+    *,
+    deadline: float = float("inf"),
+    notify: Notify = ignore,
 ) -> None:
-    """Return when no job has that name."""
+    """Return when no job has that name. An unreachable cluster is waited for."""
     while True:
         try:
             lookup.get_job(client, key, type_)
         except NotFound:
             return
-        if time.monotonic() > deadline:
-            raise MusterError(
-                f"the job {key.name} is still there", hint=f"`arena delete {key.name}` deletes it."
-            )
+        except Unreachable as error:
+            if time.monotonic() > deadline:
+                raise
+            notify(f"waiting for the cluster: {error}")
+        else:
+            if time.monotonic() > deadline:
+                raise MusterError(
+                    f"the job {key.name} is still there",
+                    hint=f"`arena delete {key.name}` deletes it.",
+                )
         time.sleep(LOOK_SECONDS)
 
 
