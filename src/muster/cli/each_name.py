@@ -63,7 +63,7 @@ def for_each_name(
     namespace = target.namespace_in(cluster)
     failures = Failures()
     with cluster.connect() as client:
-        for name in dict.fromkeys(names):
+        for name in names:
             with failures.collecting():
                 action(client, Key(namespace, name))
     return failures

@@ -87,11 +87,12 @@ def job_name_completions(ctx: click.Context, _: click.Parameter, incomplete: str
 
 
 def name_argument(*, required: bool = True, many: bool = False) -> Decorator:
-    """The argument JOB, or JOB… for several; the shell completes it."""
+    """The argument JOB, or JOB… for several, each once; the shell completes it."""
     return click.argument(
         "names" if many else "name",
         nargs=-1 if many else 1,
         required=required,
+        callback=(lambda _, __, names: tuple(dict.fromkeys(names))) if many else None,
         metavar=("JOB…" if many else "JOB") if required else "[JOB]",
         shell_complete=job_name_completions,
     )

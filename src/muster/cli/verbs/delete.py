@@ -1,4 +1,7 @@
-"""`arena delete JOB…`: every name is tried; the exit code is 3 if some jobs do not exist."""
+"""`arena delete JOB…`: every name is tried.
+
+The exit code is 3 if some names do not exist and nothing else failed; 1 if errors differ.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +33,17 @@ def command(target: Target, names: tuple[str, ...], type_: str) -> None:
     """
 
     def delete(client: BlockingClient, key: Key) -> None:
+        parsed = lookup.parse_name(key.name, type_)
+        noun, name = "pod" if parsed.must_be == "pod" else "training job", parsed.name
         try:
-            noun = job_operations.delete_job_or_pod(client, key, type_)
+            job_operations.delete_job_or_pod(client, key, type_)
         except NotFound:
-            note(f"The training job '{key.name}' does not exist,skip to delete it", "error")
+            note(f"The {noun} '{name}' does not exist,skip to delete it", "error")
             raise
-        name = lookup.parse_name(key.name).name
         arena_info(f"The {noun} {name} has been deleted successfully")
 
     failures = for_each_name(target, names, delete)
     missing = [error for error in failures.errors if isinstance(error, NotFound)]
     if missing and len(missing) == len(failures.errors):
-        raise NotFound(f"{len(missing)} of {len(names)} jobs were not there")
-    failures.raise_if_any(len(names), "jobs")
+        raise NotFound(f"{len(missing)} of {len(names)} names do not exist")
+    failures.raise_if_any(len(names), "names")

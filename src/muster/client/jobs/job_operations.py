@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 
-def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> str:
-    """Delete a job, or the pod `pod/NAME`; returns `training job` or `pod`.
+def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> None:
+    """Delete a job, or the pod `pod/NAME`.
 
     A job owns its pods, services and records: they are deleted with it. A record that an
     interrupted submission left behind without its job is deleted too.
@@ -34,7 +34,7 @@ def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> str:
     bare = Key(key.namespace, parsed.name)
     if parsed.must_be == "pod":
         client.delete(PODS, bare)
-        return "pod"
+        return
     try:
         job = lookup.get_job(client, key, type_)
     except NotFound:
@@ -42,7 +42,6 @@ def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> str:
             raise
     else:
         client.delete(job.kind, bare, uid=job.uid, propagation="Background")
-    return "training job"
 
 
 def _delete_records(client: BlockingClient, job: Key, type_: str) -> int:
