@@ -1,6 +1,7 @@
 """Publishes the line of waiting gangs: the ConfigMap `muster-line`, and the gauges.
 
-At most one write a second, and none while nothing changes.
+At most one write a second, and none while nothing changes. The first write replaces the line of an
+earlier process, even by an empty one.
 """
 
 from __future__ import annotations
@@ -96,6 +97,11 @@ class LinePublisher:
         """Publish until cancelled."""
         loop = asyncio.get_running_loop()
         started, at = datetime.now(UTC), loop.time()
+        # Another process may have written since the last term. The loop decides first, so that a
+        # line that is still waiting is not replaced by an empty one.
+        self._written = None
+        self._changed.set()
+        await asyncio.sleep(PUBLISH_EVERY)
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -106,11 +112,10 @@ class LinePublisher:
 
     async def _publish(self, line: list[WaitingGang]) -> bool:
         data = encode_line(line)
-        # Until the first gang waits there is nothing to publish, and no ConfigMap to create.
-        if data == self._written or (self._written is None and not line):
+        if data == self._written:
             return True
         try:
-            await self._write(data)
+            await self._write(data, create=bool(line))
         except MusterError as error:
             log.warning("the line is not published: %s", error)
             self._changed.set()
@@ -118,10 +123,12 @@ class LinePublisher:
         self._written = data
         return True
 
-    async def _write(self, data: dict[str, str]) -> None:
+    async def _write(self, data: dict[str, str], *, create: bool) -> None:
         try:
             await self._client.patch(CONFIG_MAPS, self._key, {"data": data})
         except NotFound:
+            if not create:  # until a gang waits, no ConfigMap is needed
+                return
             metadata = {"name": self._key.name, "namespace": self._key.namespace}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
             await self._client.create(CONFIG_MAPS, body)

@@ -1,0 +1,89 @@
+"""The ConfigMap of the waiting line: it shows the line of this process and no earlier one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from muster.api.meta import Key, Raw
+from muster.errors import NotFound
+from muster.scheduler import waiting_line_format
+from muster.scheduler.effects.waiting_line_publisher import LinePublisher
+from tests.scheduler.builders import gang, node, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster
+
+pytestmark = pytest.mark.looptime
+OLD_LINE = {"line": '[{"gang": "default/old", "place": 1}]'}
+
+
+class ConfigMapServer:
+    """The API server's side: one ConfigMap, and every line that was written to it."""
+
+    def __init__(self, data: Raw | None = None) -> None:
+        self.data = data
+        self.lines: list[list[str]] = []
+
+    async def patch(self, _: Any, key: Key, change: Raw) -> None:
+        if self.data is None:
+            raise NotFound(f"there is no {key}")
+        self._write(change)
+
+    async def create(self, _: Any, body: Raw) -> None:
+        self._write(body)
+
+    def _write(self, body: Raw) -> None:
+        self.data = body["data"]
+        self.lines.append([row.gang for row in waiting_line_format.read(body["data"])])
+
+
+@asynccontextmanager
+async def scheduler(cluster: FakeCluster, publisher: LinePublisher) -> AsyncIterator[None]:
+    """One term: the scheduler decides, and publishes its line."""
+    async with cluster.running():
+        task = asyncio.create_task(publisher.run())
+        yield
+        task.cancel()
+
+
+def publisher(server: ConfigMapServer, cluster: FakeCluster) -> LinePublisher:
+    client: Any = server
+    return LinePublisher(client, cluster.state, "kube-system", quiet=False)
+
+
+async def test_the_line_of_an_earlier_process_is_emptied_once() -> None:
+    server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
+    async with scheduler(cluster, publisher(server, cluster)):
+        await cluster.settle(60)
+
+    assert server.lines == [[]]
+
+
+async def test_no_config_map_is_created_for_an_empty_line() -> None:
+    server, cluster = ConfigMapServer(), FakeCluster()
+    async with scheduler(cluster, publisher(server, cluster)):
+        await cluster.settle(60)
+
+    assert server.data is None
+
+
+async def test_a_gang_that_still_waits_after_a_restart_stays_in_the_line() -> None:
+    server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
+    cluster.add(node("n1", gpus=1), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    async with scheduler(cluster, publisher(server, cluster)):
+        await cluster.settle(60)
+
+    assert server.lines == [["default/g"]]
+
+
+async def test_the_line_is_written_again_in_each_term() -> None:
+    server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
+    line = publisher(server, cluster)
+    for _ in range(2):
+        async with scheduler(cluster, line):
+            await cluster.settle(60)
+
+    assert server.lines == [[], []]
