@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun
-from muster.local.node.runtime.processes import last_line, start_program
+from muster.local.node.runtime.processes import kill_and_wait, last_line, start_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,13 @@ async def open_sandbox(folder: Path, request: Raw, created: Callable[[int], Raw]
             # In a thread: it writes to disk and talks to the kernel.
             _send(writer, await asyncio.to_thread(created, pid))
             await _receive(reader, errors)
-    except TimeoutError as error:
-        raise CannotRun(f"the pod's first process did not start in {_START_TIMEOUT:g} s") from error
+    except BaseException as error:
+        # The starter exits by itself unless it hangs; in both cases it must be reaped.
+        await asyncio.to_thread(kill_and_wait, starter)
+        if isinstance(error, TimeoutError):
+            message = f"the pod's first process did not start in {_START_TIMEOUT:g} s"
+            raise CannotRun(message) from error
+        raise
     finally:
         writer.close()
     # Reap the starter, which has done its work.
