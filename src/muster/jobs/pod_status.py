@@ -35,6 +35,15 @@ def failure(pod: Pod) -> str:
     return f"{_container_failure(end)} (container {name})" if others else _container_failure(end)
 
 
+def any_running(pods: Iterable[Pod]) -> bool:
+    """Whether a pod has a node and has not ended."""
+    return any(
+        pod.spec.node_name or pod.status.phase == "Running"
+        for pod in pods
+        if not pod.finished and pod.metadata.deletion_timestamp is None
+    )
+
+
 def first_failed(pods: Iterable[Pod]) -> Pod:
     """The pod that failed first, as far as their containers tell; there must be one."""
     return min(pods, key=_when)

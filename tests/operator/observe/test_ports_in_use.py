@@ -149,6 +149,20 @@ THREE = Settings(host_ports=range(20000, 20003))
 
 
 @pytest.mark.looptime
+async def test_the_service_port_of_a_job_on_the_pod_network_takes_no_host_port() -> None:
+    server = Server()
+    raw = manifest(name="plain", roles=workers(port=20001))
+    del raw["metadata"]["uid"]
+    async with operating(server, settings=Settings(host_ports=range(20000, 20002))):
+        server.put(f"/apis/kubeflow.org/v1/{NS}/tfjobs/plain", raw)
+        await asyncio.sleep(5)
+        submit(server)
+        await asyncio.sleep(5)
+
+    assert sorted(chosen(server)) == [20000, 20001]
+
+
+@pytest.mark.looptime
 @pytest.mark.parametrize(
     "holder",
     [

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from muster.api.meta import timestamp
 from muster.jobs.job_status import INVALID_SPEC, JobCondition, JobStatus
+from muster.jobs.pod_status import any_running
 from muster.operator.action_types import EmitEvent
 from muster.operator.decide import job_conditions
 
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.jobs.job import Job
     from muster.operator.observed_job import Observed
-
-
-def any_running(pods: Iterable[Pod]) -> bool:
-    """Whether a pod has a node and has not ended."""
-    return any(
-        pod.spec.node_name or pod.status.phase == "Running"
-        for pod in pods
-        if not pod.finished and pod.metadata.deletion_timestamp is None
-    )
 
 
 def keeps_running(status: JobStatus, pods: Iterable[Pod]) -> bool:

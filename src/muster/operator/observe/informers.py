@@ -19,11 +19,12 @@ from muster.api.kinds import JOB_KINDS, PODS, PRIORITY_CLASSES, SERVICES, Kind
 from muster.api.meta import Key, ObjectMeta, Raw, key_of
 from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs.pod_status import any_running
 from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import identity_of
 from muster.operator import metrics
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
-from muster.operator.decide.invalid_spec import any_running
+from muster.operator.build.host_ports import HOST_PORT_ANNOTATION
 from muster.operator.frameworks.registry import OWNED
 from muster.operator.observed_job import Observed, with_deletions
 
@@ -171,7 +172,9 @@ class Informers:
         return frozenset(
             port.port
             for service in self.services.all()
-            if _owner(service) != [job.uid] and not self._has_ended(service)
+            if HOST_PORT_ANNOTATION in service.metadata.annotations
+            and _owner(service) != [job.uid]
+            and not self._has_ended(service)
             for port in service.spec.ports
         )
 
