@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+QUOTA_PAUSE = 15.0
+"""Seconds without new pods of a job after a quota refused one."""
+
 
 class Settings(msgspec.Struct, frozen=True):
     gang: bool = True

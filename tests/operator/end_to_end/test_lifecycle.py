@@ -168,7 +168,7 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
     client: Client, ns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_writes, "QUOTA_PAUSE", 1.0)
-    monkeypatch.setattr(missing_objects, "QUOTA_RETRY", 1.0)
+    monkeypatch.setattr(missing_objects, "QUOTA_PAUSE", 1.0)
     quotas = Kind("", "v1", "resourcequotas", "ResourceQuota", TFJOBS.model)
     quota = {"metadata": {"name": "q", "namespace": ns}, "spec": {"hard": {"pods": "2"}}}
     await client.create(quotas, quota)

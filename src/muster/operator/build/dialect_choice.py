@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
-_WITH_OBJECT = ("volcano", "kube-batch", "pdb", "coscheduling", "native")
 GROUP_KINDS: dict[str, Kind[Any] | None] = {
-    **{name: DIALECT_BY_NAME[name].kinds[0] for name in _WITH_OBJECT},
+    **{name: dialect.kinds[0] for name, dialect in DIALECT_BY_NAME.items() if dialect.kinds},
     "labels": None,
     "declared": None,
     "none": None,

@@ -19,6 +19,7 @@ from muster.operator.build.services import service_manifest
 from muster.operator.decide import backoff, job_conditions
 from muster.operator.decide.gang_object import ensure_group_object, field_changes
 from muster.operator.frameworks import registry
+from muster.operator.settings import QUOTA_PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
-QUOTA_RETRY = 15.0
-"""Seconds after which a gang that a quota refused is created again."""
 SERVICE_SHOWN_AFTER = 1.0
 """Seconds after which a patched service is surely in the informer; usually it is there sooner."""
 BATCH = 250
@@ -158,4 +157,4 @@ def _free_quota(observed: Observed, gang: Gang) -> list[Action]:
     Otherwise two jobs could each hold half of the quota and wait for ever for the other half.
     """
     pods = unscheduled_pods(observed) if gang.dialect != "none" else []
-    return [*delete_pods(pods), Requeue(QUOTA_RETRY)]
+    return [*delete_pods(pods), Requeue(QUOTA_PAUSE)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.kube.watch.informer_cache import identity_of
+from muster.operator.settings import QUOTA_PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,6 @@ T = TypeVar("T")
 
 KEEP = 60.0
 """Seconds after which an entry is ignored even if no informer has shown the write."""
-QUOTA_PAUSE = 15.0
-"""Seconds without new pods after a quota refused one."""
 
 
 @dataclass
