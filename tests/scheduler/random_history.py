@@ -227,9 +227,9 @@ class RandomHistory:
     def restart(self) -> None:
         """The scheduler dies with binds in flight, which are lost, and another one starts."""
         self.in_flight = []
-        self.state = State(self.settings)
         self.name_counter += 1
-        self.state.now, self.state.process_id = self.now, f"run{self.name_counter}"
+        self.state = State(self.settings, process_id=f"run{self.name_counter}")
+        self.state.now = self.now
         for existing in reversed([*self.pods.values()]):
             self.state.pod_changed(None, existing)
         for name, group in self.groups.items():

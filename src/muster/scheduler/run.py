@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from muster.scheduler import waiting_line_format
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.effects.deleter import Deleter
-from muster.scheduler.effects.reporter import Reporter, log
+from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.effects.volume_provisioner import Provisioner
 from muster.scheduler.effects.waiting_line_publisher import LinePublisher
 from muster.scheduler.loop import Loop
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from muster.scheduler.decisions.decision import Bind, Delete, Provision, Report
 
 T = TypeVar("T", bound=HasMetadata)
+log = logging.getLogger(__name__)
+
 RELOAD_EVERY = 5.0
 """Seconds between two looks at the settings file."""
 
@@ -80,8 +83,7 @@ class Service:
         self, client: Client, settings: Settings, options: Options, election: LeaderElection | None
     ) -> None:
         self._client, self._shadow = client, options.shadow
-        self.state = State(settings)
-        self.state.process_id = secrets.token_hex(4)
+        self.state = State(settings, process_id=secrets.token_hex(4))
         self.informers = list(self._informers())
         may_act = election.is_leader if election else lambda: True
         self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)

@@ -31,7 +31,7 @@ from muster.scheduler.gangs.waiting_line import (
 from muster.scheduler.placement.failed_demand_cache import KnownFailures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
@@ -46,7 +46,7 @@ NO_GANG = GangKey("", "", "")
 class State:
     """Nodes, pods and gangs, and the scheduler's memory of each gang."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, process_id: str = "plan") -> None:
         self.settings = settings
         self.snapshot = Snapshot()
         self.index = GangIndex(settings.names)
@@ -62,7 +62,7 @@ class State:
         self.now = 0.0
         self.wall_offset = 0.0
         """The time of day minus the clock's time, for reasons that name a time of day."""
-        self.process_id = "plan"
+        self.process_id = process_id
         """Tells the plans of this process from the plans of other processes."""
         self.plans = 0
         self.starving: dict[GangKey, tuple[PodClass, ...]] = {}
@@ -221,7 +221,7 @@ class State:
 
     # -- binds in flight -----------------------------------------------------------------------
 
-    def assume(self, gang: Gang, placements: Iterable[Placement]) -> None:
+    def assume(self, gang: Gang, placements: Sequence[Placement]) -> None:
         """Occupy the room of binds in flight."""
         for placement in placements:
             self.assumed[placement.pod.metadata.uid] = placement.node

@@ -12,6 +12,7 @@ wake it: `apply` checks that after every decision.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ def _view(state: State, gang: Gang, now: float) -> GangView:
         missing=find_missing(state, gang),
         started=any(pod.spec.scheduler_name in names for pod in members.bound),
         now=now,
-        explained_at=record.rest.explained_at if isinstance(record.rest, Parked) else -1e9,
+        explained_at=record.rest.explained_at if isinstance(record.rest, Parked) else -math.inf,
     )
 
 
@@ -331,9 +332,10 @@ def _in_flight(view: GangView) -> InFlight:
 def _commit(view: GangView, plan: Plan, former: Sequence[Hold] = ()) -> tuple[Action, ...]:
     """Occupy the room of a plan now; returns the binds, none if all are placeholders."""
     state = view.state
-    real = [p for p in plan.placements if not p.pod.metadata.uid.startswith(holds.PLACEHOLDER)]
+    real = [p for p in plan.placements if not holds.is_placeholder(p.pod)]
     if len(real) < len(plan.placements):
-        holds.hold_placeholders(view, [p for p in plan.placements if p not in real], former)
+        placeholders = [p for p in plan.placements if holds.is_placeholder(p.pod)]
+        holds.hold_placeholders(view, placeholders, former)
     if not real:
         return ()
     state.assume(view.gang, real)

@@ -71,26 +71,39 @@ class Run:
 
 def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str]) -> Members:
     """Sort a gang's members; `assumed` has the binds in flight, `names` our scheduler names."""
-    lists: dict[str, list[Pod]] = {"bound": [], "pending": [], "leaving": [], "ok": [], "bad": []}
+    bound: list[Pod] = []
+    pending: list[Pod] = []
+    leaving: list[Pod] = []
+    succeeded: list[Pod] = []
+    failed: list[Pod] = []
     gated = running = foreign = 0
     for pod in sorted(gang.pods.values(), key=lambda p: p.metadata.name):
         if pod.finished:
             if pod.metadata.uid not in gang.earlier_run:
-                lists["ok" if pod.status.phase == "Succeeded" else "bad"].append(pod)
+                (succeeded if pod.status.phase == "Succeeded" else failed).append(pod)
         elif pod.metadata.deletion_timestamp is not None:
-            lists["leaving"].append(pod)
+            leaving.append(pod)
         elif pod.spec.node_name or pod.metadata.uid in assumed:
-            lists["bound"].append(pod)
+            bound.append(pod)
             running += pod.status.phase == "Running"
         elif pod.spec.scheduling_gates:
             gated += 1
         elif pod.spec.scheduler_name not in names:
             foreign += 1
         else:
-            lists["pending"].append(pod)
-    bound, pending, leaving, succeeded, failed = (tuple(pods) for pods in lists.values())
+            pending.append(pod)
     ours = bool(pending) or any(p.spec.scheduler_name in names for p in gang.pods.values())
-    return Members(bound, pending, leaving, succeeded, failed, gated, running, foreign, ours)
+    return Members(
+        bound=tuple(bound),
+        pending=tuple(pending),
+        leaving=tuple(leaving),
+        succeeded=tuple(succeeded),
+        failed=tuple(failed),
+        gated=gated,
+        running=running,
+        foreign=foreign,
+        ours=ours,
+    )
 
 
 def count_by_role(pods: Iterable[Pod]) -> Counter[str]:

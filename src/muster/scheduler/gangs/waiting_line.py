@@ -13,6 +13,7 @@ is tried, however many gangs wait.
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -132,7 +133,7 @@ class DueGangs:
 
     def wake_at(self, when: float, key: GangKey) -> None:
         """Consider this gang at that time, or earlier if its timer is earlier."""
-        if when < self._when.get(key, float("inf")):
+        if when < self._when.get(key, math.inf):
             self.set_timer(key, when)
 
     def timer_of(self, key: GangKey) -> float | None:
