@@ -11,7 +11,7 @@ from muster.api.core import Pod
 from muster.errors import Forbidden
 from muster.scheduler import metrics
 from muster.scheduler.effects.waiting_line_publisher import set_gauges, waiting_gangs
-from tests.scheduler.builders import START, gang, node, pod, volcano_group
+from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster, Fault, cluster_with_gang
 
 pytestmark = pytest.mark.looptime
@@ -86,7 +86,7 @@ async def test_binds_that_are_all_rejected_are_retried_less_and_less_often() -> 
         await cluster.settle(300)
         assert len(tries) < 4 * 16
         assert "the policy says no" in cluster.reason("g")
-        (row,) = waiting_gangs(cluster.state, 300.0, START)
+        (row,) = waiting_gangs(cluster.state, 300.0)
         assert row.code == "BindFailed"
         cluster.fault = lambda pod, node: None
         await cluster.settle(61)

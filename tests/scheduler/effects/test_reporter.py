@@ -14,7 +14,7 @@ import pytest
 from muster.api.core import Pod
 from muster.api.gang_dialects import GangKey, single_pod_gang
 from muster.api.kinds import EVENTS, PODS, VOLCANO_POD_GROUPS, Kind
-from muster.api.meta import Key
+from muster.api.meta import Key, ObjectMeta
 from muster.errors import Forbidden, Unreachable
 from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Delete, Report
@@ -36,6 +36,9 @@ class Writes:
 
     async def patch(self, kind: Kind[Any], key: Key, body: Any, **_: Any) -> None:
         self.log.append((kind, key.name, body))
+
+    async def patch_status(self, kind: Kind[Any], meta: ObjectMeta, status: Any) -> None:
+        await self.patch(kind, meta.key, {"metadata": {"uid": meta.uid}, "status": status})
 
     async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
         self.log.append((kind, body["metadata"]["name"], body))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, datetime
-
 import msgspec
 import pytest
 
 from muster.api.core import PriorityClass
+from muster.api.meta import timestamp
 from muster.scheduler import waiting_line_format
 from muster.scheduler.effects import waiting_line_publisher
 from muster.scheduler.settings import Settings
-from tests.scheduler.builders import gang, node, pod, volcano_group
+from tests.scheduler.builders import START, gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.looptime
@@ -306,15 +304,15 @@ async def test_the_line_lists_waiting_gangs_in_order_with_reasons() -> None:
     cluster.add(volcano_group("a", 3, created=1), *gang("a", 3, gpus=1))
     async with cluster.running():
         await cluster.settle()
-        rows = waiting_line_publisher.waiting_gangs(
-            cluster.state, asyncio.get_running_loop().time(), datetime.now(UTC)
-        )
+        cluster.state.wall_offset = START.timestamp() - cluster.state.now
+        rows = waiting_line_publisher.waiting_gangs(cluster.state, cluster.state.now)
 
     published = waiting_line_format.read(waiting_line_publisher.encode_line(rows))
     assert [(row.gang, row.place, row.pending) for row in published] == [
         ("default/b", 1, 2),
         ("default/a", 2, 3),
     ]
+    assert rows[0].since == timestamp(START)
     assert str(published[1]).endswith("short 2 nvidia.com/gpu; 1 node full; 2nd in line")
 
 

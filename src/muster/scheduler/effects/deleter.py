@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -36,7 +37,6 @@ IN_FLIGHT = 16
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 MARK_AGAIN = 60.0
 """Seconds after which a pod that is still there is marked again: controllers remove conditions."""
-NEVER = -1e9
 QUIET_FAILURES = 3
 """Temporary failures before they are reported, or a pod is deleted without its mark."""
 
@@ -57,7 +57,7 @@ class _Deletion:
     pod: Pod
     since: datetime
     batch: _Batch
-    marked_at: float = NEVER
+    marked_at: float = -math.inf
     failures: int = 0
     error: str = ""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +26,6 @@ from muster.api.kinds import PODS
 from muster.api.meta import timestamp
 from muster.control.event_recorder import EventRecorder
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
-from muster.kube.request import PatchType
 from muster.scheduler.decisions.reasons import BIND_FAILED
 from muster.scheduler.gangs.members import count_succeeded
 
@@ -78,7 +78,7 @@ class _Reported:
 
     subject: str
     reason: Reason | None = None
-    at: float = -1e9
+    at: float = -math.inf
     status: Raw | None = None
     succeeded: int = 0
     deferred: int = 0
@@ -117,7 +117,7 @@ class Reporter:
         if reported is not None and reported.succeeded != self._succeeded(report.gang):
             not_before = soon
         due = max(soon, not_before)
-        if due < self._due.get(report.gang, 1e99):
+        if due < self._due.get(report.gang, math.inf):
             self._due[report.gang] = due
             self._wake.set()
 
@@ -219,7 +219,7 @@ class Reporter:
 
     async def _report_pods(self, gang: Gang, reason: Reason) -> bool:
         """Write the condition of pods that wait; False if a write failed: the rest is for later."""
-        alive = {uid for g in self._state.index.gangs.values() for uid in g.pods}
+        alive = self._state.index.of_pod
         if len(self._pods) > 2 * len(alive) + 100:
             self._pods = {uid: reported for uid, reported in self._pods.items() if uid in alive}
         members = self._state.members(gang)
@@ -232,10 +232,11 @@ class Reporter:
             has_same_code = reported is not None and reported.code == reason.code
             if reported == reason or (is_large and has_same_code):
                 continue
-            key, body = pod.metadata.key, _unschedulable(pod, reason)
-            patch = self._client.patch(
-                PODS, key, body, patch_type=PatchType.STRATEGIC, subresource="status"
+            condition = new_condition(
+                "PodScheduled", "False", "Unschedulable", reason.text, datetime.now(UTC)
             )
+            status = {"conditions": [condition]}
+            patch = self._client.patch_status(PODS, pod.metadata, status)
             if not await self._try(patch):
                 return False
             self._pods[pod.metadata.uid] = reason
@@ -291,9 +292,3 @@ def _subject(gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None
     others = gang.pods.values() if gang is not None else ()
     members = sorted((*pods, *others), key=lambda pod: pod.metadata.name)
     return event_subject(PODS, members[0].metadata, COMPONENT) if members else None
-
-
-def _unschedulable(pod: Pod, reason: Reason) -> Raw:
-    now = datetime.now(UTC)
-    condition = new_condition("PodScheduled", "False", "Unschedulable", reason.text, now)
-    return {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +33,7 @@ MAX_ROWS = 1000
 """Rows published: a ConfigMap holds a megabyte."""
 
 
-def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]:
+def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
     """The waiting gangs in the order in which they are tried."""
     rows = []
     waiting = [key for key, record in state.records.items() if record.rest.reason is not None]
@@ -44,14 +44,14 @@ def waiting_gangs(state: State, now: float, wall: datetime) -> list[WaitingGang]
         if gang is None or rest.reason is None:
             continue
         members = state.members(gang)
-        since = wall - timedelta(seconds=now - (now if rest.since is None else rest.since))
+        since = (now if rest.since is None else rest.since) + state.wall_offset
         rows.append(
             WaitingGang(
                 gang=str(place.key),
                 place=number,
                 code=rest.reason.code,
                 reason=rest.reason.text,
-                since=timestamp(since),
+                since=timestamp(datetime.fromtimestamp(since, UTC)),
                 dialect=place.key.dialect,
                 priority=-place.neg_priority,
                 min_member=gang.terms.min if gang.terms else 1,
@@ -96,7 +96,6 @@ class LinePublisher:
     async def run(self) -> None:
         """Publish until cancelled."""
         loop = asyncio.get_running_loop()
-        started, at = datetime.now(UTC), loop.time()
         # Another process may have written since the last term. The loop decides first, so that a
         # line that is still waiting is not replaced by an empty one.
         self._written = None
@@ -106,8 +105,7 @@ class LinePublisher:
             await self._changed.wait()
             self._changed.clear()
             set_gauges(self._state)
-            wall = started + timedelta(seconds=loop.time() - at)
-            done = self._quiet or await self._publish(waiting_gangs(self._state, loop.time(), wall))
+            done = self._quiet or await self._publish(waiting_gangs(self._state, loop.time()))
             await asyncio.sleep(PUBLISH_EVERY if done else RETRY_SECONDS)
 
     async def _publish(self, line: list[WaitingGang]) -> bool:
