@@ -332,10 +332,11 @@ def _in_flight(view: GangView) -> InFlight:
 def _commit(view: GangView, plan: Plan, former: Sequence[Hold] = ()) -> tuple[Action, ...]:
     """Occupy the room of a plan now; returns the binds, none if all are placeholders."""
     state = view.state
-    real = [p for p in plan.placements if not holds.is_placeholder(p.pod)]
+    real = [p for p in plan.placements if not p.pod.metadata.uid.startswith(holds.PLACEHOLDER)]
     if len(real) < len(plan.placements):
-        placeholders = [p for p in plan.placements if holds.is_placeholder(p.pod)]
-        holds.hold_placeholders(view, placeholders, former)
+        pods = {p.pod.metadata.uid for p in real}
+        others = [p for p in plan.placements if p.pod.metadata.uid not in pods]
+        holds.hold_placeholders(view, others, former)
     if not real:
         return ()
     state.assume(view.gang, real)

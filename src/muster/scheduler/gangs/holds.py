@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 SECONDS_AFTER_DELETION = 30.0
-_PLACEHOLDER = "placeholder/"
+PLACEHOLDER = "placeholder/"
 """How the UID of a placeholder begins."""
 MAX_PLACEHOLDERS = 10_000
 """Members for which room is held before they exist."""
@@ -290,14 +290,10 @@ def _late(view: GangView, role: str, requests: dict[str, Any]) -> Pod:
     return _placeholder(Pod(metadata, PodSpec(containers=(main,))), f"{view.key}/{role}")
 
 
-def is_placeholder(pod: Pod) -> bool:
-    return pod.metadata.uid.startswith(_PLACEHOLDER)
-
-
 def _placeholder(pod: Pod, uid: str) -> Pod:
     """A copy of a pod that is placed for its room and never created."""
     metadata = msgspec.structs.replace(
-        pod.metadata, uid=f"{_PLACEHOLDER}{uid}", deletion_timestamp=None
+        pod.metadata, uid=f"{PLACEHOLDER}{uid}", deletion_timestamp=None
     )
     spec = msgspec.structs.replace(pod.spec, node_name="")
     return Pod(metadata, spec, PodStatus())
