@@ -109,7 +109,8 @@ class Store:
 
     def has_reserve(self) -> bool:
         """Whether disk space is reserved, or can be now; without it nothing can be created."""
-        return self._log.reserve.take()
+        reserve = self._log.reserve
+        return reserve.held or reserve.take()
 
     # -- writing ---------------------------------------------------------------------------------
 
