@@ -371,8 +371,7 @@ DIALECT_BY_NAME: Mapping[str, Dialect] = {
 }
 
 _DIALECT_OF_SCHEDULER = {
-    "muster": "volcano",
-    "volcano": "volcano",
+    **dict.fromkeys(("muster", "volcano"), "volcano"),
     "kube-batch": "kube-batch",
     "kube-batchd": "pdb",
     "scheduler-plugins": "coscheduling",
