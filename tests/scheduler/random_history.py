@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from muster.api.core import Node, Pod
-from muster.api.gang_dialects import PLAN_ANNOTATION, GangKey
+from muster.api.gang import PLAN_ANNOTATION, GangKey
 from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Condition, Key
 from muster.api.pod_groups import VolcanoPodGroup

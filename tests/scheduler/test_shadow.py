@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.api.gang_dialects import GangKey
+from muster.api.gang import GangKey
 from muster.scheduler.decisions.decision import Bind, Delete, Report
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.run import Options, Service

@@ -9,9 +9,10 @@ instead of being named by them; it counts only for pods that name no group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from muster.api.gang import SUCCEEDED, GangKey, GangTerms, GroupCounts, GroupSpec, PodMarks
 from muster.api.kinds import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from muster.api import pod_groups as objects
-    from muster.api.core import Pod, PodDisruptionBudget, Resources
+    from muster.api.core import Pod, PodDisruptionBudget
     from muster.api.meta import Raw
 
 GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
@@ -47,88 +48,6 @@ GROUP_MARKS = (
 """Labels and annotations by which a pod names its group."""
 ROLE_ANNOTATION = "volcano.sh/task-spec"
 ROLE_LABEL = "training.kubeflow.org/replica-type"
-HOLD_ANNOTATION = "muster.dev/hold"
-"""On a group: how long room is held for a missing member."""
-ON_HOLD_END_ANNOTATION = "muster.dev/on-hold-end"
-"""On a group: `restart` deletes the remaining members when a hold ends, so that all restart."""
-RESTART_ANNOTATION = "muster.dev/restart"
-"""On a group: `gang` if all members are recreated when one fails."""
-PLACEMENT_ANNOTATION = "muster.dev/placement"
-"""On a group or on its pods: `pack` or `spread`."""
-PLAN_ANNOTATION = "muster.dev/plan"
-"""On a bound pod: the plan it was bound by."""
-LATE_ANNOTATION = "muster.dev/late"
-"""On a group: members that start after the others and are not counted in its minimum, as JSON from
-role to the requests of one member. Their room is placed with the gang and held."""
-SUCCEEDED = "muster.dev/Succeeded"
-"""The condition that counts succeeded members where a dialect's status has no field for them."""
-
-
-class GangKey(NamedTuple):
-    """Which gang: a name means nothing without the dialect that gave it."""
-
-    dialect: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True)
-class GangTerms:
-    """The declared needs of a gang."""
-
-    min: int = 1
-    roles: Mapping[str, int] = field(default_factory=dict)
-    priority_class: str = ""
-    priority: int | None = None
-    min_resources: Resources = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class GroupSpec:
-    """The content of a new group object, in no dialect yet."""
-
-    min: int
-    roles: Mapping[str, int]
-    resources: Raw
-    selector: Raw
-    priority_class: str = ""
-    queue: str = ""
-    timeout: int | None = None
-
-
-@dataclass(frozen=True)
-class GroupCounts:
-    """The members of a gang by state, for the status of its group."""
-
-    min: int
-    bound: int
-    pending: int
-    running: int
-    failed: int
-    succeeded: int
-    reason: str = ""
-    """Why the gang waits; empty if it does not."""
-
-    @property
-    def scheduled(self) -> int:
-        """Members that have, or had, a node."""
-        return self.bound + self.succeeded
-
-    @property
-    def done(self) -> bool:
-        return self.succeeded >= self.min
-
-
-@dataclass(frozen=True)
-class PodMarks:
-    """Annotations, labels and spec fields by which a pod names its group."""
-
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    spec: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang_dialects import GangKey
+from muster.api.gang import GangKey
 from muster.scheduler.cluster.nodes import is_schedulable, scheduling_fields
 from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
 from muster.scheduler.gangs import holds

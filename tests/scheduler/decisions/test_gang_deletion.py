@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from muster.api.core import Pod
-from muster.api.gang_dialects import GangKey, single_pod_gang
+from muster.api.gang import GangKey
+from muster.api.gang_dialects import single_pod_gang
 from muster.api.meta import Condition, find_condition
 from muster.errors import Forbidden
 from muster.scheduler.decisions import gang_deletion

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from muster.api.core import Pod
-from muster.api.gang_dialects import GangKey, single_pod_gang
+from muster.api.gang import GangKey
+from muster.api.gang_dialects import single_pod_gang
 from muster.api.kinds import EVENTS, PODS, VOLCANO_POD_GROUPS, Kind
 from muster.api.meta import Key, ObjectMeta
 from muster.errors import Forbidden, Unreachable

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.gang_dialects import GangKey
+from muster.api.gang import GangKey
 from muster.api.meta import Key
 from muster.scheduler.cluster.volumes import VolumeChoice
 from muster.scheduler.decisions.decision import Provision

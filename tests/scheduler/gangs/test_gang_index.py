@@ -9,7 +9,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from muster.api.core import Pod, PriorityClass
-from muster.api.gang_dialects import GangKey
+from muster.api.gang import GangKey
 from muster.api.kinds import KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS, VOLCANO_POD_GROUPS
 from muster.api.pod_groups import NativeSpec
 from muster.scheduler.gangs.gang_index import GangIndex

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from muster.api.core import Pod
-from muster.api.gang_dialects import PLAN_ANNOTATION
+from muster.api.gang import PLAN_ANNOTATION
 from muster.api.meta import Condition
 from muster.scheduler.gangs import plan_annotation
 from muster.scheduler.gangs.members import Members

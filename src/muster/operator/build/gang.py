@@ -8,13 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from muster.api import quantity
-from muster.api.gang_dialects import (
-    DIALECT_BY_NAME,
-    LATE_ANNOTATION,
-    GroupSpec,
-    PodMarks,
-    dialect_of_scheduler,
-)
+from muster.api.gang import LATE_ANNOTATION, GroupSpec, PodMarks
+from muster.api.gang_dialects import DIALECT_BY_NAME, dialect_of_scheduler
 from muster.errors import InvalidQuantity
 from muster.operator.action_types import EmitEvent
 from muster.operator.build.dialect_choice import GROUP_KINDS, dialect_of, gang_roles, wanted_dialect

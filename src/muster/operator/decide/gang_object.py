@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang_dialects import LATE_ANNOTATION
+from muster.api.gang import LATE_ANNOTATION
 from muster.operator.action_types import Action, Create, Delete, Patch
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from muster.api.core import Namespace, Pod
-    from muster.api.gang_dialects import GangKey
+    from muster.api.gang import GangKey
 
 K = TypeVar("K")
 

@@ -20,7 +20,7 @@ from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
-    from muster.api.gang_dialects import GangKey
+    from muster.api.gang import GangKey
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State

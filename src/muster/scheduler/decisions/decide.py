@@ -16,7 +16,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms, role_of
+from muster.api.gang import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms
+from muster.api.gang_dialects import role_of
 from muster.scheduler.decisions import (
     bind_failures,
     gang_deletion,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from muster.api.core import Pod
-    from muster.api.gang_dialects import GangKey
+    from muster.api.gang import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Hold, Slot
     from muster.scheduler.gangs.gang_index import Gang

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod
-    from muster.api.gang_dialects import GangKey, GangTerms
+    from muster.api.gang import GangKey, GangTerms
     from muster.api.meta import Key
     from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.reasons import Reason

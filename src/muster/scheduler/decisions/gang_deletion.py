@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
     from muster.api.core import Pod
-    from muster.api.gang_dialects import GangKey
+    from muster.api.gang import GangKey
     from muster.api.meta import Raw
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.phase import Preempting

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.api.gang_dialects import GangKey, GangTerms, role_of, single_pod_gang
+from muster.api.gang import GangKey, GangTerms
+from muster.api.gang_dialects import role_of, single_pod_gang
 from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
 from muster.scheduler.decisions.decision import PREEMPTED, Delete
 from muster.scheduler.gangs.holds import drop_holds, hold_plan

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import DIALECT_BY_NAME, GangKey, GangTerms
+from muster.api.gang_dialects import DIALECT_BY_NAME
 from muster.api.quantity import format_amount
 from muster.scheduler.cluster.pod_class import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from muster.api.gang import GangKey, GangTerms
     from muster.api.meta import Key
     from muster.scheduler.cluster.snapshot import Hold
     from muster.scheduler.gangs.members import Members

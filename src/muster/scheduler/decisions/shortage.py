@@ -28,7 +28,7 @@ from muster.scheduler.placement.place import place
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
-    from muster.api.gang_dialects import GangKey
+    from muster.api.gang import GangKey
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.gangs.waiting_line import LinePosition
     from muster.scheduler.placement.demand import Demand, Unplaced

@@ -16,7 +16,7 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.gang_dialects import PLAN_ANNOTATION
+from muster.api.gang import PLAN_ANNOTATION
 from muster.api.kinds import PODS
 from muster.errors import Conflict, MusterError, NotFound, is_temporary
 

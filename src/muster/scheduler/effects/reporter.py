@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from muster.api.conditions import new_condition
 from muster.api.events import EventText, event_subject
-from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, GroupCounts
+from muster.api.gang import GroupCounts
+from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
 from muster.api.kinds import PODS
 from muster.api.meta import timestamp
 from muster.control.event_recorder import EventRecorder
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.events import EventSubject
-    from muster.api.gang_dialects import GangKey
+    from muster.api.gang import GangKey
     from muster.api.meta import Raw
     from muster.kube.client import Client
     from muster.scheduler.decisions.decision import Delete, Report

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from muster.api.gang import GangKey, GangTerms
 from muster.api.gang_dialects import (
     DIALECT_BY_NAME,
     DIALECTS,
     PDB,
     SINGLE_POD,
-    GangKey,
-    GangTerms,
     gang_named_by,
     single_pod_gang,
 )

@@ -21,15 +21,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from muster.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from muster.api.gang_dialects import (
-    HOLD_ANNOTATION,
-    LATE_ANNOTATION,
-    ON_HOLD_END_ANNOTATION,
-    ROLE_ANNOTATION,
-    SINGLE_POD,
-    GangKey,
-    role_of,
-)
+from muster.api.gang import HOLD_ANNOTATION, LATE_ANNOTATION, ON_HOLD_END_ANNOTATION, GangKey
+from muster.api.gang_dialects import ROLE_ANNOTATION, SINGLE_POD, role_of
 from muster.api.meta import ObjectMeta, condition_is_true
 from muster.scheduler.cluster.nodes import is_schedulable
 from muster.scheduler.cluster.pod_class import PODS

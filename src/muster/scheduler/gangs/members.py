@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from muster.api.core import Pod
-    from muster.api.gang_dialects import GangTerms
+    from muster.api.gang import GangTerms
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State

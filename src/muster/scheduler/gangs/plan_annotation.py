@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.gang_dialects import PLAN_ANNOTATION
+from muster.api.gang import PLAN_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
