@@ -255,8 +255,7 @@ class RandomHistory:
                         if self.pods.get(victim.metadata.name) is victim:
                             self.remove(victim.metadata.name)
         for name in self.groups:
-            ended = sum(member.startswith(f"{name}-") for member in self.ended)
-            if len(self.bound(name)) + ended >= self.groups[name].spec.min_member:
+            if len(self.bound(name)) + self.succeeded(name) >= self.groups[name].spec.min_member:
                 self.was_whole.add(name)
                 self.intact.add(name)
             if not self.bound(name):
@@ -268,9 +267,9 @@ class RandomHistory:
         members = (p for p in self.pods.values() if p.metadata.name.startswith(f"{gang}-"))
         return [p for p in members if p.spec.node_name and not p.finished]
 
-    def done(self, gang: str) -> int:
-        members = (p for p in self.pods.values() if p.metadata.name.startswith(f"{gang}-"))
-        return sum(p.status.phase == "Succeeded" for p in members)
+    def succeeded(self, gang: str) -> int:
+        """Members that succeeded, also those whose objects went with their node."""
+        return sum(member.startswith(f"{gang}-") for member in self.ended)
 
     def remove(self, name: str) -> None:
         self.state.pod_changed(self.pods.pop(name), None)
@@ -309,7 +308,7 @@ class RandomHistory:
         name = bind.gang.name
         least = self.groups[name].spec.min_member
         flying = {member.metadata.uid for b, member, _ in self.in_flight if b.gang == bind.gang}
-        there = len(self.bound(name)) + self.done(name) + len(flying)
+        there = len(self.bound(name)) + self.succeeded(name) + len(flying)
         held = len(self.state.snapshot.held_for.get(GangKey("volcano", "default", name), ()))
         assert there + len(bind.pairs) + held >= least, f"{name}: bound below its minimum"
 

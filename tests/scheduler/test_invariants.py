@@ -89,7 +89,7 @@ def no_half_gang_remains(history: list[tuple[Any, ...]], *, preempt: bool) -> No
 
     for name, group in world.groups.items():
         there = len(world.bound(name))
-        whole = there + world.done(name) >= group.spec.min_member
+        whole = there + world.succeeded(name) >= group.spec.min_member
         assert there == 0 or whole or name in world.was_whole
     world.check_books()
 
