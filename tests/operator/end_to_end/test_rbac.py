@@ -57,6 +57,8 @@ UNUSED = {
     "scheduler": {
         # Used only after a bind or a deletion whose response was lost or a conflict.
         Right("get", "", "pods"),
+        # An event is patched only when it repeats.
+        Right("patch", "", "events"),
         # None of the jobs here is declared in this dialect.
         Right("patch", "scheduling.sigs.dev", "podgroups/status"),
     },
