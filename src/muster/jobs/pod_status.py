@@ -1,8 +1,8 @@
 """A pod's state in words: kubectl's STATUS column, and how a pod failed.
 
 `failure` gives the end of a sentence (`exited with code 1`, `was OOMKilled`, `could not start: …`),
-the same in a job's message and in tables. `status_column` is STATUS both in our own tables and in
-those that the local API server prints for kubectl.
+the same in a job's message and in tables. `status_column` is STATUS in our own tables and in the
+tables that the local API server prints for kubectl.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ LEASES_OF = {
 }
 """The lease names of schedulers whose lease is not named like themselves."""
 ELECTED = "elected"
-"""The holder of the leases of an elected scheduler: its replicas are no rivals of each other."""
+"""The holder of the leases of an elected scheduler: its replicas do not warn of each other."""
 ALIVE_SECONDS = 60.0
 """How long after its last renewal a lease counts as live; longer for a lease that lasts longer."""
 LEASE_FIELD_SELECTOR = "metadata.namespace!=kube-node-lease"
@@ -79,13 +79,13 @@ def find_others(
     others = []
     living = [(lease, age) for lease in leases if (age := _age(lease, now)) is not None]
     for name in names:
-        # The lease of our own leader election names no rival: the replicas share it.
-        rivals = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE_PREFIX}
+        # The lease of our own leader election is no other scheduler: the replicas share it.
+        lease_names = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE_PREFIX}
         for lease, age in living:
             holder = lease.spec.holder_identity or ""
             duration = lease.spec.lease_duration_seconds or 0
             ours = lease.metadata.name == name_lease(name) and age < duration and not gone(holder)
-            if ours or lease.metadata.name in rivals:
+            if ours or lease.metadata.name in lease_names:
                 others.append(OtherScheduler(name, str(lease.metadata.key), holder, age))
     return sorted(others)
 

@@ -56,6 +56,23 @@ def test_objects_that_a_deleted_job_left_to_the_garbage_collector_are_no_obstacl
     assert record["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
 
 
+def test_an_object_that_a_deleted_job_shared_with_another_owner_is_kept(
+    submitter: Submitter,
+) -> None:
+    owners = [
+        {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "j", "uid": "former"},
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "living"},
+    ]
+    with submitter.client() as client:
+        body = {"metadata": {"name": "j-tfjob", "ownerReferences": owners}}
+        client.create(CONFIG_MAPS, body, namespace=submitter.namespace)
+
+    code, _, _ = submitter.arena(*TF, "x")
+
+    assert code == 2
+    assert submitter.objects() == ["ConfigMap/j-tfjob"]
+
+
 @pytest.fixture
 def created(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The resource of every object that a client creates, but for dry runs."""

@@ -59,13 +59,18 @@ async def test_a_preemption_with_only_its_first_marks_written_is_finished(server
     assert not server.bound("low")
 
 
+async def add_preemptor_without_deletions(server: Server) -> None:
+    """Once the running gang has settled: a gang that preempts it, while deletions are denied."""
+    await server.settle()
+    server.denies = lambda verb, name: DENIED if verb == "delete" else None
+    server.add(volcano_group("high", 2, created=9), *gang("high", 2, gpus=1, priority=5))
+
+
 async def test_the_gang_of_evicted_surplus_is_not_deleted() -> None:
     server = Server()
     server.add(node("n1", gpus=5), volcano_group("low", 2), *gang("low", 5, gpus=1))
     async with server.running():
-        await server.settle()
-        server.denies = lambda verb, name: DENIED if verb == "delete" else None
-        server.add(volcano_group("high", 2, created=9), *gang("high", 2, gpus=1, priority=5))
+        await add_preemptor_without_deletions(server)
         await server.settle()
     server.denies = lambda verb, name: None
 
@@ -80,9 +85,7 @@ async def test_a_gang_that_waits_for_a_pod_that_cannot_be_deleted_says_why() -> 
     server = Server()
     server.add(node("n1", gpus=2), volcano_group("low", 2), *gang("low", 2, gpus=1))
     async with server.running():
-        await server.settle()
-        server.denies = lambda verb, name: DENIED if verb == "delete" else None
-        server.add(volcano_group("high", 2, created=9), *gang("high", 2, gpus=1, priority=5))
+        await add_preemptor_without_deletions(server)
         await server.settle(3)
         assert "could not be deleted: not allowed to delete pods" in server.reason("high")
         assert "(and 1 more)" in server.reason("high")

@@ -142,7 +142,7 @@ def _read(place: str, stdin: TextIO) -> tuple[Raw, str]:
 
 
 def _job_and_companions(document: Raw, source: str) -> tuple[Raw, tuple[Raw, ...]]:
-    """The job and companions of a List that `--dry-run` printed; its record is made anew."""
+    """The job and companions of a List that `--dry-run` printed; its record is built again."""
     items = list(reader.objects(document, source))
     for item in items:
         reader.check(item, source, generate=False)

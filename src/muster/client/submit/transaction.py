@@ -173,6 +173,7 @@ class Transaction:
             self._send(COMPANION_KINDS[item["kind"]], item, dry_run=True)
         except AlreadyExists as error:
             if self._free_name(item, job):
+                self._send(COMPANION_KINDS[item["kind"]], item, dry_run=True)
                 return
             error.hint = (
                 "Nothing was created. Choose another --name, or, if it is not needed: "
@@ -192,9 +193,9 @@ class Transaction:
     def _free_name(self, item: Raw, job: Raw) -> bool:
         """Delete a former job's object of this name; returns whether the name is free.
 
-        `arena delete` returns while the garbage collector still works. Objects owned by a job of
-        our job's name are garbage, since that job is gone: the submission does not wait for the
-        collector.
+        `arena delete` returns while the garbage collector still works. An object whose only owner
+        is a job of our job's name is garbage, since that job is gone: the submission does not wait
+        for the collector.
         """
         kind = COMPANION_KINDS[item["kind"]]
         key = Key(self._namespace, item["metadata"]["name"])
@@ -202,8 +203,8 @@ class Transaction:
         if former is None:
             return True
         metadata = former["metadata"]
-        owners = {(o["kind"], o["name"]) for o in metadata.get("ownerReferences") or ()}
-        if self._dry_run or (job["kind"], job["metadata"]["name"]) not in owners:
+        owners = [(o["kind"], o["name"]) for o in metadata.get("ownerReferences") or ()]
+        if self._dry_run or owners != [(job["kind"], job["metadata"]["name"])]:
             return False
         with suppress(NotFound):
             self._client.delete(kind, key, uid=metadata["uid"], propagation="Background")

@@ -93,7 +93,7 @@ class Submission:
     sync_image: str = _flag("", "Image that fetches the code.", old="--syncImage")
     sync_branch: str = _flag("", "Branch or tag to fetch.")
     sync_revision: str = _flag("", "Commit to fetch.")
-    sync_depth: int = _flag(0, "Fetch only so many commits of history.")
+    sync_depth: int = _flag(0, "Fetch only the last N commits.")
     sync_submodules: str = _flag("", "recursive, shallow or off  [default: recursive]")
     sync_secret: str = _flag("", "Secret with username and password, or an SSH key.")
     tensorboard: bool = _flag(False, "Also run TensorBoard.")

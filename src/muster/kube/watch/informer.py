@@ -97,7 +97,7 @@ class Informer(Generic[T]):
     """The objects of one kind: all, or only those of a namespace or a selector.
 
     With `optional`, a kind that this process may not list from the start counts as not installed:
-    nobody waits for it, and it is listed as soon as the right is granted.
+    the start does not wait for it, and it is listed as soon as the right is granted.
     """
 
     def __init__(  # noqa: PLR0913 - which objects, by three filters
@@ -227,5 +227,5 @@ class Informer(Generic[T]):
         return pause
 
     def _is_dispensable(self) -> bool:
-        """Whether nobody relies on this kind: the right to list it was missing from the start."""
+        """Whether the kind counts as not installed: we could not list it at the start."""
         return self._optional and (bool(self.missing_right) or not self.has_synced)

@@ -138,7 +138,7 @@ def precondition_failed(field: str, expected: str, actual: str) -> str:
 
 
 def forbidden(group: str, plural: str, name: str, why: str, **details: object) -> StatusError:
-    """The caller may not do this, or nobody may."""
+    """The caller, or every caller, is forbidden to do this."""
     subject = _quoted(group, plural, name) if name else _resource(group, plural)
     return StatusError(
         f"{subject} is forbidden: {why}",

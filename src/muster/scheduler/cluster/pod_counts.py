@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 MAX_COUNTS = 512
-"""Counts at one time. Beyond it, counts that can be computed again are dropped, and of the others
-those that are zero on every node."""
+"""Counts in memory. Beyond this number, counts that can be computed again are dropped, and counts
+that are zero on every node."""
 
 
 class Use(NamedTuple):

@@ -189,7 +189,7 @@ def _report(view: GangView) -> tuple[Action, ...]:
         members = view.members
         whole, succeeded = not view.missing.total, count_succeeded(view.state, view.gang)
         counts = (view.started, whole, members.running, succeeded, len(members.failed))
-    # Fewer pods that wait are no news: those that still wait have been told the same reason.
+    # Fewer waiting pods need no new report: the pods that still wait have the same reason.
     same = reason == last.reason and pods <= last.pods and counts == last.counts
     view.record.last_report = phase.LastReport(reason, pods, counts)
     return () if same else (Report(view.key, reason),)

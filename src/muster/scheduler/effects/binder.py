@@ -147,7 +147,7 @@ class Binder:
     async def _look(self, binding: PendingBind) -> BindOutcome | None:
         """Read the pod until the server answers; None if the pod is not bound (yet)."""
         attempt = 0
-        while True:  # no last attempt: without an answer nobody knows whose the room is
+        while True:  # no last attempt: until the server answers, the room may be taken
             try:
                 pod = await self._client.get(PODS, binding.pod.metadata.key)
             except NotFound:

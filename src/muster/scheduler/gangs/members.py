@@ -115,7 +115,7 @@ def count_by_role(pods: Iterable[Pod]) -> Counter[str]:
 
 
 def find_missing(state: State, gang: Gang) -> Missing:
-    """The members a gang lacks; those that succeeded in this run count, also if they are gone."""
+    """The members a gang lacks. Members that succeeded in this run count, even if deleted since."""
     terms, record = gang.terms, state.records.get(gang.key)
     if terms is None:
         return Missing(0, {})

@@ -118,7 +118,7 @@ class JobController:
                 await self.pod_control.client.patch(PODS, meta.key, change)
 
     def _pods_of_deleted_job(self, job: Key) -> list[Pod]:
-        """Pods with our finalizer whose job does not exist any more; nobody else removes it."""
+        """Pods with our finalizer whose job no longer exists; no other controller removes it."""
         return [
             pod
             for pod in self.informers.pods.by(NAMESPACE, job.namespace)

@@ -80,7 +80,7 @@ class NodeHeartbeats:
         if node is None:
             return None
         left = self._last_seen.setdefault(key.name, self._time()) + self._grace - self._time()
-        # Late by so much, we slept and not the node: it gets a whole grace period again.
+        # A check this late means that this machine slept, not the node: start a new grace period.
         if left < -_SUSPENDED and node_taints.readiness(node) != "Unknown":
             self._last_seen[key.name], left = self._time(), self._grace
         with contextlib.suppress(NotFound, Conflict):

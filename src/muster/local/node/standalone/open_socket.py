@@ -2,7 +2,7 @@
 
 Its standard input is a socket, its argument is `{"pid", "listen" | "connect"}`; it sends the
 descriptor, or the reason why it cannot. A socket belongs to the network namespace in which it was
-made, whoever uses it, so the daemon can use it from outside.
+made, even if a process outside uses it, so the daemon can.
 """
 
 from __future__ import annotations

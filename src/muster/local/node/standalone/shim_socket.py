@@ -110,7 +110,7 @@ class ShimClient:
             self._push()
 
     def flush(self, seconds: float) -> None:
-        """Send the rest and close the connection; give up after so many seconds."""
+        """Send the rest and close the connection; give up after `seconds`."""
         client = self.release()
         with contextlib.suppress(OSError):
             client.settimeout(seconds)
