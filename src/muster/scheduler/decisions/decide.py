@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.gang import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
-    from muster.scheduler.cluster.snapshot import Hold, Slot
+    from muster.scheduler.cluster.snapshot import Hold, Placement, Slot
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.gangs.waiting_line import Rest
     from muster.scheduler.state import State
@@ -333,11 +333,13 @@ def _in_flight(view: GangView) -> InFlight:
 def _commit(view: GangView, plan: Plan, former: Sequence[Hold] = ()) -> tuple[Action, ...]:
     """Occupy the room of a plan now; returns the binds, none if all are placeholders."""
     state = view.state
-    real = [p for p in plan.placements if not p.pod.metadata.uid.startswith(holds.PLACEHOLDER)]
-    if len(real) < len(plan.placements):
-        pods = {p.pod.metadata.uid for p in real}
-        others = [p for p in plan.placements if p.pod.metadata.uid not in pods]
-        holds.hold_placeholders(view, others, former)
+    real: list[Placement] = []
+    placeholders: list[Placement] = []
+    for placement in plan.placements:
+        is_placeholder = placement.pod.metadata.uid.startswith(holds.PLACEHOLDER)
+        (placeholders if is_placeholder else real).append(placement)
+    if placeholders:
+        holds.hold_placeholders(view, placeholders, former)
     if not real:
         return ()
     state.assume(view.gang, real)
