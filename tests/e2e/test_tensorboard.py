@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import urllib.request
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from muster.api.kinds import PODS
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster
-from tests.examples.training import PYTHON
-from tests.prerequisites import missing_prerequisite
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -37,11 +35,13 @@ with EventWriter("/training_logs/run") as events:
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two GPUs, and pods whose Python has TensorBoard beside it."""
-    if shutil.which("tensorboard", path=str(Path(PYTHON).parent)) is None:
-        missing_prerequisite("tensorflow", f"there is no tensorboard beside {PYTHON}")
+    """Two GPUs, and pods whose Python has no packages: TensorBoard is the one of Muster."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, with_pip=False, symlinks=True)
     cluster = LocalCluster(tmp_path_factory.mktemp("home"))
-    cluster.up("--nodes", "1", "--gpus-per-node", "2", "--python", PYTHON)
+    cluster.up(
+        "--nodes", "1", "--gpus-per-node", "2", "--python", str(environment / "bin" / "python")
+    )
     yield cluster
     cluster.down()
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from muster.client.target import Cluster
     from muster.kube.blocking_client import BlockingClient
 
-INSTALL = "pip install 'muster-train[tensorboard]'"
 _RAW = SERVICES.read_as(dict)
 _ROLE = ",".join(f"{key}={value}" for key, value in names.TENSORBOARD_LABEL.items())
 
@@ -47,7 +46,7 @@ def of_job(client: BlockingClient, cluster: Cluster, job: Key) -> TensorBoard | 
     url = _url(service, pods or (), hosts)
     if not url:
         return TensorBoard("", hosts.problem or "its Service has no port outside the cluster")
-    return TensorBoard(url, "" if pods is None else _problem(pods, local=cluster.local))
+    return TensorBoard(url, "" if pods is None else _problem(pods))
 
 
 def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, TensorBoard]:
@@ -76,20 +75,16 @@ def _pods(client: BlockingClient, namespace: str, labels: str) -> list[Pod] | No
         return None
 
 
-def _problem(pods: Sequence[Pod], *, local: bool) -> str:
+def _problem(pods: Sequence[Pod]) -> str:
     if any(condition_is_true(pod.status.conditions, "Ready") for pod in pods):
         return ""
     if not pods:
         return "it has no pod yet"
-    return _pod_problem(pods[-1], local=local)
-
-
-def _pod_problem(pod: Pod, *, local: bool) -> str:
-    row = instance(pod)
-    reason = row.reason or (pod_status.failure(pod) if row.restarts else "")
+    row = instance(pods[-1])
+    reason = row.reason or (pod_status.failure(pods[-1]) if row.restarts else "")
     if not reason.startswith(row.status):
         reason = f"{row.status}: {reason}" if reason else row.status
-    return reason + (f"; if it is not installed: {INSTALL}" if local and row.restarts else "")
+    return reason
 
 
 def _url(service: Raw, pods: Sequence[Pod], hosts: _Hosts) -> str:

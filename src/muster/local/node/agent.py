@@ -253,7 +253,7 @@ class Agent:
 
     def _base_env(self) -> dict[str, str]:
         if self.choice.kind == "plain":  # the pod has no root directory of its own for programs
-            path = self._interpreter.install(self._settings.home / "bin")
+            path = self._interpreter.install(self._settings.home / "programs")
         else:
             path = self._interpreter.path
         return {

@@ -1,7 +1,9 @@
 """The Python interpreter of pods, and the directories it needs.
 
 Its directory is first in PATH. The next one has a script named `python`, for interpreters whose own
-directory has no program of this name.
+directory has no program of this name. The last one has a script named `tensorboard`, which runs the
+TensorBoard that is installed with Muster: a TensorBoard beside the pods' Python or of the machine
+comes first, since it may have plugins.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_OWN_PATH = "/run/muster/bin"
+_FOLDER = "/run/muster"
+_OWN_PATH = f"{_FOLDER}/bin"
+_LAST_PATH = f"{_FOLDER}/last"
 _PRINT_PATHS = (
     "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, "
     "sys.exec_prefix, sys.base_exec_prefix, *sys.path]))"
@@ -32,42 +36,55 @@ _PRINT_PATHS = (
 class Interpreter:
     executable: str
     directories: tuple[str, ...]
+    own: str
+    """The interpreter that runs Muster."""
 
     @property
     def path(self) -> str:
         """PATH for pods."""
-        return f"{os.path.dirname(self.executable)}:{_OWN_PATH}:{_SYSTEM_PATH}"
+        return f"{os.path.dirname(self.executable)}:{_OWN_PATH}:{_SYSTEM_PATH}:{_LAST_PATH}"
 
     @property
     def programs(self) -> dict[str, str]:
         """Scripts to add to pods: text by path."""
         # Not a link: an interpreter looks for its virtual environment beside the link.
-        return {f"{_OWN_PATH}/python": f'#!/bin/sh\nexec {shlex.quote(self.executable)} "$@"\n'}
+        python, own = shlex.quote(self.executable), shlex.quote(self.own)
+        # -E and -P: neither the job's PYTHONPATH nor a file in its working directory replaces one
+        # of TensorBoard's modules.
+        return {
+            f"{_OWN_PATH}/python": f'#!/bin/sh\nexec {python} "$@"\n',
+            f"{_LAST_PATH}/tensorboard": f'#!/bin/sh\nexec {own} -E -P -m tensorboard.main "$@"\n',
+        }
 
     def install(self, folder: Path) -> str:
         """Write our scripts to `folder`; returns PATH for pods that see this machine's files."""
-        folder.mkdir(parents=True, exist_ok=True)
         for path, text in self.programs.items():
-            file = folder / os.path.basename(path)
+            file = folder / os.path.relpath(path, _FOLDER)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
             file.chmod(0o755)
-        return self.path.replace(_OWN_PATH, str(folder))
+        return self.path.replace(_FOLDER, str(folder))
 
 
 def find_interpreter(executable: str | None = None) -> Interpreter:
     """The interpreter with this name or path, by default our own."""
-    path = shutil.which(executable or sys.executable)
+    own_paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
+    own, own_folders = _placed(sys.executable, own_paths)
+    if executable is None:
+        return Interpreter(own, tuple(sorted(own_folders)), own)
+    path = shutil.which(executable)
     if path is None:
         raise UsageError(f"no such interpreter: {executable}")
-    path = os.path.abspath(path)
-    if executable is None:  # our own, no need to start it
-        paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
-    else:
-        paths = _paths(path)
+    path, folders = _placed(os.path.abspath(path), _paths(path))
+    return Interpreter(path, tuple(sorted(folders | own_folders)), own)
+
+
+def _placed(executable: str, paths: list[str]) -> tuple[str, set[str]]:
+    """An interpreter's path in pods, and the directories they must see to run it."""
     folders = {os.path.abspath(folder) for folder in paths if folder and os.path.isdir(folder)}
-    if not any(path.startswith(f"{folder}/") for folder in folders):
-        path = os.path.realpath(path)  # pods may not see the directory of the link
-    return Interpreter(path, tuple(sorted(folders)))
+    if not any(executable.startswith(f"{folder}/") for folder in folders):
+        executable = os.path.realpath(executable)  # pods may not see the directory of the link
+    return executable, folders
 
 
 def _paths(executable: str) -> list[str]:
