@@ -78,3 +78,36 @@ def test_the_first_failed_pod_is_the_pod_whose_container_ended_first() -> None:
     ]
 
     assert pod_status.first_failed(pods).metadata.name == "early"
+
+
+TRACEBACK = "Traceback (most recent call last):\n  File 'train.py'\nValueError: boom\n"
+
+
+def test_the_last_lines_of_a_failed_container_follow_the_sentence() -> None:
+    failed = pod(containerStatuses=[ended(1, message=TRACEBACK)])
+
+    text = pod_status.failure_with_lines(failed)
+
+    assert text == f"exited with code 1. Its last lines:\n{TRACEBACK.strip()}"
+    assert pod_status.split_failure(f"pod p {text}") == (
+        "pod p exited with code 1: ValueError: boom",
+        tuple(TRACEBACK.splitlines()),
+    )
+
+
+@pytest.mark.parametrize("message", ["", "one line\n"])
+def test_a_message_of_one_line_is_part_of_the_sentence(message: str) -> None:
+    text = pod_status.failure_with_lines(pod(containerStatuses=[ended(1, message=message)]))
+
+    assert text == ("exited with code 1: one line." if message else "exited with code 1.")
+    assert pod_status.split_failure(text) == (text, ())
+
+
+def test_the_last_lines_are_bounded() -> None:
+    message = "\n".join(f"{number} {'x' * 1000}" for number in range(100))
+    failed = pod(containerStatuses=[ended(1, message=message)])
+
+    _, lines = pod_status.split_failure(pod_status.failure_with_lines(failed))
+
+    assert [line.split()[0] for line in lines] == [str(number) for number in range(90, 100)]
+    assert max(map(len, lines)) == 300

@@ -307,3 +307,21 @@ def test_a_sidecar_that_started_does_not_keep_a_pod_initialising() -> None:
     summary = pod(spec=spec, initContainerStatuses=[side], containerStatuses=[RUNNING])
 
     assert pod_status.status_column(summary) == "Running"
+
+
+def test_a_failed_job_shows_the_last_lines_of_the_pod_that_failed_once() -> None:
+    raw = job("Failed")
+    sentence = "TFJob ns/j has failed because 1 Worker replica(s) failed. First: pod j-worker-1"
+    raw["status"]["conditions"][0]["message"] = (
+        f"{sentence} exited with code 1. Its last lines:\nTraceback:\n  train.py\nValueError: boom"
+    )
+
+    summary = summarize(raw, [])
+
+    assert summary.reason == f"{sentence} exited with code 1: ValueError: boom"
+    assert summary.headline == f"{sentence} exited with code 1."
+    assert summary.last_lines == ("Traceback:", "  train.py", "ValueError: boom")
+    assert summary.cause == (
+        ": 1 Worker replica(s) failed. First: pod j-worker-1 exited with code 1."
+        "\n  Traceback:\n    train.py\n  ValueError: boom"
+    )

@@ -135,12 +135,20 @@ class Model:
         for name in pods or tuple(self.pods):
             self.pod(name, phase=phase, **status)
 
-    def exit(self, name: str, code: int, container: str = "tensorflow", restarts: int = 0) -> None:
+    def exit(
+        self,
+        name: str,
+        code: int,
+        container: str = "tensorflow",
+        restarts: int = 0,
+        message: str = "",
+    ) -> None:
         """End the pod's container with this exit code."""
         phase = "Succeeded" if code == 0 else "Failed"
+        end = {"exitCode": code, "finishedAt": timestamp(self.now), "message": message}
         row = {
             "name": container,
-            "state": {"terminated": {"exitCode": code, "finishedAt": timestamp(self.now)}},
+            "state": {"terminated": end},
             "restartCount": restarts,
         }
         self.pod(name, phase=phase, containerStatuses=[row])

@@ -21,18 +21,50 @@ if TYPE_CHECKING:
 _PLAIN_REASONS = ("", "Error", "Completed")
 """Reasons of containers that say no more than the exit code."""
 _MAX_MESSAGE = 300
+_MAX_LINES = 10
+LAST_LINES = " Its last lines:\n"
+"""Separates the sentence from the end of the log in the message of a failed job."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 def failure(pod: Pod) -> str:
     """How this pod failed, as the rest of a sentence that begins with its name."""
-    ends = list(_ends(pod))
-    # Evicted, OutOfcpu and the like: the pod's reason explains why its containers were killed.
-    if pod.status.reason not in _PLAIN_REASONS or not ends:
+    cause = _failed_container(pod)
+    if cause is None:
         return _pod_failure(pod)
-    name, end = ends[0]
+    message = _short(cause[1].message)
+    return f"{_ending(pod, *cause)}: {message}" if message else _ending(pod, *cause)
+
+
+def failure_with_lines(pod: Pod) -> str:
+    """`failure` as a whole sentence, followed by the last lines of the log if there are several.
+
+    `terminationMessagePolicy: FallbackToLogsOnError` makes the end of the log the message.
+    """
+    cause = _failed_container(pod)
+    lines = cause[1].message.strip().splitlines()[-_MAX_LINES:] if cause else []
+    if cause is None or len(lines) < 2:
+        return f"{failure(pod)}."
+    text = "\n".join(line.rstrip()[:_MAX_MESSAGE] for line in lines)
+    return f"{_ending(pod, *cause)}.{LAST_LINES}{text}"
+
+
+def split_failure(message: str) -> tuple[str, tuple[str, ...]]:
+    """The message of a failed job in one sentence, with the last line, and all its last lines."""
+    sentence, _, text = message.partition(LAST_LINES)
+    lines = tuple(text.split("\n")) if text else ()
+    return (f"{sentence.removesuffix('.')}: {lines[-1].strip()}" if lines else sentence), lines
+
+
+def _failed_container(pod: Pod) -> tuple[str, ContainerTerminated] | None:
+    """The container whose end explains the pod's failure; None if the pod's own reason does."""
+    # Evicted, OutOfcpu and the like: the pod's reason explains why its containers were killed.
+    return next(_ends(pod), None) if pod.status.reason in _PLAIN_REASONS else None
+
+
+def _ending(pod: Pod, name: str, end: ContainerTerminated) -> str:
     others = len(pod.spec.containers) + len(pod.spec.init_containers) > 1
-    return f"{_container_failure(end)} (container {name})" if others else _container_failure(end)
+    return f"{_container_ending(end)} (container {name})" if others else _container_ending(end)
 
 
 def any_running(pods: Iterable[Pod]) -> bool:
@@ -72,11 +104,10 @@ def _pod_failure(pod: Pod) -> str:
     return f"{reason}: {message}" if message else reason
 
 
-def _container_failure(end: ContainerTerminated) -> str:
-    """How a container failed; a container that never ran has no meaningful exit code."""
-    message = f": {_short(end.message)}" if end.message.strip() else ""
+def _container_ending(end: ContainerTerminated) -> str:
+    """How a container ended; a container that never ran has no meaningful exit code."""
     if end.reason in ("StartError", "ContainerCannotRun"):
-        return f"could not start{message}"
+        return "could not start"
     if end.signal:
         ending = f"was killed by signal {end.signal}{_named(end.signal)}"
     else:
@@ -85,7 +116,7 @@ def _container_failure(end: ContainerTerminated) -> str:
         ending = f"was OOMKilled (exit code {end.exit_code})"
     elif end.reason not in _PLAIN_REASONS:
         ending = f"{ending} ({end.reason})"
-    return ending + message
+    return ending
 
 
 def _named(number: int) -> str:

@@ -70,6 +70,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     """GPUs of all its replicas, whether or not their pods exist."""
     lead: str = ""
     """The instance whose log is the job's, in words, whether or not it exists."""
+    last_lines: tuple[str, ...] = ()
+    """Of a failed job: the end of the log of the instance that failed."""
 
     @property
     def name(self) -> str:
@@ -88,6 +90,19 @@ class JobSummary(msgspec.Struct, frozen=True):
     def because(self) -> str:
         """The reason as the end of a sentence about the job; empty if there is none."""
         return f": {self.reason}" if self.reason else ""
+
+    @property
+    def headline(self) -> str:
+        """The reason, for views that also print `last_lines`: without the last line."""
+        if not self.last_lines:
+            return self.reason
+        return self.reason.removesuffix(f": {self.last_lines[-1].strip()}") + "."
+
+    @property
+    def cause(self) -> str:
+        """Why it failed, as the end of a sentence about that, with the last lines below it."""
+        text = self.headline.removeprefix(f"{self.kind} {self.key} has failed because ")
+        return "".join([text and f": {text}", *(f"\n  {line}" for line in self.last_lines)])
 
     @property
     def chief(self) -> Instance | None:
@@ -122,7 +137,8 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     job, problem = _read(raw)
     leading = _leading(job, own_pods)
     status = decode_status(raw.get("status"))
-    state, reason = _status(status, own_pods)
+    state, message = _status(status, own_pods)
+    reason, last_lines = pod_status.split_failure(message)
     created = _time(meta.get("creationTimestamp"))
     if now is not None and created is not None and not own_pods:
         reason = reason or _unseen(status, (now - created).total_seconds())
@@ -140,6 +156,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         reason=problem if problem and state != SUCCEEDED else reason,
         requested_gpus=_requested(job, own_pods),
         lead=_lead(job),
+        last_lines=last_lines,
     )
 
 

@@ -50,6 +50,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     priority: int = 0
     held: int = 0
     members: tuple[Member, ...] = ()
+    last_lines: tuple[str, ...] = ()
+    """Of a failed job: the end of the log of the pod that failed."""
 
 
 def explain_job(name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang]) -> JobExplanation:

@@ -40,6 +40,17 @@ def test_the_words_of_the_command_are_joined_and_run_by_the_shell() -> None:
     assert main(job)["command"] == ["bash", "-c", "python t.py --x 'a b'"]
 
 
+def test_every_container_asks_for_the_end_of_its_log_in_the_status_of_its_pod() -> None:
+    job = built(workers=1, ps=1, sync_mode="git", sync_source="https://host/team/project.git")
+
+    policies = {
+        container["terminationMessagePolicy"]
+        for name in ("Worker", "PS")
+        for container in (*pod(job, name)["initContainers"], *pod(job, name)["containers"])
+    }
+    assert policies == {"FallbackToLogsOnError"}
+
+
 def test_workers_and_parameter_servers_get_their_own_images_counts_and_ports() -> None:
     job = built(workers=2, ps=1, worker_image="w", ps_image="p")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster.api.kinds import PODS, SERVICES, VOLCANO_POD_GROUPS
 from muster.operator.action_types import Delete, PatchStatus
 from tests.operator.builders import Model, manifest, replica
@@ -93,6 +95,47 @@ def test_a_failed_pod_that_may_not_restart_fails_the_job() -> None:
         "First: pod j-ps-0 exited with code 1."
     )
     assert [e.reason for e in model.events] == ["ExitedWithCode", "TFJobFailed"]
+
+
+@pytest.mark.parametrize("clean", ["Running", "All"])
+def test_a_failed_job_names_the_pod_that_failed_and_its_last_lines(clean: str) -> None:
+    model = Model(manifest(roles={"Worker": replica(3)}, runPolicy={"cleanPodPolicy": clean}))
+    model.settle()
+    model.run()
+    model.settle()
+
+    model.exit("j-worker-1", 1, message="Traceback:\n  train.py\nValueError: boom\n")
+    model.settle()
+    model.collect()
+    model.settle()
+
+    sentence = "has failed because 1 Worker replica(s) failed. First: pod j-worker-1 exited"
+    failed = model.status["conditions"][-1]
+    assert failed["type"] == "Failed"
+    assert failed["message"] == (
+        f"TFJob ns/j {sentence} with code 1. Its last lines:\n"
+        "Traceback:\n  train.py\nValueError: boom"
+    )
+    # Events have one line.
+    assert model.events[-1].message == f"TFJob ns/j {sentence} with code 1: ValueError: boom"
+
+
+def test_a_gang_at_its_backoff_limit_names_the_pod_that_failed() -> None:
+    raw = manifest(roles={"Worker": replica(3, "OnFailure")}, runPolicy={"backoffLimit": 1})
+    raw["metadata"]["annotations"] = {"muster.dev/restart": "gang"}
+    model = Model(raw)
+    model.settle()
+    model.run()
+    model.settle()
+
+    model.exit("j-worker-1", 1, message="Traceback:\nValueError: boom\n")
+    model.settle()
+
+    message = model.status["conditions"][-1]["message"]
+    assert message.endswith(
+        "backoff limit. First: pod j-worker-1 exited with code 1. Its last lines:\n"
+        "Traceback:\nValueError: boom"
+    )
 
 
 def test_the_group_is_deleted_before_the_pods() -> None:

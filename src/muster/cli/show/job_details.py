@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from muster.cli.show.messages import printable
 from muster.cli.show.table import table, underlined_table
 from muster.cli.show.units import age, duration, local_time
 from muster.jobs import names
@@ -53,7 +54,7 @@ def header(job: JobSummary, now: datetime, line: str = "") -> str:
         ("EndTime:", local_time(job.finished)),
     ]
     if job.reason:
-        facts.append(("Reason:", job.reason))
+        facts.append(("Reason:", job.headline))
     if line:
         facts.append(("Line:", line))
     return table(facts)
@@ -74,6 +75,7 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     ]
     parts = [
         header(job, now, extras.line),
+        *last_lines(job.last_lines),
         f"Instances:\n{underlined_table(INSTANCES, rows, indent='  ')}",
     ]
     if extras.gpus:
@@ -81,6 +83,11 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     if extras.tensorboard:
         parts.append("\n  ".join(["Tensorboard:", *_tensorboard(extras.tensorboard)]))
     return _with_events(parts, extras.events, now)
+
+
+def last_lines(lines: Sequence[str]) -> list[str]:
+    """The section with the end of the log of the instance that failed; none without lines."""
+    return ["\n  ".join(["Last lines:", *map(printable, lines)])] if lines else []
 
 
 def _tensorboard(tensorboard: TensorBoard) -> list[str]:
@@ -159,6 +166,7 @@ def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:
         "duration": f"{int(job.duration(now).total_seconds())}s",
         "status": job.status,
         "reason": job.reason,
+        "lastLines": list(job.last_lines),
         "line": extras.line,
         "trainer": job.trainer,
         "tensorboard": extras.tensorboard.url if extras.tensorboard else "",

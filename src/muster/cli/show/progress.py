@@ -24,7 +24,8 @@ def summary(job: JobSummary) -> str:
     phases = [instance.phase for instance in job.instances]
     parts = [f"{phases.count(phase)} {phase.lower()}" for phase in dict.fromkeys(phases)]
     pods = f" ({', '.join(parts)} of {count})" if count else ""
-    return f"{job.name} {job.status}{pods}{job.because}"
+    # The error of the command that waits says why the job failed.
+    return f"{job.name} {job.status}{pods}{'' if job.over else job.because}"
 
 
 class StatusLine:

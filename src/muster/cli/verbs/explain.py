@@ -8,7 +8,7 @@ import click
 
 from muster.api.meta import Key
 from muster.cli.options import Target, cluster_options, name_argument, output_option, type_option
-from muster.cli.show.job_details import place_in_line
+from muster.cli.show.job_details import last_lines, place_in_line
 from muster.cli.show.messages import debug
 from muster.cli.show.table import json_or_yaml, table, underlined_table
 from muster.client.jobs.explain import explain
@@ -64,5 +64,5 @@ def _text(explanation: JobExplanation) -> str:
         (member.name, member.role or "-", member.phase, member.node or "-", member.why)
         for member in explanation.members
     ]
-    text = table(facts)
+    text = "\n\n".join([table(facts), *last_lines(explanation.last_lines)])
     return f"{text}\n\n{underlined_table(MEMBERS, rows)}" if rows else text

@@ -32,11 +32,13 @@ def explain(
 ) -> JobExplanation:
     """Why the job or the pod of that name does not run, and its place in line."""
     job_or_pod = lookup.get_job_or_pod(client, key, type_)
+    last_lines: tuple[str, ...] = ()
     if isinstance(job_or_pod, Pod):
         pods, reason = [job_or_pod], instance(job_or_pod).reason
     else:
         pods = job_or_pod.pods(client)
-        reason = job_or_pod.summary(pods).reason
+        job = job_or_pod.summary(pods)
+        reason, last_lines = job.headline, job.last_lines
     name = lookup.parse_name(key.name, type_).name
     explanation = explain_pods(client, name, pods, notify)
     reasons = {pod.metadata.name: instance(pod).reason for pod in pods}
@@ -45,7 +47,7 @@ def explain(
     )
     # The waiting line says more about a gang in it than the reasons of single pods do.
     text = explanation.text if explanation.place else reason or explanation.text
-    return replace(explanation, text=text, members=members)
+    return replace(explanation, text=text, members=members, last_lines=last_lines)
 
 
 def explain_pods(

@@ -65,7 +65,7 @@ def wait_for(
             if job.over:
                 see = f"See: arena logs {job.name} -n {job.namespace}"
                 raise JobFailed(
-                    f"the job {job.name} failed{job.because}",
+                    f"the job {job.name} failed{job.cause}",
                     hint=see if watch.keeps_logs(job) else NO_LOGS,
                 )
             if time.monotonic() > deadline:

@@ -191,6 +191,7 @@ def container(args: Submission, site: Site, env: Raw, resources: Raw) -> list[Ra
             {"name": VOLUME, "mountPath": ROOT},
             *(row.mount for row in _inputs(args, site)),
         ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if resources:
         init["resources"] = resources

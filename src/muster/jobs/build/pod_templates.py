@@ -101,6 +101,8 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
         "ports": [{"name": port_name, "containerPort": role.port}] if role.port else [],
         "resources": _resources(args, role),
         "volumeMounts": mounts,
+        # The end of the log becomes part of the pod's status, which outlives the log.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if args.rdma:  # which locks the memory that it registers
         container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}

@@ -260,7 +260,7 @@ class _Assessor:
 
     def _end(self, type_: str, message: str) -> None:
         self.status = job_conditions.finished(self.job, self.status, type_, message, self.now)
-        self._emit(type_, message)
+        self._emit(type_, pod_status.split_failure(message)[0])
 
     def _set_condition(self, type_: str, message: str) -> None:
         reason = f"{self.job.kind}{type_}"
@@ -289,4 +289,4 @@ def _deciding_replicas(job: Job, wanted: Sequence[Replica]) -> list[Replica]:
 
 
 def _first_failure(pod: Pod) -> str:
-    return f"First: pod {pod.metadata.name} {pod_status.failure(pod)}."
+    return f"First: pod {pod.metadata.name} {pod_status.failure_with_lines(pod)}"
