@@ -82,7 +82,10 @@ class Machine:
 
     def dry(self, *words: str) -> DryRun:
         """The objects of `arena submit …`."""
-        code, out, err = self.run("submit", *words, "--dry-run=client", "-o", "json")
+        flags = ("--dry-run=client", "-o", "json")
+        # Behind the kind, where the words of an unquoted command do not swallow them.
+        line = (*words, *flags) if words[0].startswith("-") else (words[0], *flags, *words[1:])
+        code, out, err = self.run("submit", *line)
         assert code == 0, err
         shown = json.loads(out)
         return DryRun(shown["items"] if shown["kind"] == "List" else [shown])

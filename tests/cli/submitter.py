@@ -24,7 +24,7 @@ class Submitter(Machine):
     def arena(self, *words: str) -> tuple[int, list[str], str]:
         """Exit code, lines of stdout, and stderr without the line that names the cluster."""
         where = ("--kubeconfig", str(self.kubeconfig), "-n", self.namespace)
-        code, out, err = self.run(*words, *where)
+        code, out, err = self.run(*where, *words)
         return code, out.splitlines(), err.partition("\n")[2] if "cluster: " in err else err
 
     def client(self) -> BlockingClient:

@@ -16,10 +16,10 @@ from muster.cli.main import ALIASES, UNSUPPORTED, VERBS
 from muster.cli.verb_groups import RootGroup
 
 RIGHT: dict[str, list[str]] = {
-    "submit tfjob": ["--name=x", "--image=i", "--workers=2", "true"],
-    "submit mpijob": ["--name=x", "--image=i", "--workers=2", "true"],
-    "submit pytorchjob": ["--name=x", "--image=i", "--workers=2", "true"],
-    "submit jaxjob": ["--name=x", "--image=i", "--workers=2", "true"],
+    "submit tfjob": ["--name=x", "--image=i", "--workers=2", "python t.py"],
+    "submit mpijob": ["--name=x", "--image=i", "--workers=2", "python t.py"],
+    "submit pytorchjob": ["--name=x", "--image=i", "--workers=2", "python t.py"],
+    "submit jaxjob": ["--name=x", "--image=i", "--workers=2", "python t.py"],
     "get": ["pods"],
     "explain": ["nope"],
     "logs": ["nope"],

@@ -6,6 +6,7 @@ parses flags, calls `muster.client` and prints through `show`. Several verbs sha
 
     options            options and arguments, and the `target` (cluster and namespace) of a verb
     arena_parser       arena's spellings of flags
+    training_command   the words of `submit` that are the training command
     each_name          several names in one command: each of them is tried
     send_manifests     `apply` and `create`
     daemon             `operator` and `scheduler`

@@ -44,16 +44,19 @@ class ArenaCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = {spelling: option for option in self._options() for spelling in option.opts}
+        options = self.options_by_spelling()
         end = args.index("--") if "--" in args else len(args)
         words = args[:end]
-        _refuse_loose_values(words, options)
+        refuse_loose_values(words, options)
         plain = [part for word in words for part in _as_click_reads(word, options)]
         try:
             return super().parse_args(ctx, plain + args[end:])
         except click.NoSuchOption as error:
             suggestions = self._suggestions(error.option_name)
             raise click.NoSuchOption(error.option_name, None, suggestions, error.ctx) from None
+
+    def options_by_spelling(self) -> dict[str, click.Option]:
+        return {spelling: option for option in self._options() for spelling in option.opts}
 
     def _suggestions(self, given: str) -> list[str]:
         """The current spelling of the nearest flag; else all flags that begin with the text."""
@@ -69,20 +72,21 @@ class ArenaCommand(click.Command):
         return (option for option in self.params if isinstance(option, click.Option))
 
 
-def _choices_if_optional(option: click.Option) -> Sequence[str]:
+def choices_if_optional(option: click.Option) -> Sequence[str]:
     """The values of an option whose value may be left out, as in `--dry-run`; else none."""
     if isinstance(option.type, click.Choice) and isinstance(option.flag_value, str):
         return option.type.choices
     return ()
 
 
-def _refuse_loose_values(words: list[str], options: dict[str, click.Option]) -> None:
+def refuse_loose_values(words: list[str], options: dict[str, click.Option]) -> None:
+    """Refuse `--gang true --name=x`: a switch and its value are one word."""
     for number, (before, word) in enumerate(itertools.pairwise(words), 2):
         option = options.get(before)
         if option is None:
             continue
         loose = option.secondary_opts and word in ("true", "false") and number < len(words)
-        if loose or word in _choices_if_optional(option):
+        if loose or word in choices_if_optional(option):
             raise click.UsageError(f"{before} {word}: its value follows a '=': {before}={word}")
 
 
@@ -95,7 +99,7 @@ def _as_click_reads(word: str, options: dict[str, click.Option]) -> list[str]:
     if isinstance(option, ArenaOption) and option.old == name:
         note_once(f"Flag {name} has been deprecated, please use {option.opts[0]} instead")
     if not equals:
-        return [f"{name}={option.flag_value}"] if _choices_if_optional(option) else [word]
+        return [f"{name}={option.flag_value}"] if choices_if_optional(option) else [word]
     if option.secondary_opts:
         switch = parse_bool(value)
         if switch is None:

@@ -112,12 +112,9 @@ def run(program: str, argv: Sequence[str]) -> int:
         from muster.cli.verb_groups import complete
 
         return complete(program)
-    words = list(argv)
-    # The words from `--` on belong to the user's command, and a `--debug` among them too.
-    end = words.index("--") if "--" in words else len(words)
-    debug = "--debug" in words[:end]
+    words, Tracebacks.shown = _without_debug(list(argv))
     try:
-        code = _answer(program, [w for w in words[:end] if w != "--debug"] + words[end:])
+        code = _answer(program, words)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
@@ -125,8 +122,27 @@ def run(program: str, argv: Sequence[str]) -> int:
         _silence_stdout()
         return 0
     except Exception as error:  # noqa: BLE001 - the one place that ends the program
-        return _report(error, debug=debug)
+        return _report(error, debug=Tracebacks.shown)
     return code
+
+
+class Tracebacks:
+    """Whether an error of this run is shown with its traceback, as `--debug` asks."""
+
+    shown = False
+
+
+def _without_debug(words: list[str]) -> tuple[list[str], bool]:
+    """The words without `--debug`, and whether it was there; the user's command keeps its own.
+
+    Only the parser of `submit` knows where the training command begins, so it reads `--debug` too.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    verb = next((word for word in words if any(word == verb.name for verb in VERBS)), "")
+    if verb == "submit":
+        end = words.index(verb)
+    plain = [word for word in words[:end] if word != "--debug"]
+    return plain + words[end:], len(plain) < end
 
 
 def _answer(program: str, argv: list[str]) -> int:

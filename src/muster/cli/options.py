@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.main import Tracebacks
 from muster.cli.show.messages import LEVELS, debug, set_loglevel
 from muster.client.target import Target as Target  # verbs annotate their `target` with it
 from muster.errors import MusterError
@@ -98,6 +99,15 @@ def name_argument(*, required: bool = True, many: bool = False) -> Decorator:
     )
 
 
+def _show_tracebacks(_: click.Context, __: click.Parameter, chosen: bool) -> None:
+    if chosen:
+        Tracebacks.shown = True
+
+
+debug_option = click.option(
+    "--debug", is_flag=True, hidden=True, expose_value=False, callback=_show_tracebacks
+)
+"""For a verb that takes a command: everywhere else `main` removes the word before click sees it."""
 type_option = click.option("--type", "-T", "type_", default="", help="tfjob, mpijob, …")
 all_namespaces_option = click.option(
     "--all-namespaces", "--allNamespaces", "-A", is_flag=True, help="All namespaces."

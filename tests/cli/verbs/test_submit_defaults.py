@@ -76,7 +76,7 @@ def test_the_charts_values_take_precedence_over_the_config_file(machine: Machine
 @pytest.mark.parametrize("text", ["enableGangScheduler: maybe\n", "a: [\n"])
 def test_invalid_values_are_an_error_that_names_the_file(machine: Machine, text: str) -> None:
     chart(machine, text)
-    code, _, err = machine.run("submit", *TF, "x", "--dry-run")
+    code, _, err = machine.run("submit", *TF, "--dry-run", "x")
 
     assert code == 2
     assert "charts/tfjob/values.yaml" in err
@@ -137,10 +137,70 @@ def test_a_variable_is_put_into_another_and_not_into_the_command(machine: Machin
     assert built.at("main:Worker/command")[2] == "echo $$(hostname) $HOME"
 
 
-def test_the_words_of_the_command_are_joined_by_one_space(machine: Machine) -> None:
-    built = machine.dry(*TF, "python", "t.py", "a  b")
+def test_each_word_of_an_unquoted_command_stays_one_argument(machine: Machine) -> None:
+    built = machine.dry(*TF, "python", "-c", 'print("a  b")', "--lr", "0.1")
 
-    assert built.at("main:Worker/command")[2] == "python t.py a  b"
+    assert built.at("main:Worker/command")[2] == """python -c 'print("a  b")' --lr 0.1"""
+
+
+def test_a_quoted_command_is_a_line_for_the_shell_and_flags_may_follow(machine: Machine) -> None:
+    built = machine.dry(*TF, "cd $HOME && python t.py", "--workers=3", "--env", "A=b c")
+
+    assert built.at("main:Worker/command")[2] == "cd $HOME && python t.py"
+    assert built.at("Worker/replicas") == 3
+    assert {"name": "A", "value": "b c"} in built.at("main:Worker/env")
+
+
+def test_one_word_is_a_line_for_the_shell(machine: Machine) -> None:
+    assert machine.dry(*TF, "pwd;date").at("main:Worker/command")[2] == "pwd;date"
+
+
+@pytest.mark.parametrize("kind", ["tf", "tensorflow", "tfjob", "mpi", "mj", "pytorch", "jax"])
+def test_the_flags_of_an_unquoted_command_are_its_own(machine: Machine, kind: str) -> None:
+    line = ("submit", kind, "--name=j", "--image", "i", "--dry-run", "-e", "A=b")
+    code, out, err = machine.run(
+        *line, "python", "t.py", "--lr", "0.1", "-x", "--workers=7", "--gang", "--debug"
+    )
+
+    assert code == 0
+    assert "python t.py --lr 0.1 -x --workers=7 --gang --debug" in out
+    assert "minAvailable" not in out
+    assert err.splitlines() == [
+        "--workers=7, --gang: passed to the training command; "
+        "write them before the command to set them for the job"
+    ]
+
+
+def test_words_after_two_dashes_are_the_command_without_a_note(machine: Machine) -> None:
+    line = ("submit", "tf", "--name=j", "--image=i", "--dry-run", "--", "--odd", "--workers=2")
+    code, out, err = machine.run(*line)
+
+    assert (code, err) == (0, "")
+    assert "--odd --workers=2" in out
+
+
+def test_a_missing_name_behind_the_command_is_noted(machine: Machine) -> None:
+    code, _, err = machine.run("submit", "tf", "python", "t.py", "--name=j")
+
+    assert code == 2
+    assert err.startswith("--name=j: passed to the training command; write it before the command")
+
+
+def test_a_flag_of_the_command_behind_its_quotes_gets_a_hint(machine: Machine) -> None:
+    code, _, err = machine.run("submit", "tf", "--name=j", "python t.py", "--lr", "0.1")
+
+    assert code == 2
+    assert "'--lr'" in err
+    assert "belongs inside its quotes" in err
+
+
+def test_shell_syntax_in_an_unquoted_command_is_noted(machine: Machine) -> None:
+    line = ("submit", "tf", "--name=j", "--image=i", "--dry-run", "python", "t.py", "$HOME", "&&")
+    code, out, err = machine.run(*line)
+
+    assert code == 0
+    assert "python t.py '$HOME' '&&'" in out
+    assert err.startswith("$HOME, &&: passed to python literally; put the whole command in quotes")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +246,7 @@ def test_a_path_without_code_is_refused_at_once(
     monkeypatch.chdir(machine.home)
     (machine.home / "plain").mkdir()
     code, _, err = machine.run(
-        "submit", *TF, f"--sync-mode={mode}", f"--sync-source={source}", "x", "--dry-run"
+        "submit", *TF, f"--sync-mode={mode}", f"--sync-source={source}", "--dry-run", "x"
     )
 
     assert code == 2
@@ -289,7 +349,7 @@ def test_without_an_mlflow_server_a_model_name_is_refused_before_anything_is_cre
     machine: Machine,
 ) -> None:
     code, _, err = machine.run(
-        "submit", *TF, "--model-name=m", "--model-source=pvc://a", "x", "--dry-run"
+        "submit", *TF, "--model-name=m", "--model-source=pvc://a", "--dry-run", "x"
     )
 
     assert code == 2

@@ -231,7 +231,7 @@ def test_an_old_spelling_works_and_says_what_to_write(machine: Machine, row: Fla
     effect = {**SHARED, **TENSORFLOW}[row.spelling]
     words = ("--name=j", "--image=i", *ALL_ROLES, *(GIT if "sync" in row.spelling else ()))
     code, _, err = machine.run(
-        "submit", "tf", *words, f"{row.old}={effect.value}", "true", "--dry-run"
+        "submit", "tf", *words, f"{row.old}={effect.value}", "--dry-run", "true"
     )
 
     assert code == 0

@@ -96,8 +96,8 @@ def test_a_field_that_kubeflow_does_not_know_is_refused_and_not_dropped(
 ) -> None:
     file = machine.home / "job.yaml"
     _, out, _ = machine.run(
-        "submit", "jax", "--name=j", "--image=i", "x", "--dry-run", "--kubeconfig",
-        str(plane.kubeconfig),
+        "submit", "jax", "--name=j", "--image=i", "--dry-run", "--kubeconfig",
+        str(plane.kubeconfig), "x",
     )  # fmt: skip
     file.write_text(out + "\n  surprise: 1\n")
     code, _, err = machine.run(

@@ -103,7 +103,7 @@ def malformed() -> Iterator[tuple[str, ...]]:
         yield (*named, "--sync-mode=git", "x")
         yield (*named, "--dry-run=often", "x")
         yield (*named, "--dry-run", "server", "x")
-        yield (*named, "python", "t.py", "--dry-run", "client")
+        yield (*named, "python t.py", "--dry-run", "client")
         yield (*named, "--model-name=m", "x")
         yield (*named, "--data=c:/dev/shm", "x")
     for other in ("tff", "horovodjob", "etjob", "spark"):
@@ -150,7 +150,7 @@ def test_an_unknown_flag_is_rejected_with_the_nearest_one(
 def test_the_value_of_a_dry_run_is_never_a_word_of_the_command(submitter: Submitter) -> None:
     for words in (
         ("--dry-run", "server", "python", "t.py"),
-        ("python", "t.py", "--dry-run", "server"),
+        ("python t.py", "--dry-run", "server"),
     ):
         code, out, err = submitter.arena(*TF, *words)
         assert (code, out) == (2, [])

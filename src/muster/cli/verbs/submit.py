@@ -16,10 +16,17 @@ import click
 
 from muster.api.meta import object_name
 from muster.cli import arena_parser
-from muster.cli.options import Target, cluster_options, dry_run_option, objects_option
+from muster.cli.options import (
+    Target,
+    cluster_options,
+    debug_option,
+    dry_run_option,
+    objects_option,
+)
 from muster.cli.send_manifests import DRY_RUN_SUFFIX, print_objects
 from muster.cli.show.messages import arena_info, note, note_cluster
 from muster.cli.show.progress import StatusLine
+from muster.cli.training_command import SubmitCommand, note_literal_words, shell_line
 from muster.cli.verb_groups import AliasGroup
 from muster.client.jobs import waiting
 from muster.client.manifests.apply import check_namespace
@@ -69,6 +76,7 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         objects_option,
         dry_run_option,
+        debug_option,
     ):
         wrapped = option(wrapped)
     return wrapped
@@ -175,11 +183,13 @@ def type_command(type_: str) -> click.Command:
     kind = BY_TYPE[type_]
 
     def run(target: Target, words: tuple[str, ...], chosen: SubmitOptions, **given: Any) -> None:
-        submit_flags(kind, {**given, "command": words}, target, chosen)
+        note_literal_words(words)
+        submit_flags(kind, {**given, "command": (shell_line(words),)}, target, chosen)
 
     run.__doc__ = f"""Submit {noun} (also: submit {other}).
 
-    All words that are not flags form the training command; they are joined and run by --shell.
+    The training command is one quoted word, or all words from the first one that is no flag. Put
+    flags of `submit` before it; after a quoted command they may follow.
 
     \b
     Example:
@@ -190,7 +200,7 @@ def type_command(type_: str) -> click.Command:
     command = submit_options(command)
     for flag in reversed(flags_of(kind)):
         command = _option(flag)(command)
-    return click.command(name=type_, cls=arena_parser.ArenaCommand)(command)
+    return click.command(name=type_, cls=SubmitCommand)(command)
 
 
 def _option(flag: Flag) -> Callable[[Any], Any]:

@@ -1,0 +1,101 @@
+"""The training command on the command line of `submit`: where it begins, and how it is run.
+
+    arena submit tf --name=x "python train.py" --workers=2        one quoted word: flags may follow
+    arena submit tf --name=x --workers=2 python train.py --lr=1   all words from the first non-flag
+    arena submit tf --name=x --workers=2 -- python train.py       all words after `--`
+
+A first word with a space in it is the whole command, as arena's users write it: a line for the
+shell. Otherwise the command is every word from the first one that is neither a flag nor the value
+of a flag. Its own flags are not parsed, and its words reach the program as the user's shell passed
+them to `arena`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.cli.arena_parser import ArenaCommand, choices_if_optional, refuse_loose_values
+from muster.cli.show.messages import note
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_SHELL_SYNTAX = re.compile(r"\|\|?|&&?|;|[0-9]?>>?(&[0-9])?|<|\$\{?\w+\}?")
+"""A word that only a shell understands: an operator or a variable."""
+
+
+class SubmitCommand(ArenaCommand):
+    """`submit KIND`: flags, then the training command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = self.options_by_spelling()
+        start = command_start(args, options)
+        # `--gang true --name=x …`: `true` was meant as the value of the switch.
+        refuse_loose_values(args[: start + 2], options)
+        if start < len(args) and args[start] != "--" and not _is_shell_line(args[start]):
+            _note_swallowed(args[start + 1 :], options)
+            args = [*args[:start], "--", *args[start:]]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            names = [word.partition("=")[0] for word in args[:start]]
+            if error.possibilities or error.option_name in names:
+                raise
+            hint = "A flag of the training command belongs inside its quotes."
+            raise click.UsageError(f"{error.format_message()} {hint}", error.ctx) from None
+
+
+def command_start(words: Sequence[str], options: Mapping[str, click.Option]) -> int:
+    """The position of the first word that is neither a flag nor the value of a flag."""
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word in ("-", "--") or not word.startswith("-"):
+            return position
+        option = options.get(word)
+        takes_next = option and not option.is_flag and not choices_if_optional(option)
+        position += 2 if takes_next else 1
+    return len(words)
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """The line that the shell of the container runs.
+
+    One word, or a first word with a space, is such a line already; further words are appended to it
+    as arena does. The words of an unquoted command are quoted, so that each stays one argument.
+    """
+    if len(words) > 1 and not _is_shell_line(words[0]):
+        return shlex.join(words)
+    return " ".join(words)
+
+
+def note_literal_words(words: Sequence[str]) -> None:
+    """Say which words of an unquoted command look like shell syntax, which they are not."""
+    if len(words) < 2 or _is_shell_line(words[0]):
+        return
+    literal = [word for word in words[1:] if _SHELL_SYNTAX.fullmatch(word)]
+    if literal:
+        note(
+            f"{', '.join(literal)}: passed to {words[0]} literally; "
+            "put the whole command in quotes to let a shell interpret it"
+        )
+
+
+def _note_swallowed(words: Sequence[str], options: Mapping[str, click.Option]) -> None:
+    # Short flags are too common: `mpirun -n 4` does not mean a namespace.
+    visible = {name for name, option in options.items() if not option.hidden}
+    names = [word for word in words if word[:2] == "--" and word.partition("=")[0] in visible]
+    if names:
+        note(
+            f"{', '.join(names)}: passed to the training command; "
+            f"write {'it' if len(names) == 1 else 'them'} before the command to set "
+            f"{'it' if len(names) == 1 else 'them'} for the job"
+        )
+
+
+def _is_shell_line(word: str) -> bool:
+    return any(character.isspace() for character in word)
