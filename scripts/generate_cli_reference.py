@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.main import ALIASES, UNSUPPORTED, VERBS
+from muster.cli.training_command import SubmitCommand
 from muster.cli.verb_groups import AliasGroup, RootGroup
 
 if TYPE_CHECKING:
@@ -74,14 +75,22 @@ def _command(context: click.Context) -> list[str]:
         lines += [f"Also: {', '.join(f'`{word}`' for word in also)}.", ""]
     usage = " ".join(command.collect_usage_pieces(context))
     lines += ["```", f"{context.command_path} {usage}", "```", ""]
-    own = [o for o in command.params if isinstance(o, click.Option) and o.name not in SHARED]
-    lines += _table([o for o in own if not o.hidden], context)
+    for heading, options in _option_groups(command):
+        own = [option for option in options if option.name not in SHARED and not option.hidden]
+        if own:
+            lines += [*([f"**{heading}**", ""] if heading else []), *_table(own, context)]
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             assert inner is not None
             lines += _command(click.Context(inner, info_name=name, parent=context))
     return lines
+
+
+def _option_groups(command: click.Command) -> list[tuple[str, list[click.Option]]]:
+    if isinstance(command, SubmitCommand):
+        return list(command.option_groups())
+    return [("", [option for option in command.params if isinstance(option, click.Option)])]
 
 
 def _aliases(context: click.Context) -> dict[str, str]:

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 class ArenaOption(click.Option):
-    """An option whose old spelling works but is not shown."""
+    """An option whose old spelling works but is not shown; the help shows it in its `group`."""
 
-    def __init__(self, *args: Any, old: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, old: str = "", group: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.old = old
+        self.group = group
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         record = super().get_help_record(ctx)

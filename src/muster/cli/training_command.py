@@ -18,18 +18,47 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.arena_parser import ArenaCommand, choices_if_optional, refuse_loose_values
+from muster.cli.arena_parser import (
+    ArenaCommand,
+    ArenaOption,
+    choices_if_optional,
+    refuse_loose_values,
+)
 from muster.cli.show.messages import note
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _SHELL_SYNTAX = re.compile(r"\|\|?|&&?|;|[0-9]?>>?(&[0-9])?|<|\$\{?\w+\}?")
 """A word that only a shell understands: an operator or a variable."""
 
 
+_COMMAND_GROUP, _CLUSTER_GROUP = "This command", "Cluster"
+_CLUSTER_OPTIONS = ("namespace", "kubeconfig", "context", "loglevel")
+
+
 class SubmitCommand(ArenaCommand):
-    """`submit KIND`: flags, then the training command."""
+    """`submit KIND`: flags, then the training command. The help shows the flags in groups."""
+
+    def option_groups(self) -> Iterator[tuple[str, list[click.Option]]]:
+        """The heading and the options of each group; the first has what most jobs need."""
+        groups: dict[str, list[click.Option]] = {}
+        for option in self._options():
+            if isinstance(option, ArenaOption):
+                heading = option.group
+            else:
+                heading = _CLUSTER_GROUP if option.name in _CLUSTER_OPTIONS else _COMMAND_GROUP
+            if not option.hidden:
+                groups.setdefault(heading, []).append(option)
+        first, *others = (heading for heading in groups if heading != _COMMAND_GROUP)
+        for heading in (first, _COMMAND_GROUP, *others):
+            yield heading, groups[heading]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, options in self.option_groups():
+            records = [option.get_help_record(ctx) for option in options]
+            with formatter.section(heading):
+                formatter.write_dl([record for record in records if record is not None])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = self.options_by_spelling()

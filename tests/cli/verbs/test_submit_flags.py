@@ -224,6 +224,21 @@ def test_a_flag_has_its_effect(machine: Machine, type_: str, row: Flag, spelling
         assert built.at(path) == effect.expected, way
 
 
+@pytest.mark.parametrize("type_", BY_TYPE)
+def test_the_help_shows_the_flags_in_groups_and_the_most_used_first(
+    machine: Machine, type_: str
+) -> None:
+    _, shown, _ = machine.run("submit", type_, "--help")
+
+    headings = [line for line in shown.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings[:2] == ["Main flags:", "This command:"]
+    assert {"Files and data:", "Code sync:", "TensorBoard:", "Cluster:"} <= set(headings)
+    first = shown.partition("Main flags:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(first) <= 10
+    assert first[0].startswith("  --name")
+    assert any("--gang" in line for line in first)
+
+
 @pytest.mark.parametrize(
     "row", [row for row in flags_of(TensorFlow) if row.old], ids=lambda row: row.old
 )

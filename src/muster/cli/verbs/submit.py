@@ -170,30 +170,32 @@ def _wait(client: BlockingClient, job: Raw, *, instances: bool) -> None:
 
 
 _EXAMPLES = {
-    "tfjob": ("a TensorFlow job", "tf", '--ps=1 --workers=2 "python train.py"'),
-    "mpijob": ("an MPI job", "mpi, mj", '--workers=2 "mpirun python train.py"'),
-    "pytorchjob": ("a PyTorch job", "pytorch", '--workers=2 "torchrun train.py"'),
-    "jaxjob": ("a JAX job", "jax", '--workers=2 "python train.py"'),
+    "tfjob": ("a TensorFlow job", "tf", "--ps=1 --workers=2", "python train.py"),
+    "mpijob": ("an MPI job", "mpi", "--workers=2", "mpirun python train.py"),
+    "pytorchjob": ("a PyTorch job", "pytorch", "--workers=2", "torchrun train.py"),
+    "jaxjob": ("a JAX job", "jax", "--workers=2", "python train.py"),
 }
+"""What each type is called, its short name, and flags and a command that are typical of it."""
 
 
 def type_command(type_: str) -> click.Command:
     """`submit TYPE`."""
-    noun, other, example = _EXAMPLES[type_]
+    noun, short, flags, example = _EXAMPLES[type_]
     kind = BY_TYPE[type_]
 
     def run(target: Target, words: tuple[str, ...], chosen: SubmitOptions, **given: Any) -> None:
         note_literal_words(words)
         submit_flags(kind, {**given, "command": (shell_line(words),)}, target, chosen)
 
-    run.__doc__ = f"""Submit {noun} (also: submit {other}).
+    run.__doc__ = f"""Submit {noun}.
 
     The training command is one quoted word, or all words from the first one that is no flag. Put
     flags of `submit` before it; after a quoted command they may follow.
 
     \b
-    Example:
-      arena submit {other.partition(",")[0]} --name=hello --image=python:3.12 --gang {example}
+    Examples:
+      arena submit {short} --name=hello --image=python:3.12 {flags} --gang "{example}"
+      arena submit {short} --name=hello --image=python:3.12 {flags} --wait {example} --lr 0.1
     """
     command: Any = cluster_options(run)
     command = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND")(command)
@@ -205,7 +207,12 @@ def type_command(type_: str) -> click.Command:
 
 def _option(flag: Flag) -> Callable[[Any], Any]:
     default = flag.default
-    settings: dict[str, Any] = {"help": flag.help, "cls": arena_parser.ArenaOption, "old": flag.old}
+    settings: dict[str, Any] = {
+        "help": flag.help,
+        "cls": arena_parser.ArenaOption,
+        "old": flag.old,
+        "group": flag.group,
+    }
     if isinstance(default, bool):
         switch = f"{flag.spelling}/--no-{flag.spelling.lstrip('-')}"
         # None means that the switch was not written, as opposed to switched off.

@@ -1,7 +1,7 @@
 """The flags of `arena submit`: one field per flag, with its default, help and other spellings.
 
 This is the only table of flags: the command line, short-form files and the CLI reference are made
-from it. The order of the fields is the order of the help page.
+from it. `GROUPS` orders the help page: the flags that most jobs need first.
 """
 # ruff: noqa: RUF009 - `_flag` returns a `dataclasses.field`, which belongs in these places
 
@@ -18,6 +18,38 @@ _CLEAN_TASK_POLICY = "Pods deleted at the end: Running, All or None."
 Texts = tuple[str, ...]
 """The values of a flag that can be repeated."""
 
+GROUPS: dict[str, Texts] = {
+    heading: tuple(names.split())
+    for heading, names in {
+        "Main flags": "name workers ps chief gpus worker_cpu worker_memory cpu memory gang "
+        "image env",
+        "Roles and resources": "evaluator worker_cpu_limit worker_memory_limit ps_gpus ps_cpu "
+        "ps_memory ps_cpu_limit ps_memory_limit chief_cpu chief_memory chief_cpu_limit "
+        "chief_memory_limit evaluator_cpu evaluator_memory evaluator_cpu_limit "
+        "evaluator_memory_limit device share_memory rdma gputopology nproc_per_node",
+        "Files and data": "working_dir python isolated data data_dir config_file "
+        "mounts_on_launcher",
+        "Code sync": "sync_mode sync_source sync_branch sync_revision sync_depth sync_submodules "
+        "sync_secret sync_image",
+        "TensorBoard": "tensorboard logdir tensorboard_image",
+        "Failures and the end": "retry success_policy clean_task_policy running_timeout "
+        "starting_timeout ttl_after_finished",
+        "Queue and placement": "priority queue scheduler selector worker_selector ps_selector "
+        "chief_selector evaluator_selector toleration worker_affinity_policy "
+        "worker_affinity_constraint ps_affinity_policy ps_affinity_constraint role_sequence",
+        "Pods": "shell env_from label annotation worker_image ps_image image_pull_policy "
+        "image_pull_secret worker_port ps_port chief_port host_network host_ipc host_pid",
+        "MLflow": "model_name model_source",
+    }.items()
+}
+"""The groups of the help page, in its order: heading, fields of the kinds that have them."""
+_POSITIONS = {
+    name: (number, heading)
+    for number, (heading, name) in enumerate(
+        (heading, name) for heading, names in GROUPS.items() for name in names
+    )
+}
+
 
 class Flag(NamedTuple):
     """A flag and the field of the submission that it fills."""
@@ -30,6 +62,8 @@ class Flag(NamedTuple):
     old: str = ""
     """A former camelCase spelling, which is accepted but not shown in the help."""
     short: str = ""
+    group: str = ""
+    """The heading below which the help shows it."""
 
 
 def _flag(default: Any, help: str, **spellings: str) -> Any:
@@ -202,11 +236,16 @@ BY_TYPE: dict[str, type[Submission]] = {
 
 
 def flags_of(kind: type[Submission]) -> list[Flag]:
-    """The flags of one kind of job. The `command` is a field without a flag."""
+    """The flags of one kind of job, group by group. The `command` is a field without a flag."""
+    rows = sorted((row for row in fields(kind) if row.metadata), key=lambda r: _POSITIONS[r.name])
     return [
-        Flag(row.name, row.default, **{"spelling": _spelling(row.name), **row.metadata})
-        for row in fields(kind)
-        if row.metadata
+        Flag(
+            row.name,
+            row.default,
+            group=_POSITIONS[row.name][1],
+            **{"spelling": _spelling(row.name), **row.metadata},
+        )
+        for row in rows
     ]
 
 
