@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 FINAL = ("Succeeded", "Failed")
+BACKOFF = "BackOff"
+"""The reason of a job that waits before it recreates replicas that failed."""
 INVALID_SPEC = "InvalidSpec"
 """The reason of a job that failed for its manifest, and the condition of a job that runs on."""
 
@@ -60,12 +62,14 @@ class ReplicaStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an autoscaler finds the pods of the role."""
 
 
-class ReplicaFailures(msgspec.Struct, frozen=True):
+class ReplicaFailures(msgspec.Struct, frozen=True, omit_defaults=True):
     """How often one replica has failed of late, for its backoff."""
 
     count: int
     at: Time
     """When it failed last."""
+    ending: str = ""
+    """How it failed last (`exited with code 1`); empty if another replica of its gang did."""
 
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,6 +77,8 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
 
     reason: str = ""
     message: str = ""
+    until: Time | None = None
+    """When the pods are tried again, if that is known."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

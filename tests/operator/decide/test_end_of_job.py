@@ -25,7 +25,10 @@ def test_a_job_succeeds_when_its_first_worker_does() -> None:
     assert model.status["completionTime"] == "2026-01-02T03:04:05Z"
     assert GROUP not in model.objects
     assert len(model.pods) == 3
-    assert model.status["replicaStatuses"] == {"PS": {"succeeded": 1}, "Worker": {"succeeded": 2}}
+    assert model.status["replicaStatuses"] == {
+        "PS": {"active": 1},
+        "Worker": {"active": 1, "succeeded": 1},
+    }
 
 
 def test_all_workers_must_succeed_if_the_job_says_so() -> None:
@@ -143,12 +146,14 @@ def test_the_group_is_deleted_before_the_pods() -> None:
     model.settle()
     model.run()
     model.exit("j-worker-0", 0)
+    assert [a.kind for a in model.step() if isinstance(a, Delete)] == [VOLCANO_POD_GROUPS]
 
+    model.exit("j-worker-1", 0)
     actions = model.step()
 
     assert isinstance(actions[0], PatchStatus)
     deleted = [a.kind for a in actions if isinstance(a, Delete)]
-    assert deleted == [VOLCANO_POD_GROUPS, PODS, PODS, PODS, SERVICES, SERVICES, SERVICES]
+    assert deleted == [PODS, PODS, PODS, SERVICES, SERVICES, SERVICES]
     assert model.step() == []
 
 
@@ -248,10 +253,11 @@ def test_a_service_without_a_pod_is_deleted_too() -> None:
     model.settle()
     model.run()
     model.exit("j-worker-0", 0)
+    model.exit("j-worker-1", 1)
     del model.pods["j-ps-0"]
     model.settle()
 
-    assert sorted(model.services) == ["j-worker-0"]
+    assert sorted(model.services) == ["j-worker-0", "j-worker-1"]
 
 
 def test_a_job_whose_chief_has_no_replicas_ends_by_its_workers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -62,7 +63,13 @@ def preempted(model: Model, name: str, container: str) -> None:
 
 
 def restarted(model: Model, name: str, container: str) -> None:
-    row = {"name": container, "restartCount": 1, "state": {"running": {}}}
+    """Let the node restart the container in place."""
+    row = {
+        "name": container,
+        "restartCount": 1,
+        "state": {"running": {}},
+        "lastState": {"terminated": {"exitCode": 3, "message": "step 7\nboom"}},
+    }
     model.run(name, containerStatuses=[row])
 
 
@@ -135,7 +142,27 @@ def test_the_message_names_the_replica_that_broke_the_gang() -> None:
     restarted(model, "j-ps-0", "tensorflow")
     model.settle()
     message = model.status["conditions"][-1]["message"]
-    assert message == "job j is restarting because PS 0 restarted."
+    assert message == (
+        "job j is restarting because PS 0 restarted after it exited with code 3: boom."
+    )
+
+
+@pytest.mark.parametrize("break_gang", [restarted, failed], ids=["restarted", "failed"])
+def test_a_gang_that_waits_names_the_replica_that_failed_last(
+    break_gang: Callable[[Model, str, str], None],
+) -> None:
+    model = running()
+    failed(model, "j-worker-0", "tensorflow")
+    model.settle()
+    up(model)
+    break_gang(model, "j-worker-1", "tensorflow")
+    model.settle()
+
+    ending = "exited with code 3: boom" if break_gang is restarted else "exited with code 137"
+    waiting = model.status["waiting"]
+    expected = f"the gang failed 2 times; the last time worker 1 {ending}"
+    assert waiting["message"].removesuffix(" (SIGKILL)") == expected
+    assert waiting["until"] == "2026-01-02T03:04:15Z"
 
 
 def test_a_replica_lost_before_the_gang_was_complete_is_only_recreated() -> None:

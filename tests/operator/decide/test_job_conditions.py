@@ -102,7 +102,8 @@ def test_pods_that_run_on_after_a_failure_are_counted_until_they_end() -> None:
     model.exit("j-chief-0", 0)
     model.request_deletion("j-ps-1")
     model.settle()
-    assert model.status["replicaStatuses"] == {**rows, "Chief": {}, "PS": {"active": 1}}
+    ended = {"Chief": {"succeeded": 1}, "PS": {"active": 1}}
+    assert model.status["replicaStatuses"] == {**rows, **ended}
 
 
 @pytest.mark.parametrize("clean", ["Running", "All"])

@@ -284,7 +284,8 @@ def test_an_event_names_the_exit_code_of_a_failed_pod() -> None:
 
     events = [(event.reason, event.message) for event in model.events]
     assert ("ExitedWithCode", "Pod: ns.j-worker-1 exited with code 3") in events
-    assert ("TFJobRestarting", "job j is restarting because Worker replica(s) failed.") in events
+    cause = "Worker replica(s) failed. First: pod j-worker-1 exited with code 3."
+    assert ("TFJobRestarting", f"job j is restarting because {cause}") in events
 
 
 def crash(model: Model, name: str) -> float | None:
@@ -327,8 +328,11 @@ def test_the_status_says_which_replica_waits_and_until_when() -> None:
     model.exit("j-worker-0", 137)
     model.settle()
 
-    message = "Worker 0 failed 2 times; it is recreated at 2026-01-02T03:04:15Z"
-    assert model.status["waiting"] == {"reason": "BackOff", "message": message}
+    assert model.status["waiting"] == {
+        "reason": "BackOff",
+        "message": "worker 0 failed 2 times; the last time it exited with code 137 (SIGKILL)",
+        "until": "2026-01-02T03:04:15Z",
+    }
     model.later(10)
     model.settle()
     assert "j-worker-0" in model.pods

@@ -147,4 +147,4 @@ async def test_a_status_with_junk_of_another_writer_is_corrected(junk: Raw) -> N
 
         status = (server.get(JOB) or {})["status"]
         assert conditions(server)[-1] == "Succeeded"
-        assert status["replicaStatuses"]["Worker"] == {"succeeded": 2}
+        assert status["replicaStatuses"]["Worker"] == {"active": 1, "succeeded": 1}

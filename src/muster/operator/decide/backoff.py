@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.meta import timestamp
-from muster.jobs.job_status import JobStatus, ReplicaFailures, Waiting
+from muster.jobs import pod_status
+from muster.jobs.job_status import BACKOFF, JobStatus, ReplicaFailures, Waiting
 from muster.operator.build.labels import index_of, role_of
+from muster.operator.decide.gang_restart import restarts_as_gang
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,43 +30,63 @@ _FORGET_AFTER = 600.0
 """Seconds without a failure after which earlier ones do not count."""
 
 
-def record_failures(job: Job, status: JobStatus, pods: Iterable[Pod], now: datetime) -> JobStatus:
-    """The status after these pods failed, without failures that are too old to count."""
+def record_failures(
+    job: Job,
+    status: JobStatus,
+    delayed: Iterable[Pod],
+    failed: Iterable[Pod],
+    now: datetime,
+) -> JobStatus:
+    """The status after some pods failed, without failures that are too old to count.
+
+    `delayed` are the pods that wait for it: those that failed, or all pods of their gang.
+    """
+    culprits = {pod.metadata.uid for pod in failed}
     failures = {
         name: row
         for name, row in status.failures.items()
         # The delay itself does not count as time without a failure.
         if _seconds_since(row, now) < _FORGET_AFTER + _delay(row)
     }
-    for pod in pods:
+    for pod in delayed:
         name = f"{role_of(job, pod).lower()}-{index_of(pod)}"
         count = failures[name].count + 1 if name in failures else 1
-        failures[name] = ReplicaFailures(count, now.replace(microsecond=0))
+        ending = pod_status.failure(pod) if pod.metadata.uid in culprits else ""
+        failures[name] = ReplicaFailures(count, now.replace(microsecond=0), ending)
     return replace(status, failures=failures)
 
 
 def seconds_left(status: JobStatus, replica: Replica, now: datetime) -> float:
     """Seconds until this replica's pod may be created; 0 or less: at once."""
-    row = _failures_of(status, replica)
+    row = status.failures.get(_name(replica))
     return _delay(row) - _seconds_since(row, now) if row else 0.0
 
 
 def waiting_for_backoff(
-    status: JobStatus, replicas: Iterable[Replica], now: datetime
+    job: Job, status: JobStatus, replicas: Iterable[Replica], now: datetime
 ) -> Waiting | None:
-    """The replica that waits longest for its backoff, as the reason why the job waits."""
-    delays = {replica: seconds_left(status, replica, now) for replica in replicas}
-    last = max(delays, key=lambda replica: delays[replica], default=None)
-    row = _failures_of(status, last) if last is not None and delays[last] > 0 else None
-    if last is None or row is None:
+    """The reason why these replicas are not recreated yet: how the last of them failed, and when.
+
+    Of a gang that restarts as a whole only the replica that failed is to blame.
+    """
+    waiting = [replica for replica in replicas if seconds_left(status, replica, now) > 0]
+    if not waiting:
         return None
-    at = timestamp(row.at + timedelta(seconds=_delay(row)))
-    message = f"{last.role} {last.index} failed {row.count} times; it is recreated at {at}"
-    return Waiting("BackOff", message)
+    rows = {replica: status.failures[_name(replica)] for replica in waiting}
+    last = max(waiting, key=lambda r: (bool(rows[r].ending), seconds_left(status, r, now)))
+    row = rows[last]
+    until = row.at + timedelta(seconds=_delay(row))
+    name = f"{last.role.lower()} {last.index}"
+    if restarts_as_gang(job):
+        until = max(r.at + timedelta(seconds=_delay(r)) for r in rows.values())
+        message = f"the gang failed {row.count} times; the last time {name} {row.ending}"
+    else:
+        message = f"{name} failed {row.count} times; the last time it {row.ending}"
+    return Waiting(BACKOFF, message if row.ending else message.partition(";")[0], until)
 
 
-def _failures_of(status: JobStatus, replica: Replica) -> ReplicaFailures | None:
-    return status.failures.get(f"{replica.role.lower()}-{replica.index}")
+def _name(replica: Replica) -> str:
+    return f"{replica.role.lower()}-{replica.index}"
 
 
 def _delay(row: ReplicaFailures) -> float:

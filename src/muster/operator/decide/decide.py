@@ -26,19 +26,18 @@ from muster.operator.action_types import (
     Action,
     Create,
     Delete,
-    DeleteJob,
     EmitEvent,
     PatchStatus,
     Requeue,
     VerifyJob,
 )
 from muster.operator.build import gang
-from muster.operator.build.labels import role_of
 from muster.operator.decide import (
     adoption,
     backoff,
     invalid_spec,
     job_conditions,
+    job_end,
     job_limits,
     missing_objects,
 )
@@ -73,7 +72,7 @@ def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> l
         return []
     before = invalid_spec.current_status(job)
     if before.outcome is not None:
-        return _end(job, before, observed, now)
+        return job_end.clean_up(job, before, observed, now)
     return _guard_creations(job, _decide_active(job, before, observed, settings, now), observed)
 
 
@@ -132,7 +131,7 @@ def _decide_active(
     wanted = registry.framework_of(job).replicas(updated, observed)
     surplus, observed_after = _surplus(updated, wanted, observed, settings, now)
     missing = missing_objects.without_pod(wanted, observed_after)
-    delay = backoff.waiting_for_backoff(status, missing, now)
+    delay = backoff.waiting_for_backoff(job, status, missing, now)
     delay = delay or terminating_pods(wanted, observed_after)
     after, problems = explain(job, status, pods, observed, delay)
     return [
@@ -217,59 +216,11 @@ def _write_and_end(
     """Write the status and, if it says that the job has ended, clean up."""
     if status.outcome is None:
         return _write(job, status, events)
-    after = job_conditions.with_active(job, status, _staying_pods(job, status, observed))
-    return [*_write(job, after, events), *_end(job, after, observed, now)]
-
-
-def _end(job: Job, status: JobStatus, observed: Observed, now: datetime) -> list[Action]:
-    """A finished job: delete its objects as its policy says, and the job when its TTL is over."""
-    staying = _staying_pods(job, status, observed)
-    uids = {pod.metadata.uid for pod in staying}
-    living = job_conditions.not_terminating(observed.pods)
-    leaving = [pod for pod in living if pod.metadata.uid not in uids]
-    used = {pod.metadata.name for pod in staying if pod.finished}
-    unused = set()
-    if _clean_pod_policy(job, status) != "None":
-        unused = missing_objects.service_names(observed) - used
-    # With cleanPodPolicy None the pods of a failed job run on; they are counted until they end.
-    change = status_change(status, job_conditions.with_active(job, status, staying))
-    return [
-        *([PatchStatus(change)] if change else ()),
-        *delete_group_objects(job, observed),
-        *missing_objects.delete_pods(leaving),
-        *missing_objects.delete_services(unused),
-        *_expiry(job, status, now),
-    ]
-
-
-def _staying_pods(job: Job, status: JobStatus, observed: Observed) -> list[Pod]:
-    """The pods that a finished job leaves in place."""
-    policy = _clean_pod_policy(job, status)
-    return [pod for pod in observed.pods if not _is_cleaned(job, pod, policy)]
-
-
-def _clean_pod_policy(job: Job, status: JobStatus) -> str:
-    policy = job.policy.clean_pod_policy
-    if policy == "None" and (job_limits.ended_by_limit(job, status) or status.is_rejected):
-        return "Running"  # A job that exceeded a limit or can never start must not run on.
-    return policy
-
-
-def _is_cleaned(job: Job, pod: Pod, policy: str) -> bool:
-    """Whether the end of the job deletes this pod; a finished launcher stays for its log."""
-    if policy == "None" or (pod.finished and role_of(job, pod) == "Launcher"):
-        return False
-    return policy == "All" or not pod.finished
+    after = job_end.final_counts(job, status, observed, now)
+    return [*_write(job, after, events), *job_end.clean_up(job, after, observed, now)]
 
 
 def _with_deletions(observed: Observed, pods: Iterable[Pod], now: datetime) -> Observed:
     """The observed objects, with these pods marked for deletion."""
     uids = {pod.metadata.uid for pod in pods}
     return replace(observed, pods=with_deletions(observed.pods, uids, now))
-
-
-def _expiry(job: Job, status: JobStatus, now: datetime) -> list[Action]:
-    if job.policy.ttl_seconds is None or status.completion_time is None:
-        return []
-    left = job.policy.ttl_seconds - (now - status.completion_time).total_seconds()
-    return [Requeue(left)] if left > 0 else [DeleteJob()]

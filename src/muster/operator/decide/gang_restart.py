@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from muster.jobs import pod_status
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class GangBreak(NamedTuple):
     cause: str
     """A clause, as in "because worker 1 is gone"."""
-    failed: bool
-    """Whether the training failed, rather than the cluster taking a pod away."""
+    failed: Pod | None = None
+    """The pod in which the training failed; None if the cluster took a pod away."""
 
 
 def restarts_as_gang(job: Job) -> bool:
@@ -67,10 +68,11 @@ def find_break(
         # A replica beyond the recorded size is new: the job was scaled up.
         was_running = replica.index < status.gang_sizes.get(replica.role, 0)
         if was_running and replica.name not in present:
-            return GangBreak(f"{replica.role} {replica.index} is gone", failed=False)
+            return GangBreak(f"{replica.role} {replica.index} is gone")
     for pod in restarted:
         if _training_restarted(job, pod):
-            return GangBreak(f"{role_of(job, pod)} {index_of(pod)} restarted", failed=True)
+            cause = f"{role_of(job, pod)} {index_of(pod)} restarted after it"
+            return GangBreak(f"{cause} {pod_status.failure(pod)}", pod)
     return None
 
 

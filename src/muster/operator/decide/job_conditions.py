@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from muster.api.meta import timestamp
 from muster.jobs import names
 from muster.jobs.job_status import FINAL, JobCondition, JobStatus, ReplicaStatus
-from muster.operator.build.labels import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,23 +81,9 @@ def resumed(job: Job, status: JobStatus, now: datetime) -> JobStatus:
 
 
 def finished(job: Job, status: JobStatus, type_: str, message: str, now: datetime) -> JobStatus:
-    """The status of a job that ends now.
-
-    When the chief succeeds, the other pods are stopped although they did nothing wrong: in a job
-    that succeeds, pods that still run count as succeeded.
-    """
+    """The status of a job that ends now."""
     status = with_condition(status, type_, "True", f"{job.kind}{type_}", message, now)
-    counts = status.counts
-    if type_ == "Succeeded":
-        counts = {
-            role: replace(row, active=0, succeeded=row.succeeded + row.active)
-            for role, row in counts.items()
-        }
-    return replace(
-        status.without_transient(),
-        completion_time=now.replace(microsecond=0),
-        replica_statuses=counts,
-    )
+    return replace(status.without_transient(), completion_time=now.replace(microsecond=0))
 
 
 def replica_counts(job: Job, pods_by_role: dict[str, list[Pod]]) -> dict[str, ReplicaStatus]:
@@ -117,16 +102,6 @@ def replica_counts(job: Job, pods_by_role: dict[str, list[Pod]]) -> dict[str, Re
             else "",
         )
     return counts
-
-
-def with_active(job: Job, status: JobStatus, staying: Sequence[Pod]) -> JobStatus:
-    """The status of a failed job whose `staying` pods run on."""
-    if not status.is_true("Failed") or not status.counts:
-        return status
-    active = (pod for pod in not_terminating(staying) if pod.status.phase == "Running")
-    running = Counter(role_of(job, pod) for pod in active)
-    counts = {role: replace(row, active=running[role]) for role, row in status.counts.items()}
-    return replace(status, replica_statuses=counts)
 
 
 def not_terminating(pods: Sequence[Pod]) -> list[Pod]:

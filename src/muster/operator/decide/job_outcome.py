@@ -166,7 +166,8 @@ class _Assessor:
         elif broken := gang_restart.find_break(self.job, self.status, wanted, staying, restarted):
             self._report_restarting(f"{broken.cause}.")
             self._restart_gang()
-            self._record_failures(self.restarting if broken.failed else ())
+            if broken.failed is not None:
+                self._record_failures(self.restarting, [broken.failed])
         # A failed launcher stays for its log: the next attempt has another name.
         leaving = {
             pod.metadata.uid
@@ -191,7 +192,10 @@ class _Assessor:
             if any(self._is_launcher(pod) for pod in failed):
                 attempt = self.status.launcher_attempt + 1
                 self.status = replace(self.status, launcher_attempt=attempt)
-            self._report_restarting(f"{role_of(self.job, failed[0])} replica(s) failed.")
+            first = pod_status.first_failed(failed)
+            ending = f"pod {first.metadata.name} {pod_status.failure(first)}"
+            role = role_of(self.job, first)
+            self._report_restarting(f"{role} replica(s) failed. First: {ending}.")
         # A pod that the cluster ended has no backoff. The exception is a pod that never started:
         # its node rejected it, and would probably reject the next pod at once.
         delayed = [
@@ -201,11 +205,10 @@ class _Assessor:
         ]
         if as_gang:
             self._restart_gang()
-            delayed = self.restarting if delayed else []
-        self._record_failures(delayed)
+        self._record_failures(self.restarting if as_gang and delayed else delayed, delayed)
 
-    def _record_failures(self, failed: Sequence[Pod]) -> None:
-        self.status = backoff.record_failures(self.job, self.status, failed, self.now)
+    def _record_failures(self, delayed: Sequence[Pod], failed: Sequence[Pod]) -> None:
+        self.status = backoff.record_failures(self.job, self.status, delayed, failed, self.now)
 
     def _restart_gang(self) -> None:
         """Replace all pods of the gang, and clear its record so that it breaks only once."""
@@ -243,14 +246,18 @@ class _Assessor:
     def _run(self, wanted: int) -> None:
         """Set Running once a deciding pod runs; after a restart, once all pods run.
 
-        A job that was Running and has no running pod any more is Restarting.
+        A job that was Running and has no running pod any more is Restarting, unless its pods have
+        only ended well: the others then start a little later.
         """
-        phases = Counter(pod.status.phase for pod in job_conditions.not_terminating(self.counted))
+        staying = job_conditions.not_terminating(self.counted)
+        phases = Counter(pod.status.phase for pod in staying)
         complete = phases["Running"] + phases["Succeeded"] >= wanted
         if self.framework.running(self.job, self.by_role):
             if complete or not self.status.is_true("Restarting"):
                 self._set_condition("Running", f"{self.job.kind} {self.job.key} is running.")
         elif self.status.is_true("Running") and not phases["Running"] and not complete:
+            if phases["Succeeded"] and len(staying) == wanted:
+                return
             self._report_restarting("none of its pods runs any more.")
 
     def _report_restarting(self, cause: str) -> None:

@@ -25,6 +25,9 @@ class Framework:
     worker_0_decides = True
     """Whether the success of worker 0 is that of a job without a chief."""
 
+    workers_end = True
+    """Whether workers end by themselves when the training is complete."""
+
     def replicas(self, job: Job, observed: Observed) -> list[Replica]:
         """The replicas that should have pods now."""
         return list(job.replicas())

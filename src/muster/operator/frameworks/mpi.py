@@ -46,6 +46,7 @@ _HIDE_GPUS = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 
 class MPI(Framework):
     services = False
+    workers_end = False
 
     def replicas(self, job: Job, observed: Observed) -> list[Replica]:
         workers, mpi = list(job.replicas()), _mpi(job)
