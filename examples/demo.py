@@ -7,7 +7,7 @@
 
 The demo runs on a local cluster of its own, in a temporary home, and removes both at the end.
 KEEP=1 leaves the cluster up and prints how to reach it. MUSTER_TRAINING_PYTHON names the Python of
-the pods if it is not our own; mpirun and mpi4py must be installed with it.
+the jobs if it is not our own; mpirun and mpi4py must be installed with it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def main() -> int:
     home = tempfile.mkdtemp(prefix="muster-demo-")
     os.environ["MUSTER_HOME"] = home
     os.environ.pop("KUBECONFIG", None)
+    activate(os.environ.get("MUSTER_TRAINING_PYTHON") or sys.executable)
     try:
         say(f"A local cluster of four nodes with two (declared) GPUs each, in {home}")
-        arena("up", "--detach", "--nodes=4", "--gpus-per-node=2", *python())
+        arena("up", "--detach", "--nodes=4", "--gpus-per-node=2")
         too_big()
         fits()
         comes_back()
@@ -59,9 +60,10 @@ def main() -> int:
     return 0
 
 
-def python() -> list[str]:
-    chosen = os.environ.get("MUSTER_TRAINING_PYTHON")
-    return [f"--python={chosen}"] if chosen else []
+def activate(python: str) -> None:
+    """Make the environment of this Python the active one: submitted jobs run in it."""
+    os.environ.pop("VIRTUAL_ENV", None)
+    os.environ["PATH"] = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def leave(home: str, *, keep: bool) -> None:

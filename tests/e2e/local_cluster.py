@@ -24,12 +24,13 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 class LocalCluster:
-    """One MUSTER_HOME and the commands run in it."""
+    """One MUSTER_HOME and the commands run in it, with this Python's environment active."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, python: str = sys.executable) -> None:
         self.home = home
-        inherited = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
-        self.env = {**inherited, "MUSTER_HOME": str(home)}
+        inherited = {key: os.environ[key] for key in ("HOME", "LANG") if key in os.environ}
+        path = f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        self.env = {**inherited, "PATH": path, "MUSTER_HOME": str(home)}
 
     def arena(
         self, *words: str, check: bool = True, timeout: float = 120

@@ -32,7 +32,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two nodes with two declared GPUs each."""
     need("mpirun", "mpi4py")
     mpirun()
-    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"), PYTHON)
     before = Footprint.now()
     cluster.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
     yield cluster

@@ -30,7 +30,7 @@ STEPS = 40
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Two nodes whose pods have the training environment's Python."""
     need("tensorflow", "tensorflow", "jax", "numpy")
-    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"), PYTHON)
     before = Footprint.now()
     cluster.up("--nodes", "2", "--gpus-per-node", "2", "--python", PYTHON)
     yield cluster

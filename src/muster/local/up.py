@@ -64,6 +64,8 @@ class Settings:
     port: int | None = None
     python: str | None = None
     runtime: str = "auto"
+    isolated: bool = False
+    """Whether submitted jobs get private directories; `arena submit` reads it in the status."""
 
     @property
     def data(self) -> Path:
@@ -207,6 +209,7 @@ class _Cluster:
             "runtime": self.agent.choice.name,
             "externalNetwork": self.agent.external_network,
             "memoryLimits": self.agent.memory_limits,
+            **({"isolated": True} if self.settings.isolated else {}),
             **({"note": note} if note else {}),
         }
 

@@ -21,7 +21,7 @@ from muster.client.submit import mlflow
 from muster.errors import MusterError
 from muster.jobs.build import code_sync, flags, job_manifest
 from muster.jobs.build.flags import TensorFlow
-from muster.jobs.build.pod_templates import escape_command, escape_value
+from muster.jobs.build.pod_templates import escape_literal, escape_value
 from muster.local.node.env import expand
 from tests.cli.submit_dry_run import Machine
 
@@ -127,7 +127,7 @@ def test_dollars_reach_the_container_as_they_were_written(text: str) -> None:
 @example("$$(X)$$$(a)$")
 @example("$(X$(X))")
 def test_a_command_reaches_the_shell_as_it_was_written(text: str) -> None:
-    assert expand(escape_command(text), {"X": "1", "a": "2", "": "3", "$(X": "4"}) == text
+    assert expand(escape_literal(text), {"X": "1", "a": "2", "": "3", "$(X": "4"}) == text
 
 
 def test_a_variable_is_put_into_another_and_not_into_the_command(machine: Machine) -> None:

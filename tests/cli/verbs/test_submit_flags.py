@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +45,9 @@ SHARED: dict[str, Effect] = {
     "--device": Effect("amd.com/gpu=2", f"main:@/{RESOURCES}/amd.com~gpu", "2"),
     "--workers": Effect("4", "main:@/env/workers/value", "4"),
     "--retry": Effect("5", "job/spec/runPolicy/backoffLimit", 5),
-    "--working-dir": Effect("/w", "main:@/workingDir", "/w"),
+    "--working-dir": Effect("/usr", "main:@/workingDir", "/usr"),
+    "--python": Effect(sys.executable, "main:@/env/MUSTER_PYTHON/value", sys.executable),
+    "--isolated": Effect("", "main:@/workingDir", "/root"),
     "--env": Effect('K={"a": "b, #c"}', "main:@/env/K/value", '{"a": "b, #c"}'),
     "--env-from": Effect("secret/s", "main:@/envFrom", [{"secretRef": {"name": "s"}}]),
     "--shell": Effect("bash", "main:*/command", ["bash", "-c", "python t.py"]),
@@ -65,7 +68,7 @@ SHARED: dict[str, Effect] = {
     "--hostIPC": Effect("", "pod:@/hostIPC", True),
     "--hostPID": Effect("", "pod:@/hostPID", True),
     "--data": Effect("c:/d", "main:@/volumeMounts/c/mountPath", "/d"),
-    "--data-dir": Effect("/h:/e", "main:@/volumeMounts/training-data-0/mountPath", "/e"),
+    "--data-dir": Effect("/usr:/e", "main:@/volumeMounts/training-data-0/mountPath", "/e"),
     "--config-file": Effect(
         "app.conf:/etc/app/a.conf", "main:@/volumeMounts/config-0/mountPath", "/etc/app"
     ),
@@ -260,7 +263,7 @@ REPEATED = {
     "--env": ("A=1,2", "B=3"),
     "--env-from": ("secret/a", "configmap/b"),
     "--data": ("a:/a", "b:/b"),
-    "--data-dir": ("/a", "/b:/c"),
+    "--data-dir": ("/usr", "/etc:/c"),
     "--annotation": ("a=1,b=2", "c=3"),
     "--label": ("a=1", "c=3"),
     "--toleration": ("all", "k=v:NoSchedule,Exists"),

@@ -92,7 +92,7 @@ def submit_flags(
     cluster = find_cluster(target)
     prepared = submit.prepare(kind, given, local=cluster is None or cluster.local)
     assert prepared.flags is not None
-    for sentence in flags_without_effect(prepared.flags):
+    for sentence in (*flags_without_effect(prepared.flags), *prepared.notes):
         note(sentence)
     _submit(prepared, cluster, target, chosen)
 

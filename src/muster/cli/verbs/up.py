@@ -54,7 +54,16 @@ def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     type=click.Choice(["auto", "namespaces", "plain"]),
     help="How pods are run; plain needs no namespaces  [default: auto]",
 )
-@click.option("--python", help="Python interpreter of the pods  [default: the one running this]")
+@click.option(
+    "--python",
+    help="Python of pods that are not made by submit  [default: the one running this]",
+)
+@click.option(
+    "--isolated",
+    is_flag=True,
+    default=None,
+    help="Give submitted jobs private directories, not the user's own.",
+)
 @click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
 def command(detach: bool, log_format: str, **settings: Any) -> None:
     """Start the local cluster on this machine.
@@ -76,7 +85,10 @@ def command(detach: bool, log_format: str, **settings: Any) -> None:
 def _flags(settings: dict[str, Any]) -> list[str]:
     """The settings that were given, as words of a command line."""
     given = {name: value for name, value in settings.items() if value is not None}
-    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    return [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+        for name, value in given.items()
+    ]
 
 
 def _serve(settings: dict[str, Any], log_format: str) -> None:

@@ -16,6 +16,7 @@ import yaml
 from muster.api.kinds import PRIORITY_CLASSES
 from muster.api.meta import Key
 from muster.client import config_file
+from muster.client.submit import workspace
 from muster.client.target import user_name
 from muster.errors import ApiError, ConfigError, NotFound, UsageError
 from muster.jobs.build.code_sync import local_path
@@ -110,8 +111,13 @@ def config_files(args: Submission) -> tuple[tuple[str, bytes], ...]:
 def make_site(args: Submission, *, local: bool) -> Site:
     """Facts about the cluster. The log directory on the host is new with every submission."""
     folder = f"{args.name}-{secrets.token_hex(4)}"
-    logs = str(Home.of_user().root / "logs" / folder) if local else f"/arena_logs/{folder}"
-    return Site(local=local, logs=logs, files=config_files(args))
+    files = config_files(args)
+    if not local:
+        return Site(logs=f"/arena_logs/{folder}", files=files)
+    own = workspace.find_workspace(args)
+    # A file that the job sees at its own path anyway must not hide the rest of its directory.
+    files = tuple(row for row in files if not workspace.shows(own, *row))
+    return Site(True, str(Home.of_user().root / "logs" / folder), files, own)
 
 
 def check_priority(client: BlockingClient, args: Submission) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster.client import ignore
-from muster.client.submit import defaults, mlflow
+from muster.client.submit import defaults, mlflow, workspace
 from muster.client.submit.transaction import Submitted, Transaction
 from muster.jobs.build import job_manifest
 
@@ -28,6 +28,8 @@ class PreparedJob:
     bundle: Bundle
     flags: Submission | None = None
     """The flags that it was built from; None for a manifest."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the user about where the job runs."""
 
 
 def prepare(kind: type[Submission], given: dict[str, Any], *, local: bool) -> PreparedJob:
@@ -35,7 +37,10 @@ def prepare(kind: type[Submission], given: dict[str, Any], *, local: bool) -> Pr
     flags = kind(**defaults.with_defaults(kind, given))
     if flags.model_name:
         mlflow.check()
-    return PreparedJob(job_manifest.bundle(flags, defaults.make_site(flags, local=local)), flags)
+    if local:
+        flags = workspace.resolve(flags)
+    bundle = job_manifest.bundle(flags, defaults.make_site(flags, local=local))
+    return PreparedJob(bundle, flags, workspace.notes(flags, local=local))
 
 
 def create(

@@ -161,7 +161,7 @@ def mount(args: Submission) -> list[Mounted]:
     """The mount of the code in a container that trains."""
     if not args.sync_mode:
         return []
-    return [mounted(VOLUME, posixpath.join(args.working_dir, "code"), emptyDir={})]
+    return [mounted(VOLUME, posixpath.join(args.directory, "code"), emptyDir={})]
 
 
 def volumes(args: Submission, site: Site) -> list[Raw]:

@@ -72,6 +72,21 @@ def _flag(default: Any, help: str, **spellings: str) -> Any:
 
 
 @dataclass(frozen=True)
+class Workspace:
+    """The user's directories and programs, which a job on the same machine uses.
+
+    All paths are absolute and are mounted at the same path. An empty workspace adds nothing.
+    """
+
+    directories: Texts = ()
+    """Mounted writable: the home directory and the working directory."""
+    programs: Texts = ()
+    """Mounted read-only: environments in directories of which pods have their own, like /tmp."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """HOME, PATH and others, literally."""
+
+
+@dataclass(frozen=True)
 class Site:
     """What the flags do not say: facts about the cluster and the files named."""
 
@@ -81,6 +96,7 @@ class Site:
     """The host's directory for the logs that TensorBoard reads."""
     files: tuple[tuple[str, bytes], ...] = ()
     """The files of `--config-file`: path in the container, content."""
+    workspace: Workspace = Workspace()
 
 
 @dataclass(frozen=True)
@@ -91,12 +107,23 @@ class Submission:
 
     command: Texts
     name: str = _flag(MISSING, "Name of the job.")
-    image: str = _flag("", "Container image of every role.")
+    image: str = _flag("", "Image of every role; the local cluster needs none.")
     gpus: int = _flag(0, "GPUs of each worker.")
     device: Texts = _flag((), "Other device of each replica, NAME=AMOUNT.")
     workers: int = _flag(1, "Number of workers.")
     retry: int = _flag(0, "Restart replicas that fail; the job fails at its N-th restart.")
-    working_dir: str = _flag("/root", "Working directory of the command.", old="--workingDir")
+    working_dir: str = _flag(
+        "",
+        "Working directory of the command  [default: this directory on the local cluster, "
+        "else /root]",
+        old="--workingDir",
+    )
+    python: str = _flag(
+        "", "Interpreter or environment directory, on the local cluster  [default: the active one]"
+    )
+    isolated: bool = _flag(
+        False, "Private home and working directory, on the local cluster; they are discarded."
+    )
     env: Texts = _flag((), "Environment variable, KEY=VALUE.", short="-e")
     env_from: Texts = _flag((), "All keys of secret/NAME or configmap/NAME.")
     shell: str = _flag("sh", "Shell that runs the command.")
@@ -137,6 +164,11 @@ class Submission:
     clean_task_policy: str = _flag("Running", _CLEAN_TASK_POLICY, old="--cleanTaskPolicy")
     running_timeout: str = _flag("", "Fail the job after this time, e.g. 1h30m.")
     ttl_after_finished: str = _flag("", "Delete the job this long after its end.")
+
+    @property
+    def directory(self) -> str:
+        """The working directory."""
+        return self.working_dir or "/root"
 
     @property
     def type(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from muster.jobs import this_machine
 from muster.jobs.build import code_sync, flag_values, pod_affinity, volumes
 from muster.jobs.build.flags import Mpi, PyTorch
 
@@ -29,7 +30,7 @@ def template(args: Submission, site: Site, role: Role, metadata: Raw) -> Raw:
     """The template of one role's pods."""
     rows = _volumes(args, site, role)
     pod_volumes, mounts = volumes.split(rows)
-    environment = _environment(args, role)
+    environment = _environment(args, site, role)
     sync_resources = {
         where: {name: amount for name, amount in row.items() if name in ("cpu", "memory")}
         for where, row in _resources(args, role).items()
@@ -77,14 +78,14 @@ def surroundings(args: Submission) -> Raw:
 
 def _volumes(args: Submission, site: Site, role: Role) -> list[Mounted]:
     rows = volumes.config_files(args, site)
-    if role.writes_logs:
+    if role.writes_logs and not volumes.logs_in_workspace(args, site):
         rows += volumes.logs(args, site)
     rows += code_sync.mount(args)
     if role.data:
         rows += [*volumes.claims(args), *volumes.host_directories(args)]
     if not (isinstance(args, Mpi) and args.gputopology):
         rows += volumes.shared_memory(args)
-    return rows
+    return rows + volumes.workspace(args, site)
 
 
 def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> Raw:
@@ -92,11 +93,9 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
     container: Raw = {
         "name": args.job_kind.container,
         "image": role.image,
-        "imagePullPolicy": flag_values.choice(
-            "--image-pull-policy", args.image_pull_policy, PULL_POLICIES
-        ),
-        "command": [args.shell, "-c", escape_command(" ".join(args.command))] if role.runs else [],
-        "workingDir": args.working_dir,
+        "imagePullPolicy": _pull_policy(args, role),
+        "command": [args.shell, "-c", escape_literal(" ".join(args.command))] if role.runs else [],
+        "workingDir": args.directory,
         **environment,
         "ports": [{"name": port_name, "containerPort": role.port}] if role.port else [],
         "resources": _resources(args, role),
@@ -109,10 +108,17 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
     return {key: value for key, value in container.items() if value}
 
 
-def _environment(args: Submission, role: Role) -> Raw:
+def _pull_policy(args: Submission, role: Role) -> str:
+    policy = flag_values.choice("--image-pull-policy", args.image_pull_policy, PULL_POLICIES)
+    return "Never" if role.image == this_machine.IMAGE else policy
+
+
+def _environment(args: Submission, site: Site, role: Role) -> Raw:
     """The env and envFrom of a container."""
     rows = {WORKERS: str(args.workers), "gpus": str(args.gpus)}
-    rows |= flag_values.pairs("--env", args.env)
+    rows |= {name: escape_literal(value) for name, value in site.workspace.variables}
+    given = flag_values.pairs("--env", args.env)
+    rows |= {name: escape_value(value) for name, value in given.items()}
     # Images for GPUs ask for all of them by default, and NVIDIA's runtime would give them.
     if not role.gpus and not args.device:
         rows.setdefault("NVIDIA_VISIBLE_DEVICES", "void")
@@ -121,7 +127,7 @@ def _environment(args: Submission, role: Role) -> Raw:
             rows.setdefault("PET_NPROC_PER_NODE", args.nproc_per_node)
         if args.rdma:
             rows.setdefault("MASTER_ADDR", f"{args.name}-master-0")
-    result: Raw = {"env": [{"name": key, "value": escape_value(rows[key])} for key in sorted(rows)]}
+    result: Raw = {"env": [{"name": key, "value": rows[key]} for key in sorted(rows)]}
     if args.env_from:
         result["envFrom"] = [_source(text) for text in args.env_from]
     return result
@@ -135,10 +141,11 @@ def escape_value(text: str) -> str:
     return _DOLLARS.sub(lambda match: "$$$$" if match[0] == "$$" else match[0], text)
 
 
-def escape_command(text: str) -> str:
-    """The command escaped so that the shell gets it unchanged: `$(date)` is for the shell.
+def escape_literal(text: str) -> str:
+    """The text escaped so that a container gets it unchanged, `$(NAME)` too.
 
-    Unescaped, Kubernetes would replace it by a variable of that name.
+    In a command, `$(date)` is for the shell: unescaped, Kubernetes would replace it by a variable
+    of that name.
     """
     return _SPECIAL.sub(lambda match: match[0].replace("$", "$$"), text)
 

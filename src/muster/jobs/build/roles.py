@@ -64,7 +64,10 @@ def roles_of(args: Submission) -> list[Role]:
     for role in present:
         if not role.image:
             flags = f"--image or --{role.flag}-image" if role.flag else "--image"
-            raise UsageError(f"{flags} must be set", hint="For example --image=python:3.12")
+            raise UsageError(
+                f"{flags} must be set",
+                hint="For example --image=python:3.12; only the local cluster needs no image.",
+            )
     return present
 
 

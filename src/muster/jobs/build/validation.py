@@ -29,9 +29,9 @@ def validate(args: Submission) -> None:
         raise UsageError("not found command args", hint='End with the command: … "python train.py"')
     if not args.shell.strip():
         raise UsageError("--shell is empty", hint="For example --shell=bash")
-    if not args.working_dir.startswith("/"):
+    if not args.directory.startswith("/"):
         raise flag_values.wrong(
-            "--working-dir", args.working_dir, "Write --working-dir=/absolute/path"
+            "--working-dir", args.directory, "Write --working-dir=/absolute/path"
         )
     if "://" not in args.logdir:  # TensorBoard reads hdfs://… and the like itself
         flag_values.path("--logdir", args.logdir, "Write --logdir=/absolute/path")

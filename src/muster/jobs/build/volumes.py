@@ -1,6 +1,6 @@
 """The volumes of a job's pods and where they are mounted.
 
-The order is fixed: config files, logs, code, claims, host directories, shared memory.
+The order is fixed: config files, logs, code, claims, host directories, shared memory, workspace.
 """
 
 from __future__ import annotations
@@ -75,25 +75,50 @@ def logs(args: Submission, site: Site) -> list[Mounted]:
     """The host directory for the logs that TensorBoard reads, unless another volume has them."""
     if not args.tensorboard or not args.logdir.startswith("/") or _below_any(args):
         return []
-    source = {"path": site.logs, "type": "DirectoryOrCreate"}
-    return [mounted(LOGS, args.logdir, hostPath=source)]
+    path = args.logdir if logs_in_workspace(args, site) else site.logs
+    return [mounted(LOGS, args.logdir, hostPath={"path": path, "type": "DirectoryOrCreate"})]
+
+
+def logs_in_workspace(args: Submission, site: Site) -> bool:
+    """Whether the logs are in a directory of the user, which the replicas see anyway."""
+    return any(below(args.logdir, folder) for folder in site.workspace.directories)
+
+
+def workspace(args: Submission, site: Site) -> list[Mounted]:
+    """The user's own directories; the mounts of flags replace them."""
+    taken = mount_paths(args)
+    rows: list[Mounted] = []
+    for folder in site.workspace.directories:
+        if not any(below(folder, path) for path in taken):
+            name = f"workspace-{len(rows)}"
+            rows.append(mounted(name, folder, hostPath={"path": folder, "type": "Directory"}))
+    for number, folder in enumerate(site.workspace.programs):
+        row = mounted(f"programs-{number}", folder, hostPath={"path": folder, "type": "Directory"})
+        row.mount["readOnly"] = True
+        rows.append(row)
+    return rows
+
+
+def mount_paths(args: Submission) -> list[str]:
+    """Where `--data` and `--data-dir` are mounted."""
+    return [row.mount["mountPath"] for row in (*claims(args), *host_directories(args))]
 
 
 def shared_logs(args: Submission, site: Site) -> bool:
     """Whether every node can read the logs: on a claim, remote, or on the only machine."""
     if site.local or not args.logdir.startswith("/"):
         return True
-    return any(_below(args.logdir, row.mount["mountPath"]) for row in claims(args))
+    return any(below(args.logdir, row.mount["mountPath"]) for row in claims(args))
 
 
 def _below_any(args: Submission) -> bool:
-    rows = [*claims(args), *host_directories(args)]
-    return any(_below(args.logdir, row.mount["mountPath"]) for row in rows)
+    return any(below(args.logdir, path) for path in mount_paths(args))
 
 
-def _below(path: str, folder: str) -> bool:
+def below(path: str, folder: str) -> bool:
+    """Whether a path is the folder or inside it, by name."""
     path, folder = posixpath.normpath(path), posixpath.normpath(folder)
-    return path == folder or path.startswith(f"{folder}/")
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def config_maps(args: Submission, site: Site) -> list[Raw]:

@@ -42,7 +42,7 @@ from muster.local.node.probes.handlers import HandlerRunner
 from muster.local.node.probes.prober import Prober
 from muster.local.node.runtime import cgroups, runtime_choice
 from muster.local.node.runtime.namespace_runtime import NamespaceRuntime
-from muster.local.node.runtime.plain_runtime import PlainRuntime
+from muster.local.node.runtime.plain_runtime import PROGRAMS_FOLDER, PlainRuntime
 from muster.local.node.runtime.rootfs import RootfsRules
 from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
 from muster.local.node.standalone.linux import kernel
@@ -253,7 +253,7 @@ class Agent:
 
     def _base_env(self) -> dict[str, str]:
         if self.choice.kind == "plain":  # the pod has no root directory of its own for programs
-            path = self._interpreter.install(self._settings.home / "programs")
+            path = self._interpreter.install(self._settings.home / PROGRAMS_FOLDER)
         else:
             path = self._interpreter.path
         return {

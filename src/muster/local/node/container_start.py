@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.api import quantity
+from muster.jobs import this_machine
 from muster.local.node import env
 from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 from muster.local.node.volumes.directories import in_memory, mounts
@@ -123,9 +124,10 @@ class ContainerStarter:
         """Record events about fields that this node does not honour: it has no images and only
         one user."""
         record = self.events.record_once_per_owner
-        image = f'Image "{container.image}"'
-        message = f"{image} was not pulled: its command runs on this machine's files"
-        record(pod, "ImageNotPulled", message)
+        if container.image != this_machine.IMAGE:
+            image = f'Image "{container.image}"'
+            message = f"{image} was not pulled: its command runs on this machine's files"
+            record(pod, "ImageNotPulled", message)
         if self.runtime.shares_files and container.volume_mounts:
             message = "Volumes cannot be mounted on this node: they are links below $MUSTER_ROOT"
             record(pod, "VolumesNotMounted", message, warning=True)

@@ -11,7 +11,7 @@ HOST: dict[str, Any] = {
     "usr": {"bin": {"python3": ""}, "share": {"doc": {}}},
     "etc": {"hosts": "", "passwd": ""},
     "var": {"tmp": {}, "run": "-> /run", "lib": {}},
-    "tmp": {"secret": "", "venv": {"bin": {}}, "muster": {"db": ""}},
+    "tmp": {"secret": "", "link": "-> /data", "venv": {"bin": {}}, "muster": {"db": ""}},
     "run": {},
     "root": {
         ".kube": {"config": ""},
@@ -187,3 +187,87 @@ def test_a_directory_that_the_user_may_not_enter_is_fresh() -> None:
     plan = steps(rules=RootfsRules(home="/data", fresh=("/root",)))
 
     assert [step for step in plan if step[1].startswith("/root")] == [["dir", "/root", 0o755]]
+
+
+def of_home(*more: Mount, rules: RootfsRules = RULES) -> list[list[Any]]:
+    """The steps below /root with the home directory as a writable volume."""
+    plan = steps(Mount("/root", "/root"), *more, rules=rules)
+    return [step for step in plan if any(str(word).startswith("/root") for word in step[1:])]
+
+
+def test_a_home_that_is_a_volume_is_the_real_one_without_state_and_credentials() -> None:
+    assert of_home() == [
+        ["bind", "/root", "/root", False],
+        ["hide", "/root/.muster"],
+        ["hide", "/root/.kube"],
+    ]
+
+
+def test_a_mount_point_that_the_home_lacks_does_not_make_it_private() -> None:
+    plan = of_home(Mount("/v", "/root/data/set"), Mount("/v", "/root/code/new"))
+
+    assert plan[0] == ["bind", "/root", "/root", False]
+    assert {step[0] for step in plan} == {"bind", "hide"}
+    assert ["bind", "/v", "/root/data/set", False] in plan
+
+
+def test_state_in_a_temporary_directory_is_hidden_from_a_volume_around_it() -> None:
+    plan = steps(Mount("/tmp", "/tmp"), rules=RootfsRules(home="/root", hidden=("/tmp/muster",)))
+
+    assert at(plan, "/tmp") == ["bind"]
+    assert at(plan, "/tmp/muster") == ["hide"]
+
+
+def test_hidden_paths_are_hidden_wherever_a_volume_shows_them() -> None:
+    plan = steps(Mount("/root", "/mnt/home"), Mount("/root/.kube", "/mnt/kube"))
+
+    assert at(plan, "/mnt/home") == ["bind"]
+    assert at(plan, "/mnt/home/.kube") == at(plan, "/mnt/home/.muster") == ["hide"]
+    assert "bind" not in at(plan, "/mnt/kube")
+
+
+def test_a_volume_of_files_may_be_mounted_at_a_hidden_path() -> None:
+    plan = of_home(Mount("/v", "/root/.kube"))
+
+    assert ["bind", "/v", "/root/.kube", False] in plan
+    assert at(plan, "/root/.kube") == ["bind"]
+
+
+def test_a_volume_inside_a_hidden_path_is_seen_and_its_siblings_are_not() -> None:
+    logs = "/root/.muster/logs/job"
+    plan = of_home(Mount(logs, logs))
+
+    assert at(plan, "/root/.muster") == ["disk"]
+    assert ["bind", logs, logs, False] in plan
+
+
+def test_an_interpreter_inside_a_hidden_path_stays_visible_in_a_home_that_is_a_volume() -> None:
+    rules = RootfsRules(home="/root", hidden=("/root/.cache",), visible=("/root/.cache/pip",))
+
+    assert ["bind", "/root/.cache/pip", "/root/.cache/pip", True] in of_home(rules=rules)
+
+
+def test_a_working_directory_in_a_temporary_directory_is_bound_alone() -> None:
+    plan = steps(Mount("/tmp/venv", "/tmp/venv"))
+
+    assert ["bind", "/tmp/venv", "/tmp/venv", False] in plan
+    assert at(plan, "/tmp") == ["dir"]
+    assert at(plan, "/tmp/secret") == []
+
+
+def test_a_visible_directory_that_is_also_a_volume_is_writable() -> None:
+    plan = steps(Mount("/tmp", "/tmp"), rules=RootfsRules(home="/root", visible=("/tmp/venv",)))
+
+    assert at(plan, "/tmp/venv") == []
+
+
+def test_an_empty_volume_over_the_home_needs_no_hidden_paths() -> None:
+    plan = steps(Mount("/v", "/root"))
+
+    assert [step for step in plan if "/root" in str(step)] == [["bind", "/v", "/root", False]]
+
+
+def test_a_volume_at_a_link_in_a_temporary_directory_is_mounted_at_that_name() -> None:
+    plan = steps(Mount("/data", "/tmp/link"))
+
+    assert ["bind", "/data", "/tmp/link", False] in plan

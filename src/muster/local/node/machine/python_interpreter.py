@@ -1,9 +1,10 @@
 """The Python interpreter of pods, and the directories it needs.
 
-Its directory is first in PATH. The next one has a script named `python`, for interpreters whose own
-directory has no program of this name. The last one has a script named `tensorboard`, which runs the
-TensorBoard that is installed with Muster: a TensorBoard beside the pods' Python or of the machine
-comes first, since it may have plugins.
+Its directory is first in PATH. The next one has scripts named `python` and `python3`, for
+interpreters whose own directory has no program of this name. A submitted job has the user's own
+PATH, which ends with these scripts, and names the user's interpreter in a variable. The last one
+has a script named `tensorboard`, which runs the TensorBoard that is installed with Muster: a
+TensorBoard beside the pods' Python or of the machine comes first, since it may have plugins.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
+from muster.jobs.this_machine import FOLDER, PROGRAMS, PYTHON
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_FOLDER = "/run/muster"
-_OWN_PATH = f"{_FOLDER}/bin"
-_LAST_PATH = f"{_FOLDER}/last"
+_LAST_PATH = f"{FOLDER}/last"
 _PRINT_PATHS = (
     "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, "
     "sys.exec_prefix, sys.base_exec_prefix, *sys.path]))"
@@ -42,28 +42,31 @@ class Interpreter:
     @property
     def path(self) -> str:
         """PATH for pods."""
-        return f"{os.path.dirname(self.executable)}:{_OWN_PATH}:{_SYSTEM_PATH}:{_LAST_PATH}"
+        return f"{os.path.dirname(self.executable)}:{PROGRAMS}:{_SYSTEM_PATH}:{_LAST_PATH}"
 
     @property
     def programs(self) -> dict[str, str]:
         """Scripts to add to pods: text by path."""
         # Not a link: an interpreter looks for its virtual environment beside the link.
         python, own = shlex.quote(self.executable), shlex.quote(self.own)
+        choice = f'if [ -n "${PYTHON}" ]; then exec "${PYTHON}" "$@"; fi'
+        text = f'#!/bin/sh\n{choice}\nexec {python} "$@"\n'
         # -E and -P: neither the job's PYTHONPATH nor a file in its working directory replaces one
         # of TensorBoard's modules.
         return {
-            f"{_OWN_PATH}/python": f'#!/bin/sh\nexec {python} "$@"\n',
+            f"{PROGRAMS}/python": text,
+            f"{PROGRAMS}/python3": text,
             f"{_LAST_PATH}/tensorboard": f'#!/bin/sh\nexec {own} -E -P -m tensorboard.main "$@"\n',
         }
 
     def install(self, folder: Path) -> str:
         """Write our scripts to `folder`; returns PATH for pods that see this machine's files."""
         for path, text in self.programs.items():
-            file = folder / os.path.relpath(path, _FOLDER)
+            file = folder / os.path.relpath(path, FOLDER)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
             file.chmod(0o755)
-        return self.path.replace(_FOLDER, str(folder))
+        return self.path.replace(FOLDER, str(folder))
 
 
 def find_interpreter(executable: str | None = None) -> Interpreter:

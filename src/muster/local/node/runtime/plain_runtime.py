@@ -14,6 +14,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from muster.jobs.this_machine import FOLDER
 from muster.local.node.network import pod_sockets
 from muster.local.node.network.pod_network import LOOPBACK
 from muster.local.node.runtime.container_runtime import Runtime
@@ -25,15 +26,22 @@ if TYPE_CHECKING:
     from socket import socket
 
     from muster.api.meta import Key
+    from muster.local.node.runtime.cgroups import MemoryCgroups
     from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
     from muster.local.node.runtime.rootfs import Mount
 
 MARK = "MUSTER_POD"
+PROGRAMS_FOLDER = "programs"
+"""In the data directory: the scripts that other runtimes add to the root directory of pods."""
 
 
 class PlainRuntime(Runtime):
     shares_files = True
     host_address = LOOPBACK
+
+    def __init__(self, data_dir: Path, groups: MemoryCgroups | None = None) -> None:
+        super().__init__(data_dir, groups)
+        self._programs = data_dir / PROGRAMS_FOLDER
 
     def address(self, key: Key) -> str:
         return LOOPBACK
@@ -61,7 +69,9 @@ class PlainRuntime(Runtime):
             "MUSTER_ROOT": str(folder / "root"),
             "TMPDIR": str(folder / "tmp"),
         }
-        body = {"env": {**variables, **spec.env}, "cwd": self._working_directory(folder, spec.cwd)}
+        path = spec.env.get("PATH", "").replace(FOLDER, str(self._programs))
+        env = {**variables, **spec.env, "PATH": path}
+        body = {"env": env, "cwd": self._working_directory(folder, spec.cwd)}
         await self.supervise(spec, body)
 
     def _working_directory(self, folder: Path, path: str) -> str:
@@ -87,7 +97,12 @@ class PlainRuntime(Runtime):
 
 def _link(root: Path, mounts: Iterable[Mount]) -> None:
     """Link every mount below the pod's own root, outer paths first."""
-    for mount in sorted(mounts, key=lambda mount: mount.path):
+    mounts = sorted(mounts, key=lambda mount: mount.path)
+    for mount in mounts:
+        # A link to a directory of the user would put the links of inner mounts into it.
+        inner = any(other.path.startswith(f"{mount.path}/") for other in mounts)
+        if inner and mount.source == mount.path:
+            continue
         # A path with `..` would otherwise create links outside of the pod's root.
         link = root / inside(mount.path)
         with contextlib.suppress(FileExistsError):

@@ -9,9 +9,12 @@ except:
 - `hidden` paths (the cluster's own state, `~/.kube`) do not exist;
 - `visible` paths (the interpreter, code directories) exist even inside new directories;
 - `/proc`, `/sys` and `/dev` are the container's own;
-- layers (a directory per image) cover the host's files, and volumes cover both.
+- layers (a directory per image) cover the host's files, and volumes cover both. A volume that
+  contains a hidden path does not show it, wherever it is mounted.
 A host directory that needs an entry it does not have is rebuilt: its entries are mounted one by
 one, and the new one is added. So `/training_logs` exists in the pod and the host does not change.
+A volume is never rebuilt: its files must stay the real ones. A mount point that it lacks is created
+in it, as container runtimes do.
 """
 
 from __future__ import annotations
@@ -23,12 +26,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.jobs.this_machine import PRIVATE_DIRECTORIES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from muster.local.node.standalone.linux.mounts import Step
 
-_FRESH = {"/tmp": 0o1777, "/run": 0o755, "/var/tmp": 0o1777}
+_MODES = {"/run": 0o755}
+_FRESH = {path: _MODES.get(path, 0o1777) for path in PRIVATE_DIRECTORIES}
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_PREFIXES = ("nvidia", "dri", "infiniband", "kfd")
 
@@ -124,7 +130,7 @@ def plan_rootfs(
     for layer in layers:
         sketch.lay(layer, "")
     for mount in sorted(mounts, key=lambda m: m.path):  # outer mounts before inner ones
-        sketch.mount(mount)
+        sketch.mount(mount, rules)
     programs = [["file", path, text, 0o755] for path, text in rules.programs.items()]
     return sketch.steps() + programs
 
@@ -164,13 +170,31 @@ class _Sketch:
         node = self._node(path if as_named else self._resolved(path))
         node.kind, node.source, node.read_only, node.mode = kind, source, read_only, mode
 
-    def mount(self, mount: Mount) -> None:
+    def mount(self, mount: Mount, rules: RootfsRules) -> None:
         """Mount a volume, in place of new directories below its path."""
-        node = self._node(self._resolved(mount.path))
+        node = self._node(self._resolved(mount.path, own_links=True))
         node.kind, node.source, node.read_only = _Kind.BIND, mount.source, mount.read_only
-        fresh = [name for name, child in node.children.items() if child.kind is _Kind.FRESH]
-        for name in fresh:
-            del node.children[name]
+        if node.path != "/" and self._on_host(mount.source) == node.path:
+            node.children.clear()  # the real directories, instead of new ones in their place
+        else:
+            _drop_directories(node)
+        for path in rules.hidden:
+            self._hide_in_volume(node.path, mount.source, path)
+        for path in rules.visible:
+            self.show(path)
+
+    def _hide_in_volume(self, place: str, source: str, hidden: str) -> None:
+        """Hide a path of the host that the volume at `place` contains."""
+        top, path = self._on_host(source), self._on_host(hidden)
+        if path == top or path.startswith(f"{top.rstrip('/')}/"):
+            below = path[len(top) :].strip("/")
+            self.put(
+                posixpath.join(place, below).rstrip("/"), _Kind.HIDE, source=path, as_named=True
+            )
+
+    def _on_host(self, path: str) -> str:
+        """The path with the host's links resolved."""
+        return _Sketch(self._tree)._resolved(path)
 
     def show(self, path: str) -> None:
         """Make a path of the host visible: its target and, if it is a hidden link, itself."""
@@ -210,19 +234,26 @@ class _Sketch:
             node = node.children.setdefault(name, _Node(child))
         return node
 
-    def _resolved(self, path: str, depth: int = 0) -> str:
-        """The path with the host's symbolic links resolved, as they are inside the new root."""
-        done, node = "/", self._root
-        for name in _parts(posixpath.normpath(path)):
+    def _resolved(self, path: str, depth: int = 0, *, own_links: bool = False) -> str:
+        """The path with the host's symbolic links resolved, as they are inside the new root.
+
+        With `own_links`, links in new directories do not count: the new root does not have them.
+        """
+        done, node, new = "/", self._root, False
+        path = posixpath.normpath(path)
+        for name in _parts(path):
             done = posixpath.join(done, name)
             node = node.children.get(name, _Node(done))
+            if node.kind is not None:
+                new = own_links and node.kind in (_Kind.FRESH, _Kind.HIDE)
             # A path that we replace is not the host's link any more. The depth is the kernel's
             # limit for links: it ends a loop.
-            replaced = node.kind in (_Kind.BIND, _Kind.FRESH)
+            replaced = new or node.kind in (_Kind.BIND, _Kind.FRESH)
             if not replaced and self._tree.kind(done) == "link" and depth < 40:
                 target = posixpath.join(posixpath.dirname(done), self._tree.target(done))
                 rest = path[len(done) :] if path.startswith(done) else ""
-                return self._resolved(posixpath.normpath(target + rest), depth + 1)
+                target = posixpath.normpath(target + rest)
+                return self._resolved(target, depth + 1, own_links=own_links)
         return done
 
     def _rebuild(self, node: _Node, *, entries: bool = True) -> None:
@@ -249,18 +280,24 @@ class _Sketch:
             case _Kind.OWN:
                 self._own(node)
             case _Kind.HIDE if not node.children:
-                if not in_ours and self._tree.kind(node.path) == "dir":
+                if not in_ours and self._tree.kind(node.source or node.path) == "dir":
                     self._steps.append(["hide", node.path])
-            case _Kind.BIND if node.source == node.path and node.children:
+            case _Kind.BIND if node.read_only and node.source == node.path and node.children:
                 self._pass_through(node, in_ours=in_ours, shown=True)
             case _Kind.BIND:
                 self._steps.append(["bind", node.source, node.path, node.read_only])
-                for name, child in node.children.items():
-                    exists = bool(self._tree.kind(posixpath.join(node.source, name)))
-                    self._place(child, in_ours=not exists, shown=False)
+                self._fill_volume(node)
             case _Kind.FRESH | _Kind.OPEN | _Kind.HIDE:
                 self._fresh_directory(node, in_ours=in_ours)
                 self._rebuild(node, entries=node.kind is _Kind.OPEN)
+
+    def _fill_volume(self, node: _Node) -> None:
+        """Mount what differs below a volume: on its entries, or on mount points made in it."""
+        for child in node.children.values():
+            if child.kind is None:
+                self._fill_volume(child)
+            else:
+                self._place(child, in_ours=False, shown=False)
 
     def _pass_through(self, node: _Node, *, in_ours: bool, shown: bool) -> None:
         """A directory of the host with differences below it."""
@@ -295,6 +332,17 @@ class _Sketch:
                 self._place(child, in_ours=True, shown=False)
         else:
             self._steps.append([node.path.strip("/"), node.path])
+
+
+def _drop_directories(node: _Node) -> None:
+    """Forget new and hidden directories below a volume, except those with other mounts in them."""
+    for name, child in list(node.children.items()):
+        if child.kind in (None, _Kind.HIDE):
+            _drop_directories(child)
+            if not child.children:
+                del node.children[name]
+        elif child.kind is _Kind.FRESH:
+            del node.children[name]
 
 
 def _parts(path: str) -> list[str]:

@@ -1,0 +1,285 @@
+"""Where a job of the local cluster runs: the user's directory, home and programs.
+
+A submitted job runs like a command typed in the same shell: in the current directory, with the home
+directory and the programs of PATH. The node does nothing special for it. The job's manifest names
+the directories as hostPath volumes and has PATH and the working directory as fields. Jobs that
+fetch code, and jobs with `--isolated`, get private directories: only `--python` applies to them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muster.errors import UsageError
+from muster.jobs import this_machine
+from muster.jobs.build.flags import Workspace
+from muster.jobs.build.volumes import below, mount_paths
+from muster.local.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.jobs.build.flags import Submission
+
+_INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
+_PROGRAM_FOLDERS = ("bin", "sbin", "shims")
+
+
+def resolve(args: Submission) -> Submission:
+    """The flags with this machine's defaults, and with absolute paths that exist."""
+    args = replace(
+        args,
+        image=args.image or this_machine.IMAGE,
+        data_dir=tuple(map(_data_directory, args.data_dir)),
+        python=_interpreter(args.python) if args.python else "",
+    )
+    if is_private(args):
+        return args
+    directory = _absolute(args.working_dir) if args.working_dir else current_directory()
+    _check_directory(args, directory)
+    is_relative = bool(args.logdir) and "://" not in args.logdir and args.logdir[0] != "/"
+    logdir = os.path.join(directory, args.logdir) if is_relative else args.logdir
+    return replace(args, working_dir=directory, logdir=logdir)
+
+
+def is_private(args: Submission) -> bool:
+    """Whether the job's pods get a home and a working directory of their own."""
+    # Code is fetched into the working directory: it must never replace the user's files.
+    if args.isolated or args.sync_mode:
+        return True
+    return bool((Home.of_user().status() or {}).get("isolated"))
+
+
+def find_workspace(args: Submission) -> Workspace:
+    """The workspace for flags that are resolved."""
+    if is_private(args) and not args.python:
+        return Workspace()
+    path = _search_path(args.python)
+    directories = () if is_private(args) else _directories(args.working_dir)
+    variables = {"PATH": os.pathsep.join(path)}
+    python = args.python or _which(("python3", "python"), path)
+    if python:
+        variables[this_machine.PYTHON] = python
+    variables |= {name: os.environ[name] for name in _INHERITED if os.environ.get(name)}
+    if args.python:  # these would name another environment
+        variables = {n: v for n, v in variables.items() if n not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    if directories:
+        variables["HOME"] = _home()
+    folders = _program_folders(path, python, variables)
+    for text in (*directories, *variables.values()):
+        _check_encoding(text)
+    return Workspace(directories, _outermost(folders, directories), tuple(variables.items()))
+
+
+def current_directory() -> str:
+    """The current directory by the name that the user's shell shows."""
+    try:
+        real = os.getcwd()
+    except FileNotFoundError:
+        raise UsageError(
+            "the current directory was deleted",
+            hint="Go to another directory, or name one with --working-dir.",
+        ) from None
+    named = os.environ.get("PWD", "")
+    normal = os.path.isabs(named) and os.path.normpath(named) == named
+    return named if normal and os.path.exists(named) and os.path.samefile(named, real) else real
+
+
+def shows(workspace: Workspace, path: str, content: bytes) -> bool:
+    """Whether the job sees this file at this path without a volume of its own."""
+    if not any(below(path, folder) for folder in workspace.directories):
+        return False
+    try:
+        return Path(path).read_bytes() == content
+    except OSError:
+        return False
+
+
+def notes(args: Submission, *, local: bool) -> tuple[str, ...]:
+    """Sentences about a job whose files are not where the user may look for them."""
+    if local:
+        if args.working_dir != "/" or is_private(args):
+            return ()
+        return (
+            "the job runs in /, of which every replica has its own: files written there are "
+            "discarded; submit from your project's directory, or name one with --working-dir",
+        )
+    rows = ["--python has no effect: it is for the local cluster"] if args.python else []
+    if files := _unseen_files(args):
+        rows.append(
+            f"the pods see {' and '.join(files)} only if the image has it: this is a file of this "
+            "machine; --sync-mode fetches code, or build it into an image"
+        )
+    return tuple(rows)
+
+
+def _unseen_files(args: Submission) -> list[str]:
+    """Files of the current directory in the command: the pods of another cluster lack them."""
+    if args.sync_mode:
+        return []
+    try:
+        words = shlex.split(" ".join(args.command))
+    except ValueError:  # the shell will say it
+        words = []
+    return [word for word in dict.fromkeys(words) if not os.path.isabs(word) and _is_file(word)]
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except (OSError, ValueError):  # too long, or a zero byte
+        return False
+
+
+def _absolute(text: str) -> str:
+    path = os.path.expanduser(text)
+    if not os.path.isabs(path):
+        path = os.path.join(current_directory(), path)
+    return os.path.normpath(path)
+
+
+def _data_directory(text: str) -> str:
+    host, colon, inside = text.partition(":")
+    path = _absolute(host) if host else ""
+    if path and not os.path.exists(path):
+        raise UsageError(
+            f"--data-dir {host}: there is no such directory on this machine",
+            hint=f"Create it (mkdir -p {shlex.quote(path)}), or name another.",
+        )
+    return f"{path}{colon}{inside}"
+
+
+def _interpreter(text: str) -> str:
+    """The interpreter that `--python` names: a program, or the directory of an environment."""
+    path = os.path.expanduser(text)
+    folder = os.path.join(path, "bin") if os.path.isdir(path) else ""
+    choices = [f"{folder}/python3", f"{folder}/python"] if folder else [path]
+    program = _which(choices, os.environ.get("PATH", os.defpath).split(os.pathsep))
+    if not program:
+        raise UsageError(
+            f"--python {text}: there is no such interpreter on this machine",
+            hint="Name a program (python3.12) or the directory of an environment (.venv).",
+        )
+    return os.path.join(current_directory(), program)
+
+
+def _which(names: Iterable[str], path: list[str]) -> str:
+    """The first of these programs that exists."""
+    # Not resolved: an interpreter finds its environment beside the link.
+    return next((p for name in names if (p := shutil.which(name, path=os.pathsep.join(path)))), "")
+
+
+def _check_directory(args: Submission, directory: str) -> None:
+    if any(below(directory, path) for path in mount_paths(args)):
+        return  # a volume provides it
+    shown = f"--working-dir {args.working_dir}" if args.working_dir else directory
+    if not os.path.isdir(directory) and not _in_image(args.image, directory):
+        raise UsageError(
+            f"{shown}: there is no such directory on this machine",
+            hint=f"Create it (mkdir -p {shlex.quote(directory)}), or name another.",
+        )
+    home = Home.of_user()
+    hidden = (home.root, home.last_data(), *(Path(_home()) / name for name in (".kube", ".muster")))
+    real = os.path.realpath(directory)
+    for folder in hidden:
+        if below(real, os.path.realpath(folder)):
+            raise UsageError(
+                f"{shown} is inside {folder}, which pods do not see: it holds the cluster's state",
+                hint="Go to another directory, or name one with --working-dir.",
+            )
+
+
+def _in_image(image: str, directory: str) -> bool:
+    """Whether the files that are laid over this machine's for an image have the directory."""
+    return (Home.of_user().images / image / directory.lstrip("/")).is_dir()
+
+
+def _directories(working_dir: str) -> tuple[str, ...]:
+    """The directories to mount: home and working directory, or one that contains the other."""
+    home = _home()
+    present = [path for path in (home, working_dir) if path != "/" and os.path.isdir(path)]
+    rows = [
+        path
+        for path in present
+        if not any(_inside(path, other) for other in present if other != path)
+    ]
+    for path in rows:
+        if ":" in path:  # the API takes no such mount path
+            raise UsageError(
+                f"the directory {path} cannot be mounted: its name contains ':'",
+                hint="Rename it, or add --isolated for private directories.",
+            )
+    return tuple(dict.fromkeys(rows))
+
+
+def _inside(path: str, folder: str) -> bool:
+    """Whether mounting the folder shows the path too: by its name, and by links resolved."""
+    return below(path, folder) and below(os.path.realpath(path), os.path.realpath(folder))
+
+
+def _home() -> str:
+    return os.path.normpath(os.path.expanduser("~"))
+
+
+def _search_path(python: str) -> list[str]:
+    """PATH of the job: the user's, with the active environment."""
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if python:  # `python` must be this interpreter, whatever else its directory has
+        return [this_machine.PROGRAMS, os.path.dirname(python), *path]
+    active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX") or ""
+    programs = os.path.join(active, "bin")
+    if active and programs not in path and os.path.isdir(programs):
+        path.insert(0, programs)
+    return [*path, this_machine.PROGRAMS]
+
+
+def _program_folders(path: list[str], python: str, variables: dict[str, str]) -> list[str]:
+    """The directories of programs and libraries in places of which pods have their own."""
+    folders = [*path, *(os.path.dirname(p) for p in (python, os.path.realpath(python)) if python)]
+    roots = [_environment_of(os.path.normpath(folder)) for folder in folders]
+    for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
+        roots += variables.get(name, "").split(os.pathsep)
+    return [
+        root
+        for root in roots
+        if any(
+            below(root, private) and root != private for private in this_machine.PRIVATE_DIRECTORIES
+        )
+        and not below(root, this_machine.PROGRAMS)
+        and os.path.isdir(root)
+    ]
+
+
+def _environment_of(folder: str) -> str:
+    """The directory that has a folder of programs, and usually the libraries for them."""
+    parent = os.path.dirname(folder)
+    is_part = (
+        os.path.basename(folder) in _PROGRAM_FOLDERS
+        and parent not in this_machine.PRIVATE_DIRECTORIES
+    )
+    return parent if is_part else folder
+
+
+def _outermost(folders: list[str], covered: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders that are inside no other one and inside no covered one."""
+    rows = sorted(set(folders), key=len)
+    result: list[str] = []
+    for folder in rows:
+        if not any(_inside(folder, other) for other in (*covered, *result)):
+            result.append(folder)
+    return tuple(result)
+
+
+def _check_encoding(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"the path {text!r} is not UTF-8, so a manifest cannot name it",
+            hint="Rename it, or add --isolated for private directories.",
+        ) from None

@@ -1,0 +1,18 @@
+"""Names that a manifest for the local cluster uses, and that its node knows.
+
+The node runs pods on this machine's files: a manifest can name its directories and programs.
+"""
+
+from __future__ import annotations
+
+IMAGE = "localhost/this-machine"
+"""The image of a job without one: the files and programs of this machine. There is no registry of
+this name, so no other cluster can pull it by mistake."""
+FOLDER = "/run/muster"
+"""In every pod: programs of Muster."""
+PROGRAMS = f"{FOLDER}/bin"
+"""A directory in every pod with `python` and `python3`, which run the interpreter of PYTHON."""
+PYTHON = "MUSTER_PYTHON"
+"""The variable with the interpreter; without it, the interpreter of `arena up` is used."""
+PRIVATE_DIRECTORIES = ("/tmp", "/run", "/var/tmp")
+"""Directories of which every pod has its own, and does not see this machine's."""
