@@ -13,6 +13,7 @@ import pytest
 import muster
 from muster import errors
 from muster.cli import main
+from muster.cli.habits import HABITS
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -43,6 +44,54 @@ def test_a_typo_gets_the_nearest_verb(capsys: pytest.CaptureFixture[str]) -> Non
     assert "no such verb: sumbit; did you mean submit?" in err
 
 
+@pytest.mark.parametrize(
+    ("word", "verb"),
+    [
+        ("run", "submit"), ("sbatch", "submit"), ("srun", "submit"), ("ps", "list"),
+        ("jobs", "list"), ("squeue", "list"), ("describe", "get"), ("kill", "delete"),
+        ("rm", "delete"), ("cancel", "delete"), ("scancel", "delete"), ("stop", "suspend"),
+        ("start", "up"), ("init", "up"), ("exec", "attach"), ("tail", "logs"), ("sinfo", "get"),
+        ("nodes", "get"), ("cp", "submit"), ("edit", "scale"), ("rollout", "scale"),
+    ],
+)  # fmt: skip
+def test_a_verb_of_another_program_gets_ours(
+    word: str, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, word, "x")
+
+    assert code == 2
+    assert err.startswith(f"error: no such verb: {word}; ")
+    assert f"`arena {verb} " in err or f"`arena {verb}`" in err
+
+
+def test_every_verb_that_a_hint_names_exists() -> None:
+    named = {verb for hint in HABITS.values() for verb in re.findall(r"`arena (\w+)", hint)}
+
+    assert named <= {verb.name for verb in main.VERBS}
+    assert not set(HABITS) & {*(verb.name for verb in main.VERBS), *main.ALIASES}
+
+
+@pytest.mark.parametrize(
+    ("word", "proposal"),
+    [
+        ("delet", "delete"), ("deelte", "delete"), ("dwon", "down"),
+        ("pune", "prune"), ("pruned-", ""), ("deletes!", ""), ("gett", "get"), ("sumbit", "submit"),
+    ],
+)  # fmt: skip
+def test_a_verb_that_deletes_is_proposed_only_for_one_wrong_letter(
+    word: str, proposal: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, err = run(capsys, word)
+
+    expected = f"; did you mean {proposal}?" if proposal else ""
+    assert err.splitlines()[0] == f"error: no such verb: {word}{expected}"
+
+
+def test_a_misspelt_run_is_not_taken_for_prune(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "prune" not in run(capsys, "rune")[2]
+    assert "`arena submit tf" in run(capsys, "rune")[2]
+
+
 def test_a_wrong_flag_gets_the_nearest_flag(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "submit", "tf", "--name=x", "--wokers=2", "true")
 
@@ -66,7 +115,7 @@ def test_without_a_cluster_a_verb_says_how_to_get_one(
     code, _, err = run(capsys, "list")
 
     assert code == 5
-    assert "no cluster: arena up" in err
+    assert "error: no cluster is configured, and the local one is not running\n`arena up" in err
 
 
 @pytest.mark.parametrize(
@@ -195,7 +244,7 @@ def test_a_verb_that_only_arena_has_prints_one_sentence(
     assert len(err.splitlines()) == 2
 
 
-@pytest.mark.parametrize("verb", ["top", "data", "config"])
+@pytest.mark.parametrize("verb", ["top", "data", "config", "submit"])
 def test_a_verb_without_its_own_verb_shows_its_help(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

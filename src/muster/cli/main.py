@@ -212,20 +212,26 @@ def _dispatch(program: str, argv: list[str]) -> int:
 def _usage_error(program: str, error: click.ClickException) -> int:
     import click
 
+    from muster.cli.show.messages import print_to_stderr
+
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        print(error.format_message(), file=sys.stderr)
+        print_to_stderr(error.format_message())
         return 2
-    print(f"error: {error.format_message()}", file=sys.stderr)
+    print_to_stderr(f"error: {error.format_message()}")
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context else program
-    print(f"see: {command} --help", file=sys.stderr)
+    print_to_stderr(f"see: {command} --help")
     return 2
 
 
 def _report(error: Exception, *, debug: bool) -> int:
+    from contextlib import suppress
+
     from muster.cli.show.messages import printable
     from muster.errors import MusterError
 
+    with suppress(OSError):
+        sys.stdout.flush()  # the output before the error comes first in a pipe, too
     if debug:
         import traceback
 

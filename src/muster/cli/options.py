@@ -64,11 +64,23 @@ def allow_before_verb(group: click.Group) -> None:
 
     @click.pass_context
     def remember(ctx: click.Context, /, **given: Any) -> None:
+        _refuse_without_effect(ctx, group, given)
         ctx.obj = given
 
     for option in reversed(_CLUSTER):
         option(group)
     group.callback = remember
+
+
+def _refuse_without_effect(ctx: click.Context, group: click.Group, given: dict[str, Any]) -> None:
+    """Refuse `arena --context x up`: a verb that talks to no cluster would ignore the option."""
+    verb = ctx.invoked_subcommand
+    command = group.get_command(ctx, verb) if verb else None
+    commands = command.commands.values() if isinstance(command, click.Group) else ()
+    own = [option.name for one in (command, *commands) if one for option in one.params]
+    unused = [name for name in ("context", "kubeconfig") if given[name] and name not in own]
+    if verb and unused:
+        raise click.UsageError(f"--{unused[0]} has no effect on `{verb}`, which uses no kubeconfig")
 
 
 def job_name_completions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -36,10 +36,13 @@ class AliasGroup(click.Group):
         except click.UsageError as error:
             # The path without the program's name: `submit etjob`.
             path = f"{ctx.command_path} {args[0]}".partition(" ")[2]
-            known = [*self.list_commands(ctx), *self.aliases]
             raise click.UsageError(
-                UNSUPPORTED.get(path) or no_such(self.noun, args[0], known), ctx
+                UNSUPPORTED.get(path) or self.unknown(ctx, args[0]), ctx
             ) from error
+
+    def unknown(self, ctx: click.Context, word: str) -> str:
+        """The message about a word that is no command of this group."""
+        return no_such(self.noun, word, [*self.list_commands(ctx), *self.aliases])
 
 
 class RootGroup(AliasGroup):
@@ -49,6 +52,12 @@ class RootGroup(AliasGroup):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, aliases=ALIASES, **kwargs)
+
+    def unknown(self, ctx: click.Context, word: str) -> str:
+        from muster.cli.habits import hint_for
+
+        hint = hint_for(word, [*self.list_commands(ctx), *self.aliases])
+        return f"no such verb: {word}; {hint}" if hint else f"no such verb: {word}"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [verb.name for verb in VERBS]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.kube.request import Request
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
+_RBAC = "rbac.authorization.k8s.io"
 _KINDS: tuple[tuple[Kind[Any], str], ...] = (
     (kinds.PODS, "po"),
     (kinds.NODES, "no"),
@@ -29,6 +30,7 @@ _KINDS: tuple[tuple[Kind[Any], str], ...] = (
     (kinds.NAMESPACES, "ns"),
     (kinds.LEASES, ""),
     (kinds.CRDS, "crd"),
+    (kinds.CRDS, "crds"),  # not a regular plural, but what people type
     (kinds.POD_DISRUPTION_BUDGETS, "pdb"),
     (kinds.PRIORITY_CLASSES, "pc"),
     (kinds.VOLCANO_POD_GROUPS, "pg"),
@@ -40,6 +42,11 @@ _KINDS: tuple[tuple[Kind[Any], str], ...] = (
     (kinds.DEPLOYMENTS, "deploy"),
     (Kind("apps", "v1", "replicasets", "ReplicaSet", dict), "rs"),
     (Kind("apps", "v1", "statefulsets", "StatefulSet", dict), "sts"),
+    *(
+        (Kind.of(f"{_RBAC}/v1", kind, dict, namespaced=not kind.startswith("Cluster")), "")
+        for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    ),
+    (Kind.of("storage.k8s.io/v1", "StorageClass", dict, namespaced=False), "sc"),
     *((kind, "") for kind in JOB_KINDS),
 )
 """Kinds that `arena get` lists, each with its short name."""
@@ -53,6 +60,8 @@ KINDS_BY_WORD: dict[str, Kind[Raw]] = {
     word: kind.read_as(dict) for kind, short in _KINDS for word in _words(kind, short) if word
 }
 
+ALL: tuple[Kind[Any], ...] = (kinds.PODS, kinds.SERVICES, kinds.DEPLOYMENTS)
+"""Kinds that `arena get all` lists next to the jobs."""
 PLURALS = {kind.plural for kind in KINDS_BY_WORD.values()}
 """Words that always mean a kind; any other word may be the name of a job."""
 

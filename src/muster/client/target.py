@@ -74,13 +74,12 @@ class Target(msgspec.Struct, frozen=True):
 
 def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") -> NoCluster:
     """The error of a command that needs a cluster and has none."""
-    return NoCluster("no cluster: arena up", hint=hint)
+    return NoCluster("no cluster is configured, and the local one is not running", hint=hint)
 
 
 def no_dashboard(hint: str) -> NotFound:
     """The error of a command that shows the dashboard, which this version does not have."""
-    message = "no LOGVIEWER Installed: this version has no dashboard"
-    return NotFound(message, hint=hint)
+    return NotFound("this version has no dashboard", hint=hint)
 
 
 def find_cluster(target: Target) -> Cluster | None:
@@ -95,6 +94,11 @@ def _configured(target: Target) -> Cluster | None:
     if os.environ.get("KUBECONFIG"):
         return _from_file(None, target.context, "$KUBECONFIG")
     if target.context:
+        if not _user_kubeconfig().exists():
+            raise ConfigError(
+                f"--context {target.context}: there is no {_user_kubeconfig()}",
+                hint="--kubeconfig names another file. The local cluster needs no --context.",
+            )
         return _from_file(_user_kubeconfig(), target.context, "--context")
     home = Home.of_user()
     if choice := home.choice():

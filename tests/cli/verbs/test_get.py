@@ -390,6 +390,6 @@ def test_attaching_to_a_missing_container_is_an_error(scene: Scene) -> None:
     scene.objects = {"tfjobs": [tfjob], "pods": [pod(tfjob, "worker", 0, phase="Running")]}
 
     assert scene.arena("attach", "a", "-c", "nosuch")[::2] == (
-        2,
+        3,
         "error: a-worker-0 has no container nosuch\nIts containers: c.\n",
     )

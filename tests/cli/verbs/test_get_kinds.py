@@ -23,6 +23,26 @@ def test_objects_of_any_kind_are_listed_in_the_servers_columns(place: Place) -> 
     assert place.arena("get", "pods", "-l", "a=b", "-o", "name")[1].strip() == ""
 
 
+@pytest.mark.parametrize("word", ["crds", "roles", "clusterroles", "rolebindings", "sc"])
+def test_kinds_of_the_cluster_are_listed_too(place: Place, word: str) -> None:
+    code, out, _ = place.arena("get", word)
+
+    assert code == 0
+    assert out.startswith("NAME ")
+
+
+def test_all_lists_the_jobs_and_what_they_are_made_of(place: Place) -> None:
+    place.job("j")
+    body = {"metadata": {"name": "p"}, **TEMPLATE}
+    place.client.create(PODS.read_as(dict), body, namespace=place.namespace)
+
+    assert place.arena("get", "all", "-o", "name")[1].split() == ["tfjob/j", "pod/p"]
+    jobs, pods = place.arena("get", "all")[1].split("\n\n")
+    assert jobs.splitlines()[1].startswith("j ")
+    assert pods.splitlines()[1].startswith("p ")
+    assert place.arena("get", "all", "-o", "json")[0] == 2
+
+
 @pytest.mark.parametrize("word", ["nodes", "events", "tfjobs", "svc", "pytorchjobs", "pvc", "jobs"])
 def test_a_kind_without_objects_is_a_header_and_no_error(place: Place, word: str) -> None:
     code, out, _ = place.arena("get", word)

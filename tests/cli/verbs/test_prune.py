@@ -17,7 +17,7 @@ def test_only_jobs_that_ended_long_enough_ago_are_pruned(place: Place) -> None:
 
     assert place.arena("prune", "--since", "1h", "--yes")[0] == 0
     assert place.names() == ["fresh", "waits"]
-    assert place.arena("prune", "--since", "1h", "--yes")[1] == "No job need to be deleted\n"
+    assert place.arena("prune", "--since", "1h", "--yes")[1] == "No jobs to delete\n"
 
 
 def test_a_cluster_that_is_not_local_is_not_pruned_without_confirmation(place: Place) -> None:

@@ -138,7 +138,7 @@ def test_a_priority_that_does_not_exist_is_refused(submitter: Submitter) -> None
     code, _, err = submitter.arena(*TF, "--priority=nobody", "x")
 
     assert code == 2
-    assert "the priority nobody doesn't exist. Please check with `kubectl get pc`" in err
+    assert "there is no priority class nobody\n`arena get priorityclasses` lists them" in err
     assert submitter.objects() == []
 
 

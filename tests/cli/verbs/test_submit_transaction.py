@@ -23,9 +23,20 @@ def test_a_job_of_the_same_name_is_left_alone(submitter: Submitter) -> None:
     submitter.arena(*TF, "first")
     code, out, err = submitter.arena(*TF, "--tensorboard", "second")
 
-    assert code == 2
+    assert code == 1
     assert out == []
-    assert "the job j is already exist, please delete it first. use 'arena delete j'" in err
+    assert "error: a job named j exists already: tfjob/j\n" in err
+    assert "arena delete tfjob/j" in err
+    assert sorted(submitter.objects()) == ["ConfigMap/j-tfjob", "TFJob/j"]
+
+
+def test_a_name_that_a_job_of_another_kind_has_is_refused_at_once(submitter: Submitter) -> None:
+    submitter.arena(*TF, "first")
+    code, out, err = submitter.arena("submit", "mpi", "--name=j", "--image=i", "second")
+
+    assert (code, out) == (1, [])
+    assert "error: a job named j exists already: tfjob/j\n" in err
+    assert "Choose another --name, or delete it first: arena delete tfjob/j" in err
     assert sorted(submitter.objects()) == ["ConfigMap/j-tfjob", "TFJob/j"]
 
 
@@ -34,8 +45,9 @@ def test_a_record_without_its_job_is_an_error_and_nothing_is_created(submitter: 
         client.create(CONFIG_MAPS, {"metadata": {"name": "j-tfjob"}}, namespace=submitter.namespace)
     code, _, err = submitter.arena(*TF, "x")
 
-    assert code == 2
-    assert "the job configmap j-tfjob is already exist, please delete it first" in err
+    assert code == 1
+    assert "configmap/j-tfjob, the record of a former job j, exists already" in err
+    assert "`arena delete j` deletes it" in err
     assert submitter.objects() == ["ConfigMap/j-tfjob"]
 
 
@@ -69,7 +81,7 @@ def test_an_object_that_a_deleted_job_shared_with_another_owner_is_kept(
 
     code, _, _ = submitter.arena(*TF, "x")
 
-    assert code == 2
+    assert code == 1
     assert submitter.objects() == ["ConfigMap/j-tfjob"]
 
 

@@ -80,7 +80,7 @@ def test_one_job_shows_its_instances(busy: Scene) -> None:
         "  runs-worker-1  Running  2             10.0.0.2  0.25       1.5Gi\n\n"
         "GPUs:\n  Allocated/Requested GPUs of Job: 2/4\n"
     )
-    assert busy.arena("top", "job", "runs", "-i", "nope")[0] == 2
+    assert busy.arena("top", "job", "runs", "-i", "nope")[0] == 3
 
 
 def test_the_use_of_gpus_is_shown_where_it_is_measured(busy: Scene) -> None:

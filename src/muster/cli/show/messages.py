@@ -27,7 +27,13 @@ def set_loglevel(level: str) -> None:
 def note(text: str, level: str = "info") -> None:
     """Print one line, if lines of this level are shown."""
     if LEVELS.index(level) >= LEVELS.index(_Level.shown):
-        print(printable(text), file=sys.stderr)
+        print_to_stderr(printable(text))
+
+
+def print_to_stderr(text: str, end: str = "\n") -> None:
+    """Print to stderr after all that was printed to stdout: in a pipe only stdout is buffered."""
+    sys.stdout.flush()
+    print(text, end=end, file=sys.stderr, flush=True)
 
 
 def note_once(text: str, level: str = "info") -> None:

@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.cli.show.messages import note, printable
+from muster.cli.show.messages import note, print_to_stderr, printable
 from muster.cli.show.units import duration
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class StatusLine:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._terminal and self._last:
-            print(file=sys.stderr)
+            print_to_stderr("")
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             note("no longer waiting; the job goes on")
 
@@ -62,7 +62,7 @@ class StatusLine:
             width = shutil.get_terminal_size().columns - 1
             # One row, so that `\r` returns to its beginning.
             line = printable(f"{elapsed} {text}".strip()).replace("\n", " ")[:width]
-            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+            print_to_stderr(f"\r{line}\x1b[K", end="")
         elif text != self._last and not self._quiet:
             note(text)
         self._last = text
@@ -74,5 +74,5 @@ class StatusLine:
             if self._instances.get(instance.name) != text:
                 self._instances[instance.name] = text
                 if self._terminal:
-                    print("\r\x1b[K", end="", file=sys.stderr)
+                    print_to_stderr("\r\x1b[K", end="")
                 note(f"{instance.name} {text}")

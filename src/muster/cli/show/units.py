@@ -33,3 +33,8 @@ def cores(milli: int) -> str:
 def local_time(moment: datetime | None) -> str:
     """A moment in the reader's own time zone; empty when there is none."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def count(number: int, noun: str) -> str:
+    """`1 member`, `2 members`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -56,7 +56,7 @@ def command(
         key = Key(target.namespace_in(cluster), name)
         pod = _pod(client, key, given["type_"], given["instance"])
         container = instances.container_to_enter(client, pod, given["container"])
-    note(f"Hello! Arena attach the container {container} of instance {pod.metadata.name}")
+    note(f"attached to container {container} of {pod.metadata.name}")
     run = _run(cluster.endpoint, pod.metadata.key, container, list(words) or ["sh"])
     try:
         code = asyncio.run(run)
@@ -74,8 +74,7 @@ def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:
         pod = client.get(PODS, Key(job.namespace, chosen.name))
     if pod.finished:
         raise MusterError(
-            "cannot exec into a container in a completed Instance; "
-            f"current phase is {pod.status.phase}",
+            f"{pod.metadata.name} has ended ({pod.status.phase}); nothing can run in it any more",
             hint=f"`arena logs {pod.metadata.name}` shows its output.",
         )
     if pod.status.phase != "Running":

@@ -11,7 +11,7 @@ import click
 
 from muster.cli.each_name import for_each_name
 from muster.cli.options import Target, cluster_options, name_argument, type_option
-from muster.cli.show.messages import arena_info, note
+from muster.cli.show.messages import arena_info
 from muster.client.jobs import job_operations, lookup
 from muster.errors import NotFound
 
@@ -37,13 +37,9 @@ def command(target: Target, names: tuple[str, ...], type_: str) -> None:
         noun, name = "pod" if parsed.must_be == "pod" else "training job", parsed.name
         try:
             job_operations.delete_job_or_pod(client, key, type_)
-        except NotFound:
-            note(f"The {noun} '{name}' does not exist,skip to delete it", "error")
-            raise
+        except NotFound as error:
+            message = f"the {noun} {name} does not exist in namespace {key.namespace}"
+            raise NotFound(message, hint=error.hint) from None
         arena_info(f"The {noun} {name} has been deleted successfully")
 
-    failures = for_each_name(target, names, delete)
-    missing = [error for error in failures.errors if isinstance(error, NotFound)]
-    if missing and len(missing) == len(failures.errors):
-        raise NotFound(f"{len(missing)} of {len(names)} names do not exist")
-    failures.raise_if_any(len(names), "names")
+    for_each_name(target, names, delete).raise_if_any(len(names), "names")

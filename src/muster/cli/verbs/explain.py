@@ -11,6 +11,7 @@ from muster.cli.options import Target, cluster_options, name_argument, output_op
 from muster.cli.show.job_details import last_lines, place_in_line
 from muster.cli.show.messages import debug
 from muster.cli.show.table import json_or_yaml, table, underlined_table
+from muster.cli.show.units import count
 from muster.client.jobs.explain import explain
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ def _text(explanation: JobExplanation) -> str:
     if explanation.place:
         facts += [
             ("Line:", place_in_line(explanation)),
-            ("Needs:", f"{explanation.min_member} members at once"),
+            ("Needs:", f"{count(explanation.min_member, 'member')} at once"),
             ("Priority:", str(explanation.priority)),
         ]
     if explanation.held:
-        facts.append(("Held:", f"room for {explanation.held} members"))
+        facts.append(("Held:", f"room for {count(explanation.held, 'member')}"))
     rows = [
         (member.name, member.role or "-", member.phase, member.node or "-", member.why)
         for member in explanation.members

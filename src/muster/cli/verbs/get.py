@@ -105,6 +105,8 @@ class _View:
         is_job = self._may_be_job(words) and lookup.job_exists(self.client, first)
         if words in (("jobs",), ("job",)) and not is_job:
             return self._jobs(), failures
+        if words == ("all",) and not is_job:
+            return self._all(), failures
         queries = [first] if is_job else self._queries(words)
         if self.labels and any(not isinstance(q, ObjectQuery) or q.name for q in queries):
             raise UsageError(
@@ -138,7 +140,7 @@ class _View:
     def _may_be_job(self, words: Sequence[str]) -> bool:
         """Whether this word for a kind may be the name of a job: `ev`, not `events`."""
         word = words[0].lower()
-        short = word == "job" or (
+        short = word in ("job", "all") or (
             word in server_tables.KINDS_BY_WORD and word not in server_tables.PLURALS
         )
         return len(words) == 1 and short and not (self.type or self.all_namespaces or self.labels)
@@ -155,6 +157,22 @@ class _View:
         return job_table.frame(
             jobs, datetime.now(UTC), self.output or "wide", all_namespaces=self.all_namespaces
         )
+
+    def _all(self) -> Frame:
+        """The jobs, and the objects that jobs are made of; kinds without objects are left out."""
+        if self.output in ("json", "yaml"):
+            raise UsageError(
+                f"-o {self.output} is for one kind of object",
+                hint="`arena get pods` lists pods, `arena get jobs` jobs.",
+            )
+        queries = [
+            ObjectQuery(kind.read_as(dict), self._listed_namespace, labels=self.labels)
+            for kind in server_tables.ALL
+        ]
+        jobs, *others = [self._jobs(), *(self._objects(query) for query in queries)]
+        frames = [jobs, *(frame for frame in others if frame.state)]
+        text = _joined(frames, self.output, many=True)
+        return Frame(text, [frame.state for frame in frames])
 
     def _objects(self, query: ObjectQuery) -> Frame:
         if self.output in ("json", "yaml"):

@@ -12,7 +12,7 @@ import click
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
 from muster.cli.show.messages import note_cluster, note_once
-from muster.cli.show.units import duration
+from muster.cli.show.units import count, duration
 from muster.client.jobs import job_operations, lookup
 from muster.errors import NotFound, UsageError
 
@@ -50,13 +50,13 @@ def command(
         jobs = lookup.list_jobs(client, namespace, type_, note_once)
         old = [job for job in jobs if job_operations.ended_before(job, now - limit)]
         if not old:
-            print("No job need to be deleted")
+            print("No jobs to delete")
             return
         if not (dry_run or yes):
             _confirm(cluster, old)
         failures = Failures()
         for job in old:
-            text = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
+            text = f"{job.trainer} {job.name} with age {duration(job.age(now).total_seconds())}"
             if dry_run:
                 print(f"Would delete {text}")
                 continue
@@ -75,8 +75,9 @@ def _confirm(cluster: Cluster, old: list[JobSummary]) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(
-            f"{len(old)} jobs on {cluster.name} would be deleted, and there is no terminal to ask",
+            f"{count(len(old), 'job')} on {cluster.name} would be deleted, "
+            "and there is no terminal to ask",
             hint="--yes deletes them; --dry-run lists them.",
         )
-    if not click.confirm(f"Delete {len(old)} jobs on {cluster.name}?", err=True):
+    if not click.confirm(f"Delete {count(len(old), 'job')} on {cluster.name}?", err=True):
         raise click.Abort

@@ -280,7 +280,7 @@ def command(
         raise UsageError("--set is for `submit -f FILE`")
     if chosen != SubmitOptions():
         raise UsageError("there is no job to submit", hint="Name a kind, or a file with -f.")
-    click.echo(ctx.get_help())
+    raise click.exceptions.NoArgsIsHelpError(ctx)
 
 
 for _type in BY_TYPE:

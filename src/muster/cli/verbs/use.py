@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from muster.cli.show.messages import note
-from muster.client.target import Target, cluster_of_choice, find_cluster
+from muster.client.target import Target, cluster_of_choice, find_cluster, no_cluster
 from muster.local.home import Home
 
 
@@ -27,4 +27,4 @@ def command(cluster: str | None) -> None:
         cluster_of_choice(cluster)  # ConfigError: an unusable choice is not stored
         Home.of_user().choose(cluster)
     selected = find_cluster(Target())
-    note("no cluster: arena up" if selected is None else str(selected))
+    note(f"{no_cluster()}; `arena up` starts it" if selected is None else str(selected))

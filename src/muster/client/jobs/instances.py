@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import PODS
 from muster.client import ignore
 from muster.client.jobs import lookup
-from muster.errors import MusterError, UsageError
+from muster.errors import MusterError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from muster.api.core import Pod
@@ -37,8 +37,8 @@ def named_instance(job: JobSummary, name: str) -> Instance:
     for instance in job.instances:
         if instance.name == name:
             return instance
-    raise UsageError(
-        f"invalid instance name {name} in job {job.name}",
+    raise NotFound(
+        f"the job {job.name} has no instance {name}",
         hint=f"`arena get {job.name}` lists its instances.",
     )
 
@@ -47,7 +47,7 @@ def instance_to_enter(job: JobSummary, name: str = "") -> Instance:
     """The instance of that name; without a name the chief, else the first instance."""
     if not job.instances:
         raise MusterError(
-            f"can not attach the training job {job.name}, because it has no instances",
+            f"the job {job.name} has no instances",
             hint=f"`arena get {job.name}` says why.",
         )
     return named_instance(job, name) if name else job.chief or job.instances[0]
@@ -61,7 +61,7 @@ def container_to_enter(client: BlockingClient, pod: Pod, name: str = "") -> str:
     fields = ("containers", "initContainers", "ephemeralContainers")
     names = [container["name"] for field in fields for container in spec.get(field) or ()]
     if name not in names:
-        raise UsageError(
+        raise NotFound(
             f"{pod.metadata.name} has no container {name}",
             hint=f"Its containers: {', '.join(names)}.",
         )
@@ -82,8 +82,8 @@ def instance_to_read(
         return job.instances[0]
     names = "\n".join(instance.name for instance in job.instances)
     raise UsageError(
-        f"{len(job.instances)} instances have been found:\n{names}\n"
-        "please use '-i' or '--instance' to filter, or --all."
+        f"the job {job.name} has {len(job.instances)} instances and no chief",
+        hint=f"-i reads one of them, --all reads all:\n{names}",
     )
 
 

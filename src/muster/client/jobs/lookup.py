@@ -134,10 +134,11 @@ def get_job(client: BlockingClient, key: Key, type_: str = "") -> FoundJob:
             raise _not_installed(query.missing)
         raise _no_job(key, query.forbidden_names)
     if len(query.results) > 1:
-        types = ", ".join(kind.kind.lower() for kind, _ in query.results)
+        first, *others = (kind.kind.lower() for kind, _ in query.results)
         raise MusterError(
-            f"there are {len(query.results)} training jobs named {key.name}: {types}",
-            hint="Choose one with --type.",
+            f"there are {1 + len(others)} training jobs named {key.name}: "
+            f"{', '.join((first, *others))}",
+            hint=f"Say which one: --type {first}, or {first}/{key.name} instead of {key.name}.",
         )
     return FoundJob(*query.results[0])
 

@@ -128,8 +128,8 @@ def check_priority(client: BlockingClient, args: Submission) -> None:
         client.get(PRIORITY_CLASSES, Key("", args.priority))
     except NotFound:
         raise UsageError(
-            f"the priority {args.priority} doesn't exist. Please check with `kubectl get pc` "
-            "to get a valid priority"
+            f"there is no priority class {args.priority}",
+            hint="`arena get priorityclasses` lists them.",
         ) from None
     except ApiError:
         return  # the user may not read priority classes: the pods' reason will say it

@@ -21,13 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Kind
+from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, JOB_KINDS, SERVICES, Kind
 from muster.api.meta import Key, Raw, object_name
 from muster.client import ignore
 from muster.client.manifests import yaml_writer
 from muster.client.manifests.apply import with_write_options
 from muster.client.manifests.served_kinds import ServedKinds
-from muster.errors import AlreadyExists, ApiError, MusterError, NotFound, ServerError, UsageError
+from muster.errors import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    MusterError,
+    NotFound,
+    ServerError,
+)
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube import request
 
@@ -148,24 +155,29 @@ class Transaction:
         name = bundle.job["metadata"]["name"]
         items = (submission_record(bundle.job), *bundle.companions)
         kind = self._job_kind(bundle.job)
-        if self._client.find(kind, Key(self._namespace, name)):
-            raise _name_taken(name)
+        self._refuse_taken_name(kind, name)
         if not self._free_name(items[0], bundle.job):
-            raise UsageError(
-                f"the job configmap {items[0]['metadata']['name']} is already exist, "
-                "please delete it first",
-                hint=f"`arena delete {name}` does that, also where the job itself is gone.",
+            raise MusterError(
+                f"{object_name(items[0])}, the record of a former job {name}, exists already",
+                hint=f"`arena delete {name}` deletes it. Or choose another --name.",
             )
         for item in items:
             self._check(item, bundle.job)
         try:
             job = self._create(kind, bundle.job)
         except AlreadyExists:
-            raise _name_taken(name) from None
+            raise _name_taken(kind, name) from None
         record, *companions = (
             self._create(COMPANION_KINDS[item["kind"]], _owned(item, job)) for item in items
         )
         return Submitted(job, record, tuple(companions))
+
+    def _refuse_taken_name(self, kind: Kind[Raw], name: str) -> None:
+        """Refuse a name that a job of any kind has: verbs find a job by its name alone."""
+        for other in (kind, *(row for row in JOB_KINDS if row.kind != kind.kind)):
+            with suppress(Forbidden):  # a kind that the user may not read is no obstacle
+                if self._client.find(other, Key(self._namespace, name)):
+                    raise _name_taken(other, name)
 
     def _check(self, item: Raw, job: Raw) -> None:
         """Let the server reject a companion before the job exists."""
@@ -279,9 +291,11 @@ def _owned(item: Raw, job: Raw) -> Raw:
     return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
 
 
-def _name_taken(name: str) -> UsageError:
-    return UsageError(
-        f"the job {name} is already exist, please delete it first. use 'arena delete {name}'"
+def _name_taken(kind: Kind[Raw], name: str) -> MusterError:
+    type_ = kind.kind.lower()
+    return MusterError(
+        f"a job named {name} exists already: {type_}/{name}",
+        hint=f"Choose another --name, or delete it first: arena delete {type_}/{name}",
     )
 
 

@@ -26,7 +26,9 @@ def validate(args: Submission) -> None:
     flag_values.job_name(args.name)
     _numbers(args)
     if not "".join(args.command).strip():
-        raise UsageError("not found command args", hint='End with the command: … "python train.py"')
+        raise UsageError(
+            "the training command is missing", hint='End with it: arena submit … "python train.py"'
+        )
     if not args.shell.strip():
         raise UsageError("--shell is empty", hint="For example --shell=bash")
     if not args.directory.startswith("/"):
@@ -59,7 +61,7 @@ def _numbers(args: Submission) -> None:
             if not 0 <= number < 65536:
                 raise UsageError(f"{flag} is invalid", hint="Write a port between 1 and 65535.")
         elif field == "workers" and number < 1:
-            raise UsageError("--workers must be greater than 0 in distributed training")
+            raise UsageError("--workers must be at least 1")
         elif number < 0:
             raise UsageError(f"{flag} is invalid: it cannot be negative")
         elif number > flag_values.MAX_INT32:
