@@ -1,12 +1,14 @@
-"""The CRDs: no version drops the fields of another, and `v1` is stored without defaults."""
+"""The CRDs: fields are described, none is dropped, and `v1` is stored without defaults."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from muster.api import crds, schemas
+from muster.api import crds, job_fields, schemas
 from muster.api.kinds import (
     COSCHEDULING_POD_GROUPS,
     JOB_KINDS,
@@ -15,6 +17,7 @@ from muster.api.kinds import (
     VOLCANO_POD_GROUPS,
     Kind,
 )
+from muster.jobs.job_status import JobStatus, ReplicaStatus
 
 GROUPS: tuple[Kind[Any], ...] = (
     VOLCANO_POD_GROUPS,
@@ -58,9 +61,59 @@ def test_v1_is_stored_and_sets_no_default(kind: Kind[Any]) -> None:
     (stored,) = [v for v in crd["spec"]["versions"] if v["storage"]]
 
     assert stored["name"] == "v1"
-    assert "properties" not in stored["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    fields = stored["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    assert not [name for name, field in fields.items() if "default" in field]
     names = [column["name"] for column in stored["additionalPrinterColumns"]]
     assert names == ["State", "Age"]
+
+
+JOB_VERSIONS = [
+    pytest.param(version, id=f"{crd['metadata']['name']} {version['name']}")
+    for crd in crds.load_all()
+    if crd["spec"]["group"] == "kubeflow.org"
+    for version in crd["spec"]["versions"]
+]
+
+
+def objects_within(schema: Any, path: str = "") -> list[tuple[str, Any]]:
+    """Every schema below, with its path."""
+    inner = [(f"{path}.{name}", part) for name, part in (schema.get("properties") or {}).items()]
+    for place in ("items", "additionalProperties"):
+        inner += [(f"{path}[]", schema[place])] if place in schema else []
+    return [row for where, part in inner for row in ((where, part), *objects_within(part, where))]
+
+
+@pytest.mark.parametrize("version", JOB_VERSIONS)
+def test_every_job_field_has_a_type_and_a_description_and_keeps_fields_within(version: Any) -> None:
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    fields = {part: dict(objects_within(properties[part], part)) for part in ("spec", "status")}
+    within = {**fields["spec"], **fields["status"]}
+
+    assert {"spec.runPolicy.schedulingPolicy.queue", "status.conditions[].type"} <= within.keys()
+    for path, field in within.items():
+        free = {"x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"}
+        assert field.get("type") or free & field.keys(), path
+        assert field.get("description") or path.endswith("[]"), path
+        if field.get("type") == "object" and "additionalProperties" not in field:
+            assert field.get("x-kubernetes-preserve-unknown-fields"), f"{path} would be pruned"
+        assert not {"enum", "pattern", "minimum", "maximum", "format", "required"} & field.keys()
+    templates = [field for path, field in within.items() if path.endswith(".template")]
+    assert templates
+    assert not [field for field in templates if "properties" in field]
+
+
+@pytest.mark.parametrize("crd", crds.load_all(), ids=lambda crd: crd["metadata"]["name"])
+def test_kubectl_apply_can_annotate_a_definition_with_itself(crd: Any) -> None:
+    assert len(json.dumps(crd)) < 250_000, "annotations hold 256 KiB"
+
+
+def test_every_field_of_a_status_is_described() -> None:
+    written = {field.encode_name for field in msgspec.structs.fields(JobStatus)}
+    counted = {field.encode_name for field in msgspec.structs.fields(ReplicaStatus)}
+
+    assert written <= job_fields.STATUS_FIELDS.keys()
+    counts = job_fields.STATUS_FIELDS["replicaStatuses"]["additionalProperties"]["properties"]
+    assert counted <= counts.keys()
 
 
 def test_no_category_hides_a_resource_of_its_name() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from muster.api import job_fields
 from muster.errors import InvalidJob
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
@@ -155,33 +156,9 @@ def _type_of(value: object) -> str:
     return _TYPES.get(type(value), "something else")
 
 
-_POLICY = (
-    "cleanPodPolicy",
-    "ttlSecondsAfterFinished",
-    "activeDeadlineSeconds",
-    "backoffLimit",
-    "suspend",
-    "managedBy",
-)
-_SPEC = (*_POLICY, "runPolicy", "schedulerName", "cleanupPodPolicy")
-_GANG = ("minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds")
-_ELASTIC = (
-    *("minReplicas", "maxReplicas", "rdzvBackend", "rdzvPort", "rdzvHost", "rdzvId", "rdzvConf"),
-    *("standalone", "nProcPerNode", "maxRestarts", "metrics"),
-)
-_OWN = {
-    "TFJob": ("successPolicy", "enableDynamicWorker", "terminationPolicy"),
-    "PyTorchJob": ("elasticPolicy", "nprocPerNode"),
-    "MPIJob": (
-        *("slotsPerWorker", "mainContainer", "sshAuthMountPath", "mpiImplementation"),
-        *("launcherCreationPolicy", "runLauncherAsWorker", "template", "replicas", "gpus"),
-        *("gpusPerNode", "processingUnits", "processingUnitsPerNode", "processingResourceType"),
-        *("launcherOnMaster", "launcherResources", "mountsOnLauncher"),
-    ),
-}
-"""Fields of spec that one kind reads, without that of its replicas (any letter case)."""
-_FIELDS = {kind: (*_SPEC, *_OWN.get(kind, ())) for kind in JOB_KIND_BY_NAME}
-_RUN_POLICY = (*_POLICY, "schedulingPolicy")
+_GANG = tuple(job_fields.SCHEDULING_POLICY)
+_ELASTIC = tuple(job_fields.ELASTIC_POLICY)
+_RUN_POLICY = tuple(job_fields.RUN_POLICY)
 
 
 def _places(kind: str) -> list[str]:
@@ -193,6 +170,17 @@ def _places(kind: str) -> list[str]:
 
 
 _PLACES = {kind: _places(kind) for kind in JOB_KIND_BY_NAME}
+# The replicas of a role may be written in any letter case, but not an MPIJob's one template.
+_FIELDS = {
+    kind: tuple(
+        name
+        for name in fields
+        if name not in job_fields.IGNORED
+        and (name == "template" or name.lower() not in _PLACES[kind])
+    )
+    for kind, fields in job_fields.SPEC_FIELDS.items()
+}
+"""The fields of spec that a kind reads in one letter case only."""
 
 
 def check_fields(kind: str, spec: Section) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from muster.api import job_fields
 from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob
 from muster.jobs import fields, mpi_spec, names, pod_template, pytorch_spec, run_policy
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
-_REPLICA = ("replicas", "template", "tfPort", "restartPolicy", "tfReplicaType")
+_REPLICA = (*job_fields.ROLE, *job_fields.ARRAY_ROLE)
 MAX_REPLICAS = 10_000
 """Replicas of one job: every pod lists all others, and a typo must not cost other jobs."""
 

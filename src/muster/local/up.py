@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from muster.api import crds
 from muster.api.kinds import CRDS, NODES
 from muster.api.meta import Key, condition_is_true
-from muster.errors import AlreadyExists, UsageError
+from muster.errors import UsageError
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
@@ -244,12 +244,14 @@ def _port(settings: Settings) -> int:
 
 
 async def _install_crds(client: Client, definitions: list[Raw]) -> None:
+    """Create the missing definitions, and replace those of an earlier version of Muster."""
+    stored = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS.read_as(dict))).items}
     for definition in definitions:
-        try:
+        name, spec = definition["metadata"]["name"], definition["spec"]
+        if name not in stored:
             await client.create(CRDS, definition)
-        except AlreadyExists:
-            key = Key("", definition["metadata"]["name"])
-            await client.patch(CRDS, key, {"spec": definition["spec"]})
+        elif any(stored[name]["spec"].get(field) != value for field, value in spec.items()):
+            await client.patch(CRDS, Key("", name), {"spec": spec})
 
 
 async def sweep(home: Home, data: Path) -> None:

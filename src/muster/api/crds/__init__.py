@@ -1,7 +1,7 @@
-"""The CustomResourceDefinitions Muster serves and installs, as YAML files in this folder.
+"""The CustomResourceDefinitions Muster serves and installs.
 
-`load_all` reads all of them, for the local cluster. `muster crds` prints `yaml_files`, exactly as a
-person would apply them.
+Those of jobs are built from the table in `muster.api.job_fields`; those of groups are YAML files in
+this folder. `load_all` returns all of them, for the local cluster; `muster crds` prints `as_yaml`.
 
 Every served version of a job preserves unknown fields of spec and status, requires nothing under
 spec and has no validation rules. Without a conversion webhook the API server only rewrites
@@ -16,18 +16,28 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from muster.api.crds import job_definitions
+
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 
-def yaml_files() -> dict[str, str]:
-    """The text of each file, by name."""
-    folder = resources.files(__package__)
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
-    return {file.name: file.read_text(encoding="utf-8") for file in files}
-
-
 def load_all() -> list[Raw]:
     """Every CustomResourceDefinition."""
-    documents = "---\n".join(yaml_files().values())
-    return [crd for crd in yaml.load_all(documents, yaml.CSafeLoader) if crd]
+    folder = resources.files(__package__)
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
+    documents = "---\n".join(file.read_text(encoding="utf-8") for file in files)
+    groups = (crd for crd in yaml.load_all(documents, yaml.CSafeLoader) if crd)
+    return [*job_definitions.build_all(), *groups]
+
+
+def as_yaml() -> str:
+    """All definitions as one stream of YAML documents."""
+    return str(yaml.dump_all(load_all(), Dumper=_Dumper, sort_keys=False, width=100))
+
+
+class _Dumper(yaml.CSafeDumper):
+    """YAML without anchors: versions share parts in memory, and not every reader knows anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True

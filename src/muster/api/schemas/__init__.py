@@ -8,9 +8,7 @@ The structural schemas of CRDs are walked with the same class.
 
 from __future__ import annotations
 
-import gzip
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 _GVK = "x-kubernetes-group-version-kind"
+_NO_RULES = {"type", "description", "default", "nullable"}
 
 
 class Schema:
@@ -28,7 +27,10 @@ class Schema:
     is used, and a write then walks through it without creating any.
     """
 
-    __slots__ = ("_defs", "_extra", "_fields", "_items", "preserves", "properties", "raw", "type")
+    __slots__ = (
+        *("_defs", "_extra", "_fields", "_items"),
+        *("accepts_any_text", "preserves", "properties", "raw", "type"),
+    )
 
     def __init__(self, raw: Raw, definitions: Raw | None = None) -> None:
         self._defs = definitions or {}
@@ -37,6 +39,7 @@ class Schema:
         self.properties: Raw = raw.get("properties") or {}
         # Whether undeclared fields are preserved.
         self.preserves = bool(raw.get("x-kubernetes-preserve-unknown-fields"))
+        self.accepts_any_text = self.type == "string" and raw.keys() <= _NO_RULES
         self._fields: dict[str, Schema] = {}
         self._extra: Schema | None = None
         self._items: Schema | None = None
@@ -83,6 +86,9 @@ class Schema:
 
 
 def _packed(name: str) -> Raw:
+    import gzip  # both are slow to load, and a submission from flags needs no schema
+    from importlib import resources
+
     packed = resources.files(__package__).joinpath(name).read_bytes()
     return cast("Raw", msgspec.json.decode(gzip.decompress(packed)))
 

@@ -10,4 +10,4 @@ def command() -> None:
     """Print every CRD as YAML."""
     from muster.api import crds
 
-    print("---\n".join(crds.yaml_files().values()), end="")
+    print(crds.as_yaml(), end="")

@@ -48,8 +48,7 @@ def on_create(resource: Resource, obj: Raw, namespace: str, generated: Generated
     meta["creationTimestamp"] = timestamp(generated.now)
     if strategy.generation != "none":
         meta["generation"] = 1
-    if resource.has_status and not strategy.status_on_create:
-        obj.pop("status", None)
+    drop_status(resource, obj)
     strategy.defaults(obj)
     strategy.finish_create(obj, timestamp(generated.now))
     _raise(resource, obj, [*_check(resource, obj), *strategy.check_create(obj)])
@@ -64,10 +63,8 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
     # of the body is ignored, so that two controllers do not overwrite each other.
     if subresource == "status":
         new = _only_status(resource, new, old)
-    elif resource.has_status and subresource in ("", "finalize"):
-        new.pop("status", None)
-        if "status" in old:
-            new["status"] = old["status"]
+    else:
+        restore_status(resource, new, old, subresource)
     _keep_metadata(new["metadata"], old["metadata"])
     strategy.prepare_update(new, old)
     strategy.defaults(new)
@@ -84,6 +81,20 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
     if not subresource and _generation_fields(resource, new) != _generation_fields(resource, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return new
+
+
+def drop_status(resource: Resource, obj: Raw) -> None:
+    """Remove the status from a new object: only its subresource writes it."""
+    if resource.has_status and not resource.strategy.status_on_create:
+        obj.pop("status", None)
+
+
+def restore_status(resource: Resource, new: Raw, old: Raw, subresource: str) -> None:
+    """Give a changed object its old status, unless the status is what changes."""
+    if resource.has_status and subresource in ("", "finalize"):
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = old["status"]
 
 
 def _keep_metadata(meta: Raw, old: Raw) -> None:

@@ -93,7 +93,8 @@ def check_nested_types(value: Any, schema: Schema, path: str = "") -> Causes:
     props = schemas.by_name(_PROPS)
     for part, known, where, key in structural.children(value, schema, path):
         if schema.properties is not props.properties or key not in (*_OR_LISTS, *_OR_BOOLEANS):
-            yield from check_nested_types(part, known, where)
+            if isinstance(part, dict | list):
+                yield from check_nested_types(part, known, where)
             continue
         if key in _OR_BOOLEANS and not isinstance(part, bool | dict):
             detail = (

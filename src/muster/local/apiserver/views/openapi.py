@@ -20,6 +20,26 @@ _GVK = "x-kubernetes-group-version-kind"
 _QUERY = ("dryRun", "fieldManager", "fieldValidation")
 _REFERENCE = "#/components/schemas/"
 _TEXT = {"type": "string"}
+_CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+# The fields of every custom object, in the real server's words: `kubectl explain` prints them.
+_EVERY_OBJECT: Raw = {
+    "apiVersion": {
+        "type": "string",
+        "description": "APIVersion defines the versioned schema of this representation of an"
+        " object. Servers should convert recognized schemas to the latest internal value, and may"
+        f" reject unrecognized values. More info: {_CONVENTIONS}#resources",
+    },
+    "kind": {
+        "type": "string",
+        "description": "Kind is a string value representing the REST resource this object"
+        " represents. Servers may infer this from the endpoint the client submits requests to."
+        f" Cannot be updated. In CamelCase. More info: {_CONVENTIONS}#types-kinds",
+    },
+    "metadata": {
+        "description": f"Standard object's metadata. More info: {_CONVENTIONS}#metadata",
+        "allOf": [{"$ref": _REFERENCE + METADATA}],
+    },
+}
 _WRITES = ("post", "put", "patch")
 _INFO = {"title": "Kubernetes", "version": "v1.36.0"}
 V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -87,8 +107,7 @@ def _add_schema(resource: Resource, components: Raw) -> str:
     if resource.custom:
         name = f"{'.'.join(reversed(resource.group.split('.')))}.{resource.version}.{resource.kind}"
         own = resource.schema or {"type": "object"}
-        every = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"$ref": _REFERENCE + METADATA}}
-        properties = {**(own.get("properties") or {}), **every}
+        properties = {**(own.get("properties") or {}), **_EVERY_OBJECT}
         components[name] = {**own, "properties": properties, _GVK: [resource.gvk]}
         _collect(METADATA, components)
         return name
