@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from typing import TYPE_CHECKING
@@ -152,6 +153,10 @@ def test_a_watch_shows_changes_as_they_come(kubectl: Kubectl) -> None:
         ("auth can-i create tfjobs.kubeflow.org", ["yes"]),
         ("auth whoami", ["Username"]),
         ("explain tfjob", ["apiVersion", "kind", "metadata", "<ObjectMeta>", "spec", "status"]),
+        (
+            "explain tfjob.spec.tfReplicaSpecs",
+            ["replicas", "<integer>", "restartPolicy", "<string>", "template", "Number of pods"],
+        ),
         ("explain tfjob.metadata.labels", ["labels", "<map[string]string>"]),
         ("explain pod.spec.containers", ["image", "<string>", "ports", "<[]ContainerPort>"]),
         ("get events", []),
@@ -167,6 +172,35 @@ def test_kubectl_prints_these_words(kubectl: Kubectl, arguments: str, words: lis
     text = kubectl.says(*arguments.split())
 
     assert [word for word in words if word not in text] == []
+
+
+def test_typos_in_a_job_are_refused_or_warned_of_as_the_user_asks(kubectl: Kubectl) -> None:
+    container = {"name": "tensorflow", "image": "i", "comand": ["python"]}
+    worker = {"replica": 2, "template": {"spec": {"containers": [container]}}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "typos"},
+        "spec": {"tfReplicaSpecs": {"Worker": worker}},
+    }
+    apply = ("apply", "-f", "-")
+    refused = kubectl(*apply, stdin=json.dumps(job))  # strict is the default of kubectl
+    warned = kubectl(*apply, "--validate=warn", stdin=json.dumps(job))
+    unchanged = kubectl("annotate", "tfjob", "typos", "a=b")
+    kubectl.says("delete", "tfjob", "typos")
+    silent = kubectl(*apply, "--validate=ignore", stdin=json.dumps(job))
+    kubectl.says("delete", "tfjob", "typos")
+
+    paths = [
+        "spec.tfReplicaSpecs.Worker.replica",
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand",
+    ]
+    assert refused.returncode == 1
+    fields = ", ".join(f'unknown field "{path}"' for path in paths)
+    assert f"strict decoding error: {fields}" in refused.stderr
+    assert warned.stdout == silent.stdout == "tfjob.kubeflow.org/typos created\n"
+    assert warned.stderr.splitlines() == [f'Warning: unknown field "{path}"' for path in paths]
+    assert (unchanged.returncode, unchanged.stderr, silent.stderr) == (0, "", "")
 
 
 def test_a_drained_node_loses_its_pods(kubectl: Kubectl) -> None:

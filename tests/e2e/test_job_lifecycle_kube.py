@@ -130,3 +130,29 @@ def test_a_gang_that_fits_is_bound_whole_and_the_job_succeeds(kube: Kube) -> Non
     assert nodes["fits-worker-0"] != nodes["fits-worker-1"]
     kube.plane.kubectl("annotate", "pods", "--all", "muster.dev/test-exit-code=0")
     kube.until_job("fits", "SUCCEEDED")
+
+
+def test_typos_that_the_server_stores_in_silence_are_reported_in_an_event(kube: Kube) -> None:
+    container = {"name": "tensorflow", "image": "i", "comand": ["python"]}
+    worker = {"replica": 2, "template": {"spec": {"containers": [container]}}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "typos"},
+        "spec": {"tfReplicaSpecs": {"Worker": worker}, "runPolicy": {"suspend": True}},
+    }
+    applied = kube.plane.kubectl("apply", "-f", "-", input=json.dumps(job))
+    assert (applied.returncode, applied.stderr) == (0, "")
+
+    def reported() -> list[str]:
+        rows = kube.plane.kubectl(
+            *("get", "events", "--field-selector=reason=UnknownField", "-o"),
+            "jsonpath={range .items[*]}{.type} {.count} {.message}{'\\n'}{end}",
+        )
+        return rows.stdout.splitlines()
+
+    assert until(reported, timeout=40, every=0.2, what="the event") == [
+        "Warning 1 unknown fields: spec.tfReplicaSpecs.Worker.replica (did you mean replicas?), "
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand (did you mean command?)"
+    ]
+    kube.arena("delete", "typos")

@@ -10,7 +10,7 @@ import click
 from muster.api.meta import object_name
 from muster.cli import options
 from muster.cli.each_name import Failures
-from muster.cli.show.messages import note, note_cluster
+from muster.cli.show.messages import note, note_cluster, warn_of_unknown_fields
 from muster.cli.show.table import json_or_yaml
 from muster.client.manifests import apply
 from muster.client.manifests.apply import SendResult
@@ -48,6 +48,8 @@ def send_manifests(
 ) -> None:
     """Read, check and send all objects, and print the outcome of each."""
     items = apply.read_objects(stdin=sys.stdin, verb=verb, namespace=target.namespace, **given)
+    for item in items:
+        warn_of_unknown_fields(item, object_name(item) if items[1:] else "")
     if dry_run == "client":
         outcome = "applied" if verb == "apply" else "created"
         _print_results([SendResult(outcome, item) for item in items], dry_run, output)

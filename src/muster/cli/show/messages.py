@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from muster.api.meta import Raw
     from muster.client.target import Cluster
 
 LEVELS = ("debug", "info", "warn", "error")
@@ -47,6 +48,14 @@ def note_cluster(cluster: Cluster) -> None:
     """Name the cluster that a command is about to change, unless it is the local one."""
     if not cluster.local:
         note(str(cluster))
+
+
+def warn_of_unknown_fields(job: Raw, subject: str = "") -> None:
+    """Print a line for every unknown field of a job's manifest; `subject` names one of several."""
+    from muster.jobs.unknown_fields import find_unknown_fields  # only verbs with `-f` need it
+
+    for field in find_unknown_fields(job):
+        note(f"warning: {subject and subject + ': '}unknown field {field}", "warn")
 
 
 def debug(text: str) -> None:

@@ -24,7 +24,7 @@ from muster.cli.options import (
     objects_option,
 )
 from muster.cli.send_manifests import DRY_RUN_SUFFIX, print_objects
-from muster.cli.show.messages import arena_info, note, note_cluster
+from muster.cli.show.messages import arena_info, note, note_cluster, warn_of_unknown_fields
 from muster.cli.show.progress import StatusLine
 from muster.cli.training_command import SubmitCommand, note_literal_words, shell_line
 from muster.cli.verb_groups import AliasGroup
@@ -103,6 +103,7 @@ def submit_file(file: str, changes: Sequence[str], target: Target, chosen: Submi
 
     loaded = job_file.load(file, sys.stdin, changes)
     if isinstance(loaded, Bundle):
+        warn_of_unknown_fields(loaded.job)
         check_namespace(loaded.job, target.namespace)
         _submit(PreparedJob(loaded), find_cluster(target), target, chosen)
     else:

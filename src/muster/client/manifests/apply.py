@@ -16,8 +16,20 @@ import msgspec
 from muster.api.meta import key_of, object_name
 from muster.client.manifests import reader
 from muster.client.manifests.served_kinds import CRD, ServedKinds
-from muster.errors import AlreadyExists, Conflict, MusterError, Unreachable, UsageError
+from muster.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Invalid,
+    InvalidJob,
+    MusterError,
+    ServerError,
+    Unreachable,
+    UsageError,
+)
+from muster.jobs import parse
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs.unknown_fields import find_unknown_fields
 from muster.kube import request
 
 if TYPE_CHECKING:
@@ -43,9 +55,13 @@ class SendResult(NamedTuple):
     item: Raw
 
 
-def with_write_options(request: Request, *, dry_run: bool = False) -> Request:
-    """The request with our field manager and strict validation; a dry run stores nothing."""
-    query = (*request.query, ("fieldValidation", "Strict"))
+def with_write_options(request: Request, *, dry_run: bool = False, strict: bool = True) -> Request:
+    """The request with our field manager; a dry run stores nothing.
+
+    `strict` lets the server reject unknown fields. It is false for a job with unknown fields: they
+    are accepted, with a warning that `arena` prints itself.
+    """
+    query = (*request.query, ("fieldValidation", "Strict" if strict else "Ignore"))
     if not any(key == "fieldManager" for key, _ in query):
         query += (("fieldManager", MANAGER),)
     if dry_run:
@@ -97,11 +113,23 @@ def send_all(
         except Unreachable:
             raise
         except MusterError as error:
-            yield error
+            yield _in_own_words(item, error)
         else:
             if item["kind"] == CRD and not dry_run:
                 served.expect(item)
             yield result
+
+
+def _in_own_words(item: Raw, error: MusterError) -> MusterError:
+    """The error; for a job that the server rejected, that of our parser: it has a hint."""
+    # A real server answers an apply with a wrong type as an error of its own, 500.
+    refused = isinstance(error, BadRequest | Invalid | ServerError)
+    if refused and item["kind"] in JOB_KIND_BY_NAME:
+        try:
+            parse.parse_job(item)
+        except InvalidJob as rejection:
+            return rejection
+    return error
 
 
 def _in_namespace(kind: Kind[Raw], item: Raw, namespace: str) -> Raw:
@@ -114,8 +142,9 @@ def create_object(
     client: BlockingClient, kind: Kind[Raw], item: Raw, *, dry_run: bool = False
 ) -> SendResult:
     """Create the object; it is an error if it exists."""
+    ask = request.create(kind, item)
     try:
-        response = client.send(with_write_options(request.create(kind, item), dry_run=dry_run))
+        response = client.send(_with_options(ask, item, dry_run=dry_run))
     except AlreadyExists as error:
         error.hint = "`arena apply -f` changes an object that exists."
         raise
@@ -134,7 +163,7 @@ def apply_object(
     before = client.find(kind, key_of(item))
     ask = request.apply(kind, item, owner=MANAGER, force=force)
     try:
-        response = client.send(with_write_options(ask, dry_run=dry_run))
+        response = client.send(_with_options(ask, item, dry_run=dry_run))
     except Conflict as error:
         owners = {match[1] for cause in error.causes if (match := _OWNER.search(cause.message))}
         if owners == {MANAGER} and not force:
@@ -145,6 +174,10 @@ def apply_object(
     if response.status == 201 or before is None:
         return SendResult("created", after)
     return SendResult("unchanged" if _content(before) == _content(after) else "configured", after)
+
+
+def _with_options(request: Request, item: Raw, *, dry_run: bool) -> Request:
+    return with_write_options(request, dry_run=dry_run, strict=not find_unknown_fields(item))
 
 
 def _content(item: Raw) -> Raw:

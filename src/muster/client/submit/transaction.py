@@ -118,7 +118,10 @@ class Submitted:
 
 
 class Transaction:
-    """The creation of one job's objects; an error or a signal deletes the created objects."""
+    """The creation of one job's objects; an error or a signal deletes the created objects.
+
+    With `strict` the server rejects unknown fields of the job.
+    """
 
     def __init__(
         self,
@@ -126,11 +129,12 @@ class Transaction:
         namespace: str,
         *,
         dry_run: bool = False,
+        strict: bool = True,
         notify: Notify = ignore,
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._dry_run, self._notify = dry_run, notify
+        self._dry_run, self._strict, self._notify = dry_run, strict, notify
         self._id = secrets.token_hex(8)
         self._created: list[CreatedObject] = []
         self._interrupts = Interrupts()
@@ -243,7 +247,8 @@ class Transaction:
     def _send(self, kind: Kind[Any], body: Raw, *, dry_run: bool = False) -> Raw:
         self._interrupts.raise_if_received()
         ask = request.create(kind, body, namespace=self._namespace)
-        response = self._client.send(with_write_options(ask, dry_run=dry_run))
+        strict = self._strict or body["kind"] not in JOB_KIND_BY_NAME
+        response = self._client.send(with_write_options(ask, dry_run=dry_run, strict=strict))
         raw: Raw = msgspec.json.decode(response.body, type=dict)
         return {"apiVersion": body["apiVersion"], "kind": body["kind"], **raw}
 

@@ -102,6 +102,8 @@ class Verbs:
 
     async def _create(self, call: Call, obj: Raw) -> Answer:
         resource, meta = call.resource, obj["metadata"]
+        # Before the schema is applied: an invalid status that is not written does no harm.
+        admit.drop_status(resource, obj)
         resource.strategy.apply_schema(resource, obj, None)
         namespace = self._namespace(call, str(meta.get("name") or meta.get("generateName") or ""))
         if meta.get("resourceVersion"):
@@ -181,10 +183,11 @@ class Verbs:
         schema = decoding.schema_of(call.resource)
 
         def edit(old: Raw) -> Raw:
+            unknown = decoding.preserved_unknown_fields(call, old)
             new = patch.patched(old, schema)
             preconditions.check_patched(call, new, old, strategic=patch.is_strategic)
             _warn_of_duplicates(call)
-            decoding.decode_strictly(call, new)
+            decoding.decode_strictly(call, new, unknown)
             decoding.check_namespace_and_name(call, new)
             decoding.check_name(call, new["metadata"])
             return new
@@ -203,8 +206,9 @@ class Verbs:
         schema = decoding.schema_of(call.resource)
 
         def edit(old: Raw) -> Raw:
+            unknown = decoding.preserved_unknown_fields(call, old)
             new = patch.patched(old, schema)
-            decoding.decode_strictly(call, new)
+            decoding.decode_strictly(call, new, unknown)
             return new
 
         return await self.change(call, edit)
@@ -219,6 +223,7 @@ class Verbs:
             # Decoded twice: a patched object may share parts with its argument, and admission
             # changes it in place.
             old, new = codec.decode(shown), edit(codec.decode(shown))
+            admit.restore_status(resource, new, old, call.route.subresource)
             strategy.apply_schema(resource, new, old)
             preconditions.check_identity(call, new, old)
             old, new = strategy.to_stored(old), strategy.to_stored(new)

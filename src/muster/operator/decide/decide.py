@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE, Job
 from muster.jobs.job_status import status_change
+from muster.jobs.unknown_fields import summary, unknown_fields_of_spec
 from muster.operator.action_types import (
     Action,
     Create,
@@ -164,6 +165,10 @@ def _accept(
         reason = f"{job.kind}Created"
         status = job_conditions.with_condition(status, "Created", "True", reason, message, now)
         events += [EmitEvent(reason, message, "Warning") for reason, message in job.warnings]
+    if before.observed_generation != job.generation and not job.invalid:
+        # A server that preserves unknown fields does not warn of them.
+        unknown = unknown_fields_of_spec(job.kind, job.spec)
+        events += [EmitEvent("UnknownField", summary(unknown), "Warning")] if unknown else []
     if job.invalid:
         status = invalid_spec.with_invalid_condition(status, job.generation, job.invalid, now)
         events += invalid_spec.event(before, job.invalid)

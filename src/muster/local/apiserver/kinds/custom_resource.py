@@ -11,6 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.schemas import Schema
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs.unknown_fields import unknown_fields_of_spec
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.schema import structural
@@ -58,7 +60,7 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
             printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
             scale=subresources.get("scale") or {},
             deprecation=_deprecation(version, spec),
-            strategy=_strategy(schema),
+            strategy=_strategy(spec["group"], own["kind"], schema),
         )
 
 
@@ -104,14 +106,22 @@ def version_rank(version: str) -> tuple[int, ...]:
 # -- rules ---------------------------------------------------------------------------------------
 
 
-def _strategy(schema: Raw) -> Strategy:
+def _strategy(group: str, kind: str, schema: Raw) -> Strategy:
     """The rules of a custom kind with this schema."""
     declared: Raw = (schema.get("properties") or {}).get("metadata") or {}
     name_rules: Raw = (declared.get("properties") or {}).get("name") or {}
     rules = Strategy(generation="spec", apply_schema=_apply_schema)
+    if any((job.resource.group, job.kind) == (group, kind) for job in JOB_KIND_BY_NAME.values()):
+        rules = replace(rules, unknown_fields=partial(_unknown_job_fields, kind))
     if name_rules:
         return replace(rules, check_create=partial(_check_name, Schema(name_rules)))
     return rules
+
+
+def _unknown_job_fields(kind: str, obj: Raw) -> list[str]:
+    # The definitions of jobs preserve every field of spec, so that no version drops those of
+    # another; without this a typo would be stored in silence.
+    return [field.path for field in unknown_fields_of_spec(kind, obj.get("spec"))]
 
 
 def _check_name(rules: Schema, obj: Raw) -> Causes:

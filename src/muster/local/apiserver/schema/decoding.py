@@ -28,7 +28,7 @@ from muster.local.apiserver.schema import structural
 from muster.local.apiserver.schema.structural import METADATA, children, is_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from muster.api.meta import Raw
     from muster.api.schemas import Schema
@@ -199,10 +199,11 @@ def decode_body(call: Call) -> Raw:
     return obj
 
 
-def decode_strictly(call: Call, obj: Raw) -> None:
+def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
     """Drop, in place, fields that the kind does not have, and warn of them.
 
-    Unknown fields of a patched object are reported as faults of the patch.
+    Unknown fields of a patched object are reported as faults of the patch, without those `stored`
+    in the object before.
     """
     resource, schema = call.resource, schema_of(call.resource)
     if schema is None:
@@ -213,6 +214,7 @@ def decode_strictly(call: Call, obj: Raw) -> None:
     if not resource.custom and _may_hold_nulls(call):
         fill_nulls(obj, _struct_of(resource))
     unknown += structural.prune(obj, schema, top=True)
+    unknown += [path for path in preserved_unknown_fields(call, obj) if path not in stored]
     warnings = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
     if resource.custom or patched:
         warnings.sort()
@@ -226,6 +228,14 @@ def decode_strictly(call: Call, obj: Raw) -> None:
         _check_struct(resource, obj, schema, call.body if patched else b"")
     if strictness != "Ignore":
         call.warn(*(warning.text for warning in warnings))
+
+
+def preserved_unknown_fields(call: Call, obj: Raw) -> list[str]:
+    """Paths of unknown fields that are stored all the same; empty if nobody wants to know."""
+    # A controller writes the status of its objects often, and their spec is not its business.
+    if call.route.subresource or call.query.get("fieldValidation") == "Ignore":
+        return []
+    return call.resource.strategy.unknown_fields(obj)
 
 
 def _may_hold_nulls(call: Call) -> bool:

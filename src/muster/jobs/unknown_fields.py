@@ -1,0 +1,124 @@
+"""Fields of a job manifest that nothing reads: typos, most of the time.
+
+They are accepted and stored, because versions differ and other tools keep fields of their own in a
+job. But `replica: 2` then means one replica, so the user is warned: by `arena submit -f`, `apply`
+and `create`, by the local API server, and on every cluster by an event of the operator.
+
+Known are the fields of the table in `muster.api.job_fields` and, in pod templates, the fields of
+Kubernetes' published schemas. Names in maps (labels, limits, node selectors) are free.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from muster.api import schemas
+from muster.api.job_fields import SPEC_FIELDS
+from muster.api.schemas import Schema
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from muster.api.meta import Raw
+
+_ANY_CASE = "anyCase"
+"""A key in schemas: names of fields that the parser reads in any letter case."""
+_POD_TEMPLATE: Raw = {"$ref": "/io.k8s.api.core.v1.PodTemplateSpec"}
+_METADATA: Raw = {"$ref": "/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+_MAX_LISTED, _MAX_LENGTH = 8, 110
+"""Fields in one message, and the length of each: the message of an event has 1024 characters."""
+
+
+class UnknownField(NamedTuple):
+    path: str
+    similar: str = ""
+    """The known field that was probably meant."""
+
+    def __str__(self) -> str:
+        return f"{self.path} (did you mean {self.similar}?)" if self.similar else self.path
+
+
+def find_unknown_fields(job: Raw) -> list[UnknownField]:
+    """All unknown fields of a manifest, each once; none if it is of no job."""
+    kind = job.get("kind")
+    if not isinstance(kind, str) or kind not in SPEC_FIELDS:
+        return []
+    return list(_walk(job, _known_fields(kind), ""))
+
+
+def unknown_fields_of_spec(kind: str, spec: object) -> list[UnknownField]:
+    """All unknown fields of the spec of a job."""
+    schema = _known_fields(kind).field("spec")
+    assert schema is not None
+    return list(_walk(spec, schema, "spec"))
+
+
+def summary(fields: Iterable[UnknownField]) -> str:
+    """All fields in one line of limited length, as an event's message needs it."""
+    texts = [
+        text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…" for text in map(str, fields)
+    ]
+    listed = ", ".join(texts[:_MAX_LISTED])
+    more = f" and {len(texts) - _MAX_LISTED} more" if texts[_MAX_LISTED:] else ""
+    return f"unknown field{'s:' if texts[1:] else ''} {listed}{more}"
+
+
+def _walk(value: Any, schema: Schema, path: str) -> Iterator[UnknownField]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            field = schema.field(name) or _in_other_case(name, schema)
+            where = f"{path}.{name}" if path else str(name)
+            if field is not None:
+                yield from _walk(part, field, where)
+            elif schema.properties:  # without declared fields an object is open
+                yield UnknownField(where, _similar(str(name), schema.properties))
+    elif isinstance(value, list) and (items := schema.items()) is not None:
+        for i, part in enumerate(value):
+            yield from _walk(part, items, f"{path}[{i}]")
+
+
+def _in_other_case(name: str, schema: Schema) -> Schema | None:
+    names = schema.raw.get(_ANY_CASE, ())
+    spelling = next((known for known in names if known.lower() == str(name).lower()), None)
+    return schema.field(spelling) if spelling else None
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    import difflib  # slow to load and rarely needed
+
+    by_letters = {field.lower(): field for field in known}
+    letters = name.lower().replace("_", "").replace("-", "")
+    return next((by_letters[match] for match in difflib.get_close_matches(letters, by_letters)), "")
+
+
+@cache  # built with the first use: only manifests need it
+def _known_fields(kind: str) -> Schema:
+    roles = [JOB_KIND_BY_NAME[kind].replicas_field, "replicaSpecs"]
+    spec = _with_pod_fields({"properties": SPEC_FIELDS[kind]})
+    fields: Raw = {
+        "apiVersion": {},
+        "kind": {},
+        "metadata": _METADATA,
+        "spec": {**spec, _ANY_CASE: [role for role in roles if role in SPEC_FIELDS[kind]]},
+        "status": {},
+    }
+    return Schema({"properties": fields}, schemas.definitions())
+
+
+def _with_pod_fields(schema: Raw) -> Raw:
+    """The schema with every pod template in it open to the fields of a pod template only."""
+    result = dict(schema)
+    if "properties" in schema:
+        properties = schema["properties"]
+        result["properties"] = {
+            name: _POD_TEMPLATE if name == "template" else _with_pod_fields(part)
+            for name, part in properties.items()
+        }
+        if "template" in properties:
+            result[_ANY_CASE] = list(properties)
+    for inner in ("items", "additionalProperties"):
+        if inner in schema:
+            result[inner] = _with_pod_fields(schema[inner])
+    return result

@@ -1,0 +1,76 @@
+"""Unknown fields of jobs in files, on the local API server and on a real one: the same words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import TFJOBS
+from muster.api.meta import Key, Raw
+from tests.cli.place import Place
+
+WORKER = "spec.tfReplicaSpecs.Worker"
+WARNINGS = [
+    f"warning: unknown field {WORKER}.replica (did you mean replicas?)",
+    f"warning: unknown field {WORKER}.template.spec.containers[0].comand (did you mean command?)",
+]
+
+
+def job(name: str = "typos", **worker: Any) -> Raw:
+    container = {"name": "tensorflow", "image": "i", "comand": ["python"]}
+    body = {"replica": 2, "template": {"spec": {"containers": [container]}}, **worker}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"tfReplicaSpecs": {"Worker": body}},
+    }
+
+
+def write(folder: Path, body: object) -> str:
+    path = folder / "job.yaml"
+    path.write_text(json.dumps(body))
+    return str(path)
+
+
+@pytest.mark.parametrize("verb", ["apply", "create", "submit"])
+def test_typos_are_stored_with_one_warning_each(place: Place, tmp_path: Path, verb: str) -> None:
+    code, out, err = place.arena(verb, "-f", write(tmp_path, job()))
+
+    assert code == 0, err
+    assert "tfjob.kubeflow.org/typos created" in out
+    assert [line for line in err.splitlines() if "warning" in line] == WARNINGS
+    stored = place.client.get(TFJOBS, Key(place.namespace, "typos"))
+    assert stored["spec"]["tfReplicaSpecs"]["Worker"]["replica"] == 2
+
+
+def test_a_dry_run_warns_on_stderr_and_prints_the_objects_only_on_stdout(
+    place: Place, tmp_path: Path
+) -> None:
+    file = write(tmp_path, job())
+    code, out, err = place.arena("submit", "-f", file, "--dry-run=client", "-o", "json")
+
+    assert code == 0
+    assert json.loads(out)["kind"] == "List"
+    assert err.splitlines()[-2:] == WARNINGS
+
+
+def test_of_several_jobs_a_warning_names_its_job(place: Place, tmp_path: Path) -> None:
+    jobs = {"apiVersion": "v1", "kind": "List", "items": [job("a"), job("b")]}
+    _, _, err = place.arena("apply", "-f", write(tmp_path, jobs))
+
+    assert WARNINGS[0].replace("warning: ", "warning: tfjob.kubeflow.org/b: ") in err
+
+
+def test_a_field_of_the_wrong_type_is_refused_with_what_to_write_instead(
+    place: Place, tmp_path: Path
+) -> None:
+    for verb in ("apply", "create", "submit"):
+        code, _, err = place.arena(verb, "-f", write(tmp_path, job(replicas="2")))
+
+        assert code == 1
+        assert f"{WORKER}.replicas: is text, not a whole number" in err
+        assert "write 2 without quotes" in err

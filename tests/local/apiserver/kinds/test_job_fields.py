@@ -1,0 +1,117 @@
+"""Jobs on the local API server: unknown fields are stored, with a warning or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from muster.api import crds
+from tests.local.apiserver.running_server import MERGE, running_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.local.apiserver.running_server import ApiClient, Reply
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+JOBS = "/apis/kubeflow.org/{}/namespaces/default/tfjobs"
+V1 = JOBS.format("v1")
+REPLICA = "spec.tfReplicaSpecs.Worker.replica"
+COMMAND = "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand"
+
+
+@pytest.fixture
+async def jobs(tmp_path: Path) -> AsyncIterator[ApiClient]:
+    """A server that knows the job kinds."""
+    async with running_server(tmp_path) as api:
+        for crd in crds.load_all():
+            await api.send("POST", CRDS, crd)
+        yield api
+
+
+def job(name: str = "j", version: str = "v1", **spec: Any) -> Any:
+    container = {"name": "tensorflow", "image": "i", "comand": ["python"]}
+    worker = {"replica": 2, "template": {"spec": {"containers": [container]}}}
+    return {
+        "apiVersion": f"kubeflow.org/{version}",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"tfReplicaSpecs": {"Worker": worker}, **spec},
+    }
+
+
+def warnings(reply: Reply) -> list[str]:
+    return list(reply.headers.getall("Warning", []))
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha1"])
+@pytest.mark.parametrize("query", ["", "?fieldValidation=Warn"])
+async def test_unknown_fields_are_stored_with_a_warning_each(
+    jobs: ApiClient, version: str, query: str
+) -> None:
+    reply = await jobs.send("POST", JOBS.format(version) + query, job(version=version))
+
+    assert reply.status == 201
+    assert warnings(reply) == [f'299 - "unknown field \\"{path}\\""' for path in (REPLICA, COMMAND)]
+    stored = (await jobs.send("GET", f"{V1}/j")).body["spec"]["tfReplicaSpecs"]["Worker"]
+    assert stored["replica"] == 2
+    assert stored["template"]["spec"]["containers"][0]["comand"] == ["python"]
+
+
+async def test_a_strict_request_is_refused_and_one_that_ignores_them_gets_no_warning(
+    jobs: ApiClient,
+) -> None:
+    strict = await jobs.send("POST", f"{V1}?fieldValidation=Strict", job())
+    ignoring = await jobs.send("POST", f"{V1}?fieldValidation=Ignore", job())
+
+    assert strict.status == 400
+    assert strict.body["message"] == (
+        'TFJob in version "v1" cannot be handled as a TFJob: strict decoding error:'
+        f' unknown field "{REPLICA}", unknown field "{COMMAND}"'
+    )
+    assert (ignoring.status, warnings(ignoring)) == (201, [])
+
+
+async def test_a_patch_is_told_of_the_unknown_fields_that_it_adds_only(jobs: ApiClient) -> None:
+    await jobs.send("POST", f"{V1}?fieldValidation=Ignore", job())
+    path = f"{V1}/j?fieldValidation=Strict"
+
+    label = await jobs.send("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, MERGE)
+    typo = await jobs.send("PATCH", path, {"spec": {"runPolcy": {}}}, MERGE)
+    warned = await jobs.send("PATCH", f"{V1}/j", {"spec": {"runPolcy": {}}}, MERGE)
+
+    assert (label.status, warnings(label)) == (200, [])
+    assert typo.status == 422
+    assert 'unknown field "spec.runPolcy"' in typo.body["message"]
+    assert warnings(warned) == ['299 - "unknown field \\"spec.runPolcy\\""']
+
+
+async def test_a_write_of_the_status_says_nothing_about_the_spec(jobs: ApiClient) -> None:
+    await jobs.send("POST", f"{V1}?fieldValidation=Ignore", job())
+    reply = await jobs.send("PATCH", f"{V1}/j/status", {"status": {"other": 1}}, MERGE)
+
+    assert (reply.status, warnings(reply)) == (200, [])
+    assert reply.body["status"] == {"other": 1}
+
+
+async def test_nulls_and_amounts_of_every_form_are_accepted(jobs: ApiClient) -> None:
+    policy = {"suspend": None, "schedulingPolicy": {"minResources": {"cpu": 0.5, "memory": "1Gi"}}}
+    body = job(runPolicy=policy, successPolicy=None)
+    body["spec"]["tfReplicaSpecs"]["PS"] = None
+    body["status"] = {"conditions": "not written", "replicaStatuses": None}
+
+    assert (await jobs.send("POST", V1, body)).status == 201
+
+
+async def test_a_wrong_type_is_refused_with_its_path(jobs: ApiClient) -> None:
+    body = job()
+    body["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = "2"
+    reply = await jobs.send("POST", V1, body)
+
+    assert reply.status == 422
+    assert (
+        "spec.tfReplicaSpecs.Worker.replicas in body must be of type integer"
+        in (reply.body["message"])
+    )
