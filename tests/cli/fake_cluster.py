@@ -30,6 +30,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 CLOCKED = (
     "cli.show.units",
     "cli.verbs.data",
+    "cli.verbs.explain",
     "cli.verbs.get",
     "cli.verbs.list",
     "cli.verbs.prune",

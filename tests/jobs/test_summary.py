@@ -74,14 +74,14 @@ def pod(role: str = "worker", index: int = 0, phase: str = "Running", **more: An
         (["Created"], ["Pending"], "PENDING"),
         (["Created", "Running"], ["Running", "Running"], "RUNNING"),
         (["Created", "Running"], ["Running", "Pending"], "PENDING"),
-        (["Created", "Restarting"], ["Running"], "PENDING"),
+        (["Created", "Restarting"], ["Running"], "RESTARTING"),
         (["Created", "Running=False", "Succeeded"], ["Succeeded"], "SUCCEEDED"),
         (["Created", "Running=False", "Failed"], ["Failed", "Pending"], "FAILED"),
-        (["Created", "Running=False", "Suspended"], [], "PENDING"),
+        (["Created", "Running=False", "Suspended"], [], "SUSPENDED"),
         (["Created", "Suspended=False", "Running"], ["Running"], "RUNNING"),
     ],
 )
-def test_the_status_of_a_job_is_one_of_four_words(
+def test_the_status_of_a_job_is_one_of_six_words(
     conditions: list[str], phases: list[str], expected: str
 ) -> None:
     summary = summarize(job(*conditions), [pod(index=i, phase=p) for i, p in enumerate(phases)])

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from muster.api import job_fields
 from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob
-from muster.jobs import fields, mpi_spec, names, pod_template, pytorch_spec, run_policy
+from muster.jobs import fields, names, pod_template, run_policy
 from muster.jobs.fields import Section
+from muster.jobs.frameworks import mpi_spec, pytorch_spec
 from muster.jobs.job import Job, ReplicaSpec, RunPolicy
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, JobKind
 from muster.jobs.job_status import decode_status

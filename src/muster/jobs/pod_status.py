@@ -32,8 +32,10 @@ def failure(pod: Pod) -> str:
     cause = _failed_container(pod)
     if cause is None:
         return _pod_failure(pod)
-    message = _short(cause[1].message)
-    return f"{_ending(pod, *cause)}: {message}" if message else _ending(pod, *cause)
+    message = last_line(cause[1].message)
+    return (
+        f"{container_ending(pod, *cause)}: {message}" if message else container_ending(pod, *cause)
+    )
 
 
 def failure_with_lines(pod: Pod) -> str:
@@ -46,7 +48,7 @@ def failure_with_lines(pod: Pod) -> str:
     if cause is None or len(lines) < 2:
         return f"{failure(pod)}."
     text = "\n".join(line.rstrip()[:_MAX_MESSAGE] for line in lines)
-    return f"{_ending(pod, *cause)}.{LAST_LINES}{text}"
+    return f"{container_ending(pod, *cause)}.{LAST_LINES}{text}"
 
 
 def split_failure(message: str) -> tuple[str, tuple[str, ...]]:
@@ -62,7 +64,8 @@ def _failed_container(pod: Pod) -> tuple[str, ContainerTerminated] | None:
     return next(_ends(pod), None) if pod.status.reason in _PLAIN_REASONS else None
 
 
-def _ending(pod: Pod, name: str, end: ContainerTerminated) -> str:
+def container_ending(pod: Pod, name: str, end: ContainerTerminated) -> str:
+    """How a container ended, as the rest of a sentence that begins with the pod's name."""
     others = len(pod.spec.containers) + len(pod.spec.init_containers) > 1
     return f"{_container_ending(end)} (container {name})" if others else _container_ending(end)
 
@@ -100,7 +103,7 @@ def _unsuccessful(end: ContainerTerminated) -> bool:
 
 
 def _pod_failure(pod: Pod) -> str:
-    reason, message = pod.status.reason or "failed", _short(pod.status.message)
+    reason, message = pod.status.reason or "failed", last_line(pod.status.message)
     return f"{reason}: {message}" if message else reason
 
 
@@ -129,7 +132,7 @@ def _named(number: int) -> str:
         return ""
 
 
-def _short(text: str) -> str:
+def last_line(text: str) -> str:
     """The last line, where programs put the error."""
     lines = text.strip().splitlines()
     return lines[-1].strip()[:_MAX_MESSAGE] if lines else ""

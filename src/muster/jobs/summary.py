@@ -1,20 +1,31 @@
 """A job and its pods -> the view of a person, as commands print it.
 
-Lenient: a job with an invalid manifest still has a name, an age and a reason. A job looks the same
-everywhere, because its status word is decided only here.
+Lenient: a job with an invalid manifest still has a name, an age and a reason.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.meta import Key, Raw, find_condition
+from muster.api.meta import Key, Raw
 from muster.errors import InvalidJob
 from muster.jobs import names, parse, pod_status
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs.job_state import (
+    FAILED,
+    SUCCEEDED,
+    SUSPENDED,
+    Crash,
+    crash_of,
+    in_words,
+    replica_index,
+    state_of,
+    why_not_running,
+)
 from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:
@@ -26,7 +37,6 @@ if TYPE_CHECKING:
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""
-PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
 
 
 class Instance(msgspec.Struct, frozen=True):
@@ -47,7 +57,14 @@ class Instance(msgspec.Struct, frozen=True):
     created: datetime | None
     restarts: int
     reason: str
-    """Why it does not run, in a sentence; empty if it does."""
+    """Why it does not run, or ran before, in a sentence; else empty."""
+    crash: Crash | None = None
+    """The crash after which it is started again."""
+
+    @property
+    def state(self) -> str:
+        """Its phase, or that it waits for its next try."""
+        return "restarting" if self.crash is not None and self.crash.waits else self.phase.lower()
 
 
 class JobSummary(msgspec.Struct, frozen=True):
@@ -65,13 +82,21 @@ class JobSummary(msgspec.Struct, frozen=True):
     priority: str
     instances: tuple[Instance, ...]
     reason: str
-    """Why it waits or failed, in a sentence; else empty."""
+    """Why it waits, restarts or failed, in a sentence; else empty."""
     requested_gpus: int
     """GPUs of all its replicas, whether or not their pods exist."""
     lead: str = ""
     """The instance whose log is the job's, in words, whether or not it exists."""
     last_lines: tuple[str, ...] = ()
     """Of a failed job: the end of the log of the instance that failed."""
+    next_try: datetime | None = None
+    """When a job that restarts is tried again, if that is known."""
+    restarts: int = 0
+    """How often its replicas have restarted."""
+    replicas: int = 0
+    """The replicas that it should have; 0 if its manifest is invalid."""
+    ended: tuple[int, int] = (0, 0)
+    """The replicas that succeeded and failed, as a finished job counts them."""
 
     @property
     def name(self) -> str:
@@ -103,6 +128,17 @@ class JobSummary(msgspec.Struct, frozen=True):
         """Why it failed, as the end of a sentence about that, with the last lines below it."""
         text = self.headline.removeprefix(f"{self.kind} {self.key} has failed because ")
         return "".join([text and f": {text}", *(f"\n  {line}" for line in self.last_lines)])
+
+    @property
+    def counts(self) -> str:
+        """How many replicas are in which state: `1 running, 2 pending of 3`; empty if none is."""
+        states = Counter(instance.state for instance in self.instances)
+        if self.over:
+            # Its pods may be gone, but its status still counts them.
+            states |= Counter(dict(zip(("succeeded", "failed"), self.ended, strict=True)))
+        parts = [f"{count} {state}" for state, count in states.items() if count]
+        total = max(self.replicas, states.total())
+        return f"{', '.join(parts)} of {total}" if parts else ""
 
     @property
     def chief(self) -> Instance | None:
@@ -137,9 +173,11 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     job, problem = _read(raw)
     leading = _leading(job, own_pods)
     status = decode_status(raw.get("status"))
-    state, message = _status(status, own_pods)
+    state, message, next_try = state_of(status, own_pods)
     reason, last_lines = pod_status.split_failure(message)
     created = _time(meta.get("creationTimestamp"))
+    if state == SUSPENDED:
+        reason = f"{reason.removesuffix('.')}; `arena resume {key.name}` starts it again"
     if now is not None and created is not None and not own_pods:
         reason = reason or _unseen(status, (now - created).total_seconds())
     return JobSummary(
@@ -157,6 +195,13 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         requested_gpus=_requested(job, own_pods),
         lead=_lead(job),
         last_lines=last_lines,
+        next_try=next_try,
+        restarts=status.restarts,
+        replicas=job.total if job is not None else 0,
+        ended=(
+            sum(row.succeeded for row in status.counts.values()),
+            sum(row.failed for row in status.counts.values()),
+        ),
     )
 
 
@@ -186,11 +231,7 @@ def _read(raw: Raw) -> tuple[Job | None, str]:
 
 def _order(pod: Pod) -> tuple[str, int, str]:
     labels = pod.metadata.labels
-    return labels.get(names.ROLE, ""), _index(pod), pod.metadata.name
-
-
-def _index(pod: Pod) -> int:
-    return max(names.replica_index(pod.metadata.labels), 0)
+    return labels.get(names.ROLE, ""), replica_index(pod), pod.metadata.name
 
 
 def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
@@ -204,7 +245,7 @@ def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
     for pod in pods:
         labels = pod.metadata.labels
         role = job.job_kind.role(labels.get(names.ROLE, ""))
-        if role and job.leads(role, _index(pod)):
+        if role and job.leads(role, replica_index(pod)):
             leaders.append(pod)
     started = [pod for pod in leaders if pod.status.phase != "Pending"]
     return max(started or leaders, key=_stamp, default=None)
@@ -224,25 +265,6 @@ def _stamp(pod: Pod) -> float:
     return created.timestamp() if created else 0.0
 
 
-def _status(status: JobStatus, pods: Sequence[Pod]) -> tuple[str, str]:
-    """The status and its reason, in a sentence."""
-    true = {row.type: row.message for row in status.conditions if row.status == "True"}
-    if "Succeeded" in true:
-        return SUCCEEDED, ""
-    if "Failed" in true:
-        return FAILED, true["Failed"]
-    if "Suspended" in true:
-        return PENDING, true["Suspended"]
-    # The Running condition alone is not enough: the operator sets it as soon as one pod that
-    # decides the outcome runs, and other pods may still wait for a node.
-    waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
-    if "Running" in true and not waiting:
-        return RUNNING, ""
-    reason = next((reason for pod in waiting if (reason := _why(pod))), "")
-    recorded = status.waiting.message if status.waiting else ""
-    return PENDING, reason or recorded or true.get("Restarting", "")
-
-
 def _unseen(status: JobStatus, seconds: float) -> str:
     """That no operator seems to run: every operator writes a condition at once."""
     if status.conditions or seconds < OPERATOR_PATIENCE:
@@ -250,28 +272,24 @@ def _unseen(status: JobStatus, seconds: float) -> str:
     return "no operator has accepted this job; start one with `muster operator`"
 
 
-def _why(pod: Pod) -> str:
-    """Why a pod does not run, in the words of the component that knows."""
-    if pod.status.phase == "Failed":
-        return pod_status.failure(pod)
-    placed = find_condition(pod.status.conditions, "PodScheduled")
-    if placed is not None and placed.status == "False":
-        return placed.message
-    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        waiting = container.state.waiting
-        if waiting is not None and waiting.message:
-            return f"{waiting.reason}: {waiting.message}"
-    return pod.status.message
+def instance_in_words(row: Instance) -> str:
+    """`worker 0`; the pod's name if it has no role."""
+    return in_words(row.role, row.index, row.name)
 
 
 def instance(pod: Pod, *, leads: bool = False) -> Instance:
     """One pod, as a person sees it."""
     labels = pod.metadata.labels
     restarts = sum(c.restart_count for c in pod.status.container_statuses)
+    crash = crash_of(pod)
+    if crash is not None:
+        reason = crash.rest_of_sentence
+    else:
+        reason = "" if pod.status.phase in ("Running", "Succeeded") else why_not_running(pod)
     return Instance(
         name=pod.metadata.name,
         role=labels.get(names.ROLE, ""),
-        index=_index(pod),
+        index=replica_index(pod),
         status=pod_status.status_column(pod),
         phase=pod.status.phase or "Pending",
         chief=leads,
@@ -281,7 +299,8 @@ def instance(pod: Pod, *, leads: bool = False) -> Instance:
         ip=pod.status.pod_ip,
         created=pod.metadata.creation_timestamp,
         restarts=restarts,
-        reason="" if pod.status.phase in ("Running", "Succeeded") else _why(pod),
+        reason=reason,
+        crash=crash,
     )
 
 

@@ -52,6 +52,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     members: tuple[Member, ...] = ()
     last_lines: tuple[str, ...] = ()
     """Of a failed job: the end of the log of the pod that failed."""
+    next_try: str = ""
+    """When a job that restarts is tried again, if that is known."""
 
 
 def explain_job(name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang]) -> JobExplanation:

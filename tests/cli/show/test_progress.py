@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import msgspec
 import pytest
 
@@ -25,6 +27,21 @@ def test_in_a_pipe_each_change_is_printed_once(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.splitlines() == [
         "j PENDING: no room", "j RUNNING", "waiting for the cluster: no answer",
     ]  # fmt: skip
+
+
+def test_a_line_whose_next_try_comes_closer_is_not_printed_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=100)
+    with StatusLine() as line:
+        for seconds in (0, 20):
+            waiting = msgspec.structs.replace(
+                job("RESTARTING", "crashed"), next_try=soon - timedelta(seconds=seconds)
+            )
+            line.show_job(waiting)
+
+    (text,) = capsys.readouterr().err.splitlines()
+    assert text.startswith("j RESTARTING: crashed; next try in 1 min ")
 
 
 def test_a_quiet_line_prints_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,3 +32,21 @@ def test_an_unknown_age_is_not_available() -> None:
 @pytest.mark.parametrize(("milli", "text"), [(0, "0"), (250, "0.25"), (2000, "2"), (10500, "10.5")])
 def test_thousandths_of_a_cpu_are_written_as_cpus(milli: int, text: str) -> None:
     assert units.cores(milli) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "; next try now"),
+        (0.2, "; next try in 1 s"),
+        (20, "; next try in 20 s"),
+        (120, "; next try in 2 min"),
+        (250, "; next try in 4 min 10 s"),
+    ],
+)
+def test_the_next_try_is_so_many_seconds_away(seconds: float, text: str) -> None:
+    assert units.next_try(NOW + timedelta(seconds=seconds), NOW) == text
+
+
+def test_an_unknown_next_try_is_not_mentioned() -> None:
+    assert units.next_try(None, NOW) == ""

@@ -240,7 +240,8 @@ def test_json_has_arenas_fields_in_arenas_order(scene: Scene) -> None:
     _, out, _ = scene.arena("get", "mpi-dist", "-o", "json")
 
     data = json.loads(out)
-    assert [key for key in data if key not in ("reason", "lastLines", "line")] == [
+    added = ("reason", "restarts", "nextTry", "lastLines", "line")
+    assert [key for key in data if key not in added] == [
         "uuid", "name", "namespace", "duration", "status", "trainer", "tensorboard", "chiefName",
         "instances", "priority", "requestGPUs", "allocatedGPUs", "creationTimestamp",
     ]  # fmt: skip

@@ -67,7 +67,7 @@ def test_jobs_are_sorted_by_gpus_and_shown_with_used_amounts(busy: Scene) -> Non
     ]  # fmt: skip
     assert lines[1].split()[0] == "waits"
     assert lines[2].split()[-3:] == ["10.0.0.2", "0.5", "3Gi"]
-    assert lines[-1] == "Total Allocated/Requested GPUs of Training Jobs: 4/4"
+    assert lines[-1] == "Total Allocated/Requested GPUs of Training Jobs: 4/12"
 
 
 def test_one_job_shows_its_instances(busy: Scene) -> None:

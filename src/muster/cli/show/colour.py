@@ -18,10 +18,12 @@ PREFIXES = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
 
 _MEANING = {
     GREEN: ("RUNNING", "SUCCEEDED", "Running", "Completed", "Succeeded", "Ready"),
-    YELLOW: ("PENDING", "Pending", "ContainerCreating", "PodInitializing", "Terminating"),
+    YELLOW: (
+        "PENDING", "SUSPENDED", "Pending", "ContainerCreating", "PodInitializing", "Terminating",
+    ),
     RED: (
         "FAILED", "Failed", "Error", "OOMKilled", "CrashLoopBackOff", "ImagePullBackOff",
-        "ErrImagePull", "Evicted", "NotReady", "Unknown", "StartError",
+        "ErrImagePull", "Evicted", "NotReady", "Unknown", "StartError", "RESTARTING",
     ),
 }  # fmt: skip
 _COLOURS = {word: colour for colour, words in _MEANING.items() for word in words}

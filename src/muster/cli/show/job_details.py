@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from muster.cli.show.messages import printable
 from muster.cli.show.table import table, underlined_table
-from muster.cli.show.units import age, duration, local_time
+from muster.cli.show.units import age, duration, local_time, next_try
 from muster.jobs import names
 from muster.scheduler.job_explanation import place_in_words
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.client.jobs.events import EventRow
     from muster.client.jobs.tensorboard_url import TensorBoard
+    from muster.jobs.job_state import Crash
     from muster.jobs.summary import Instance, JobSummary
     from muster.scheduler.job_explanation import JobExplanation
 
@@ -54,7 +55,7 @@ def header(job: JobSummary, now: datetime, line: str = "") -> str:
         ("EndTime:", local_time(job.finished)),
     ]
     if job.reason:
-        facts.append(("Reason:", job.headline))
+        facts.append(("Reason:", f"{job.headline}{next_try(job.next_try, now)}"))
     if line:
         facts.append(("Line:", line))
     return table(facts)
@@ -152,7 +153,8 @@ def pod_details(pod: Pod, row: Instance, now: datetime, events: Sequence[EventRo
         ("GPU(Requested):", str(row.gpus)),
     ]
     if row.reason:
-        facts.append(("Reason:", row.reason))
+        time = next_try(row.crash.next_try if row.crash else None, now)
+        facts.append(("Reason:", f"{row.reason}{time}"))
     return _with_events([table(facts)], events, now)
 
 
@@ -166,6 +168,8 @@ def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:
         "duration": f"{int(job.duration(now).total_seconds())}s",
         "status": job.status,
         "reason": job.reason,
+        "restarts": job.restarts,
+        "nextTry": _unix(job.next_try),
         "lastLines": list(job.last_lines),
         "line": extras.line,
         "trainer": job.trainer,
@@ -199,6 +203,16 @@ def _instance_data(instance: Instance, now: datetime) -> Raw:
         "creationTimestamp": _unix(instance.created),
         "reason": instance.reason,
         "restarts": instance.restarts,
+        **({"crash": _crash_data(instance.crash)} if instance.crash else {}),
+    }
+
+
+def _crash_data(crash: Crash) -> Raw:
+    return {
+        "container": crash.container,
+        "exitCode": crash.exit_code,
+        "lastLine": crash.last_line,
+        "nextTry": _unix(crash.next_try),
     }
 
 

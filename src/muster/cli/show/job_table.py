@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from muster.api.meta import Key
 from muster.cli.show.live import Frame
 from muster.cli.show.table import json_or_yaml, table, with_namespaces
-from muster.cli.show.units import UNKNOWN, duration
-from muster.jobs.summary import PENDING
+from muster.cli.show.units import UNKNOWN, duration, next_try
+from muster.jobs.job_state import PENDING, RESTARTING, SUSPENDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.summary import JobSummary
 
+MAX_NOTES = 5
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
 
 
@@ -48,6 +49,17 @@ def frame(
     return Frame(json_or_yaml([data(job) for job in jobs], output), state)
 
 
+def restart_notes(jobs: Sequence[JobSummary], now: datetime) -> list[str]:
+    """A line for each job that restarts: which replica, how it ended, and when it is tried again.
+
+    The table has arena's columns, which scripts read.
+    """
+    restarting = [job for job in jobs if job.status == RESTARTING]
+    notes = [f"{job.name}{job.because}{next_try(job.next_try, now)}" for job in restarting]
+    more = len(notes) - MAX_NOTES
+    return [*notes[:MAX_NOTES], *([f"{more} more jobs restart"] if more > 0 else ())]
+
+
 def row(job: JobSummary, time: timedelta) -> tuple[str, ...]:
     """One job, with its duration or its age."""
     chief = job.chief
@@ -58,5 +70,5 @@ def row(job: JobSummary, time: timedelta) -> tuple[str, ...]:
         duration(time.total_seconds()),
         str(job.requested_gpus),
         UNKNOWN if job.over else str(job.allocated_gpus),
-        (chief.node_ip if chief and job.status != PENDING else "") or UNKNOWN,
+        (chief.node_ip if chief and job.status not in (PENDING, SUSPENDED) else "") or UNKNOWN,
     )

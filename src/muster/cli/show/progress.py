@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.cli.show.messages import note, print_to_stderr, printable
-from muster.cli.show.units import duration
+from muster.cli.show.units import duration, next_try
 
 if TYPE_CHECKING:
     from typing import Self
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 
 def summary(job: JobSummary) -> str:
-    """The job in one line. Without its age: the line must change only when the job does."""
-    count = len(job.instances)
-    phases = [instance.phase for instance in job.instances]
-    parts = [f"{phases.count(phase)} {phase.lower()}" for phase in dict.fromkeys(phases)]
-    pods = f" ({', '.join(parts)} of {count})" if count else ""
+    """The job in one line. Without times: the line must change only when the job does."""
+    pods = f" ({job.counts})" if job.counts else ""
     # The error of the command that waits says why the job failed.
     return f"{job.name} {job.status}{pods}{'' if job.over else job.because}"
 
@@ -53,18 +50,24 @@ class StatusLine:
     def show_job(self, job: JobSummary) -> None:
         if self._with_instances:
             self._show_instances(job)
-        self.show(summary(job), duration(job.duration(datetime.now(UTC)).total_seconds()))
+        now = datetime.now(UTC)
+        elapsed = duration(job.duration(now).total_seconds())
+        self.show(summary(job), elapsed, next_try(job.next_try, now))
 
-    def show(self, text: str, elapsed: str = "") -> None:
+    def show(self, text: str, elapsed: str = "", rest: str = "") -> None:
+        """Show a text, with an elapsed time before it and a time to come behind it.
+
+        A line that differs only by these times is not a new one.
+        """
         if self._terminal:
             import shutil  # imports compression, which a command in a pipe does not need
 
             width = shutil.get_terminal_size().columns - 1
             # One row, so that `\r` returns to its beginning.
-            line = printable(f"{elapsed} {text}".strip()).replace("\n", " ")[:width]
+            line = printable(f"{elapsed} {text}{rest}".strip()).replace("\n", " ")[:width]
             print_to_stderr(f"\r{line}\x1b[K", end="")
         elif text != self._last and not self._quiet:
-            note(text)
+            note(f"{text}{rest}")
         self._last = text
 
     def _show_instances(self, job: JobSummary) -> None:

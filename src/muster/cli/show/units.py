@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 UNKNOWN = "N/A"
@@ -23,6 +24,17 @@ def duration(seconds: float) -> str:
         if whole < limit:
             return f"{whole // size}{unit}"
     return f"{whole // 31536000}y"
+
+
+def next_try(moment: datetime | None, now: datetime) -> str:
+    """The end of a reason: `; next try in 20 s`; empty if the moment is not known."""
+    if moment is None:
+        return ""
+    seconds = max(0, math.ceil((moment - now).total_seconds()))
+    minutes, rest = divmod(seconds, 60)
+    parts = [f"{minutes} min" if minutes else "", f"{rest} s" if rest else ""]
+    time = " ".join(part for part in parts if part)
+    return f"; next try in {time}" if time else "; next try now"
 
 
 def cores(milli: int) -> str:

@@ -8,7 +8,6 @@ from muster.api.quantity import format_bytes
 from muster.cli.show import job_details, job_table
 from muster.cli.show.table import table, underlined_table, with_namespaces
 from muster.cli.show.units import UNKNOWN, cores
-from muster.jobs.summary import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,13 +83,13 @@ def _memory(use: NodeUsage) -> str:
 
 
 def jobs_table(jobs: Sequence[JobUsage], *, all_namespaces: bool) -> str:
-    """The table, and under it the GPUs of the jobs that run."""
+    """The table, and under it the GPUs of the jobs that have not ended."""
     rows = _with_gpu_use([JOB_HEADER, *map(_job_row, jobs)], [use.sum for use in jobs])
     if all_namespaces:
         rows = with_namespaces(rows, (use.job.namespace for use in jobs))
-    running = [use.job for use in jobs if use.job.status == RUNNING]
-    allocated = sum(job.allocated_gpus for job in running)
-    requested = sum(job.requested_gpus for job in running)
+    active = [use.job for use in jobs if not use.job.over]
+    allocated = sum(job.allocated_gpus for job in active)
+    requested = sum(job.requested_gpus for job in active)
     total = f"Total Allocated/Requested GPUs of Training Jobs: {allocated}/{requested}"
     return f"{table(rows)}\n\n{total}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from muster.cli.options import Target, cluster_options, name_argument, output_op
 from muster.cli.show.job_details import last_lines, place_in_line
 from muster.cli.show.messages import debug
 from muster.cli.show.table import json_or_yaml, table, underlined_table
-from muster.cli.show.units import count
+from muster.cli.show.units import count, next_try
 from muster.client.jobs.explain import explain
 
 if TYPE_CHECKING:
@@ -44,11 +45,16 @@ def command(target: Target, name: str, output: str, type_: str) -> None:
         print(json_or_yaml(msgspec.to_builtins(explanation), output))
 
 
+def _next_try(explanation: JobExplanation) -> str:
+    moment = datetime.fromisoformat(explanation.next_try) if explanation.next_try else None
+    return next_try(moment, datetime.now(UTC))
+
+
 def _text(explanation: JobExplanation) -> str:
     facts = [
         ("Name:", explanation.name),
         ("State:", explanation.state),
-        ("Why:", explanation.text),
+        ("Why:", f"{explanation.text}{_next_try(explanation)}"),
     ]
     if explanation.gang:
         dialect = f" ({explanation.dialect})" if explanation.dialect else ""

@@ -26,10 +26,11 @@ from muster.cli.show.live import Frame
 from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml, server_table
 from muster.client import server_tables
-from muster.client.jobs import events, explain, lookup, tensorboard_url
+from muster.client.jobs import events, explain, last_log_line, lookup, tensorboard_url
 from muster.client.server_tables import ObjectQuery
 from muster.errors import Forbidden, UsageError
-from muster.jobs.summary import PENDING, instance
+from muster.jobs.job_state import PENDING
+from muster.jobs.summary import instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,7 +195,7 @@ class _View:
     def _job(self, job_object: FoundJob) -> Frame:
         now = datetime.now(UTC)
         pods = job_object.pods(self.client)
-        job = job_object.summary(pods)
+        job = last_log_line.with_last_lines(self.client, job_object.summary(pods))
         place = ""  # only pending jobs have one: others cost no request for the waiting line
         if job.status == PENDING:
             explanation = explain.explain_pods(self.client, job.name, pods, _debug_once)

@@ -10,9 +10,9 @@ import click
 
 from muster.cli import options
 from muster.cli.show import job_table, live
-from muster.cli.show.messages import note_once
+from muster.cli.show.messages import note, note_once
 from muster.client.jobs import lookup
-from muster.jobs.summary import FAILED, PENDING, RUNNING, SUCCEEDED
+from muster.jobs.job_state import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from muster.cli.show.live import Frame
     from muster.client.jobs.tensorboard_url import TensorBoard
 
-STATUSES = (PENDING, RUNNING, SUCCEEDED, FAILED)
-
 
 @click.command(name="list")
 @options.all_namespaces_option
 @options.output_option("wide", "json", "yaml", "name")
 @click.option(
-    "--status", "statuses", multiple=True, type=click.Choice(STATUSES, case_sensitive=False),
+    "--status", "statuses", multiple=True, type=click.Choice(STATES, case_sensitive=False),
     help="Only jobs in this state.  [repeatable]",
 )  # fmt: skip
 @click.option("--watch", "-w", is_flag=True, help="Redraw the table when it changes.")
@@ -54,9 +52,11 @@ def command(
     gc.set_threshold(1_000_000)
     cluster = target.cluster()
     namespace = "" if all_namespaces else target.namespace_in(cluster)
+    notes: list[str] = []
     with cluster.connect() as client:
 
         def look() -> Frame:
+            now = datetime.now(UTC)
             jobs = lookup.list_jobs(client, namespace, type_, note_once)
             if statuses:
                 jobs = [job for job in jobs if job.status in statuses]
@@ -65,9 +65,13 @@ def command(
                 from muster.client.jobs import tensorboard_url
 
                 tensorboards = tensorboard_url.by_service(client, cluster, namespace)
-            return job_table.frame(
-                jobs, datetime.now(UTC), output, all_namespaces=all_namespaces,
-                tensorboards=tensorboards,
-            )  # fmt: skip
+            if output == "wide":
+                notes[:] = job_table.restart_notes(jobs, now)
+            frame = job_table.frame(
+                jobs, now, output, all_namespaces=all_namespaces, tensorboards=tensorboards
+            )
+            return frame._replace(text="\n".join([frame.text, *notes])) if watch else frame
 
         live.show(look, watch=watch)
+    for text in notes:
+        note(text)

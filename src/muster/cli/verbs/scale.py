@@ -12,7 +12,8 @@ from muster.cli.show.messages import note
 from muster.client.jobs import job_operations
 from muster.errors import UsageError
 from muster.jobs.build.flag_values import MAX_INT32
-from muster.jobs.summary import RUNNING, summarize
+from muster.jobs.job_state import RESTARTING, RUNNING
+from muster.jobs.summary import summarize
 
 if TYPE_CHECKING:
     from muster.client.jobs.lookup import FoundJob
@@ -48,7 +49,7 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
 
     def scale(client: BlockingClient, job: FoundJob) -> str:
         operations = job_operations.scale(client, job, counts)
-        is_running = summarize(job.raw, []).status == RUNNING
+        is_running = summarize(job.raw, []).status in (RUNNING, RESTARTING)
         if is_running and any("/template/" in row["path"] for row in operations):
             note("running instances keep the former numbers in their environment and labels")
         return "scaled"

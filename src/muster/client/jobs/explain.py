@@ -12,18 +12,21 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.api.kinds import CONFIG_MAPS
-from muster.api.meta import Key
+from muster.api.meta import Key, timestamp
 from muster.client import ignore
 from muster.client.jobs import lookup
+from muster.client.jobs.last_log_line import with_last_lines
 from muster.errors import Forbidden
+from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
 from muster.jobs.summary import instance
 from muster.scheduler import waiting_line_format
-from muster.scheduler.job_explanation import JobExplanation, explain_job
+from muster.scheduler.job_explanation import EMPTY, WAITS, JobExplanation, explain_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.client import Notify
+    from muster.jobs.summary import Instance, JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 
@@ -32,22 +35,44 @@ def explain(
 ) -> JobExplanation:
     """Why the job or the pod of that name does not run, and its place in line."""
     job_or_pod = lookup.get_job_or_pod(client, key, type_)
-    last_lines: tuple[str, ...] = ()
-    if isinstance(job_or_pod, Pod):
-        pods, reason = [job_or_pod], instance(job_or_pod).reason
-    else:
-        pods = job_or_pod.pods(client)
-        job = job_or_pod.summary(pods)
-        reason, last_lines = job.headline, job.last_lines
     name = lookup.parse_name(key.name, type_).name
-    explanation = explain_pods(client, name, pods, notify)
-    reasons = {pod.metadata.name: instance(pod).reason for pod in pods}
+    if isinstance(job_or_pod, Pod):
+        row = instance(job_or_pod)
+        explanation = explain_pods(client, name, [job_or_pod], notify)
+        return _with_reasons(explanation, row.reason, [row])
+    pods = job_or_pod.pods(client)
+    job = with_last_lines(client, job_or_pod.summary(pods))
+    explanation = _with_job(explain_pods(client, name, pods, notify), job)
+    return replace(
+        _with_reasons(explanation, job.headline, job.instances),
+        last_lines=job.last_lines,
+        next_try=timestamp(job.next_try) if job.next_try else "",
+    )
+
+
+def _with_job(explanation: JobExplanation, job: JobSummary) -> JobExplanation:
+    """The explanation of the pods, with the state of their job, whose pods may not exist."""
+    if job.status == SUCCEEDED:
+        text = f"has ended: {job.counts}" if job.counts else "has ended"
+        return replace(explanation, state=job.status.lower(), text=text)
+    if job.status in (FAILED, SUSPENDED, RESTARTING):
+        return replace(explanation, state=job.status.lower())
+    if job.status == RUNNING and job.reason:
+        return replace(explanation, text=f"{explanation.text}; {job.reason}")
+    state = WAITS if explanation.state == EMPTY else explanation.state
+    return replace(explanation, state=state)
+
+
+def _with_reasons(
+    explanation: JobExplanation, reason: str, rows: Sequence[Instance]
+) -> JobExplanation:
+    reasons = {row.name: row.reason for row in rows}
     members = tuple(
         replace(member, why=member.why or reasons[member.name]) for member in explanation.members
     )
     # The waiting line says more about a gang in it than the reasons of single pods do.
-    text = explanation.text if explanation.place else reason or explanation.text
-    return replace(explanation, text=text, members=members, last_lines=last_lines)
+    keep = explanation.place or reason in explanation.text
+    return replace(explanation, text=explanation.text if keep else reason, members=members)
 
 
 def explain_pods(

@@ -17,7 +17,8 @@ from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.errors import ApiError, InvalidJob, JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs import parse
-from muster.jobs.summary import RUNNING, SUCCEEDED, summarize
+from muster.jobs.job_state import RUNNING, SUCCEEDED
+from muster.jobs.summary import summarize
 from muster.kube import request
 
 if TYPE_CHECKING:

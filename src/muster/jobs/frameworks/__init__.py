@@ -1,0 +1,1 @@
+"""The fields of a manifest that only one kind of job has."""

@@ -1,0 +1,179 @@
+"""The state of a job in one word, and its reason in a sentence: from its status and its pods.
+
+A job looks the same everywhere, because its word is decided only here.
+
+A container that crashed and is started again makes its job RESTARTING. The node writes no time of
+the next try: it names its delay ("back-off 20s restarting …") and counts it from the last end.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from muster.api.meta import find_condition
+from muster.jobs import names, pod_status
+from muster.jobs.job_status import BACKOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.api.core import ContainerStatus, Pod
+    from muster.jobs.job_status import JobStatus
+
+PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"
+SUSPENDED, RESTARTING = "SUSPENDED", "RESTARTING"
+STATES = (PENDING, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED)
+
+
+_DELAY = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? ")
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """The last crash of a pod's container, after which the node starts it again."""
+
+    container: str
+    restarts: int
+    exit_code: int
+    ending: str
+    """The rest of a sentence that begins with the name of the instance: `exited with code 3`."""
+    last_line: str
+    """The last line of its log, as far as the pod's status has it."""
+    waits: bool
+    """Whether it is not running again yet."""
+    next_try: datetime | None = None
+
+    def in_words(self, instance: str) -> str:
+        """The crash of an instance (`worker 0`), without times, which change by themselves."""
+        return f"{instance} {self.rest_of_sentence}"
+
+    @property
+    def rest_of_sentence(self) -> str:
+        text = f"{self.ending}: {self.last_line}" if self.last_line else self.ending
+        if not self.restarts:
+            return text
+        often = "once" if self.restarts == 1 else f"{self.restarts} times"
+        return f"restarted {often}; the last time it {text}"
+
+
+class JobState(NamedTuple):
+    word: str
+    reason: str = ""
+    """Why it waits, restarts or failed; without times, which change by themselves."""
+    next_try: datetime | None = None
+    """When a job that restarts is tried again, if that is known."""
+
+
+def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
+    true = {row.type: row.message for row in status.conditions if row.status == "True"}
+    if "Succeeded" in true:
+        return JobState(SUCCEEDED)
+    if "Failed" in true:
+        return JobState(FAILED, true["Failed"])
+    if "Suspended" in true:
+        return JobState(SUSPENDED, true["Suspended"])
+    crashes = {pod.metadata.name: (pod, crash) for pod in pods if (crash := crash_of(pod))}
+    waiting_crashes = [(pod, crash) for pod, crash in crashes.values() if crash.waits]
+    if waiting_crashes:
+        return _crashing(waiting_crashes)
+    if status.waiting is not None and status.waiting.reason == BACKOFF:
+        return JobState(RESTARTING, status.waiting.message, status.waiting.until)
+    # The Running condition alone is not enough: the operator sets it as soon as one pod that
+    # decides the outcome runs, and other pods may still wait for a node.
+    waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
+    if "Running" in true and not waiting:
+        # A program that crashes after some time runs between two crashes.
+        return JobState(RUNNING, _words(list(crashes.values())))
+    reason = next((reason for pod in waiting if (reason := why_not_running(pod))), "")
+    recorded = status.waiting.message if status.waiting else ""
+    if "Restarting" in true and not reason:
+        return JobState(RESTARTING, recorded or true["Restarting"])
+    return JobState(PENDING, reason or recorded)
+
+
+def _crashing(crashes: Sequence[tuple[Pod, Crash]]) -> JobState:
+    """A job with instances that wait for their next try; the one that waits least comes first."""
+    times = [crash.next_try for _, crash in crashes if crash.next_try is not None]
+    return JobState(RESTARTING, _words(crashes), min(times, default=None))
+
+
+def _words(crashes: Sequence[tuple[Pod, Crash]]) -> str:
+    """The first crash, and how many other instances crashed."""
+    if not crashes:
+        return ""
+    pod, crash = crashes[0]
+    text, others = crash.in_words(_replica_in_words(pod)), len(crashes) - 1
+    return f"{text}; {others} more restarted too" if others else text
+
+
+def _replica_in_words(pod: Pod) -> str:
+    role = pod.metadata.labels.get(names.ROLE, "")
+    return in_words(role, replica_index(pod), pod.metadata.name)
+
+
+def in_words(role: str, index: int, pod: str) -> str:
+    """`worker 0`; the pod's name if it has no role."""
+    return f"{role} {index}" if role else pod
+
+
+def replica_index(pod: Pod) -> int:
+    return max(names.replica_index(pod.metadata.labels), 0)
+
+
+def why_not_running(pod: Pod) -> str:
+    """Why a pod does not run, in the words of the component that knows."""
+    if pod.status.phase == "Failed":
+        return pod_status.failure(pod)
+    placed = find_condition(pod.status.conditions, "PodScheduled")
+    if placed is not None and placed.status == "False":
+        return placed.message
+    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        waiting = container.state.waiting
+        if waiting is not None and waiting.message:
+            return f"{waiting.reason}: {waiting.message}"
+    return pod.status.message
+
+
+def crash_of(pod: Pod) -> Crash | None:
+    """The crash after which a container of this pod is started again; None if there was none.
+
+    A container that waits for its next try comes before a container that runs again.
+    """
+    if pod.finished or pod.metadata.deletion_timestamp is not None:
+        return None
+    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    crashes = [crash for row in rows if (crash := _crash(pod, row)) is not None]
+    return next((crash for crash in crashes if crash.waits), crashes[0] if crashes else None)
+
+
+def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
+    waiting, ended = row.state.waiting, row.state.terminated
+    if waiting is None and ended is None and not row.restart_count:
+        return None  # nearly every container
+    waits = waiting is not None and waiting.reason == "CrashLoopBackOff"
+    end = row.last_state.terminated
+    if ended is not None and ended.exit_code and pod.spec.restart_policy != "Never":
+        waits, end = True, ended  # a moment before the node starts it again
+    if end is None or not (waits or (row.restart_count and row.state.running and end.exit_code)):
+        return None
+    delay = _delay(waiting.message) if waiting is not None else None
+    return Crash(
+        container=row.name,
+        restarts=row.restart_count,
+        exit_code=end.exit_code,
+        ending=pod_status.container_ending(pod, row.name, end),
+        last_line=pod_status.last_line(end.message),
+        waits=waits,
+        next_try=end.finished_at + delay if waits and end.finished_at and delay else None,
+    )
+
+
+def _delay(message: str) -> timedelta | None:
+    found = _DELAY.match(message)
+    if found is None:
+        return None
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)

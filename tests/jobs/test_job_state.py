@@ -1,0 +1,138 @@
+"""The word for a job that restarts: which replica, how it ended, how often, and the next try."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from muster.jobs.job_state import crash_of
+from muster.jobs.summary import summarize
+from tests.jobs.test_summary import job, pod
+
+ENDED = {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-02T03:05:00Z"}
+LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting failed container=x"}
+
+
+def container(restarts: int = 2, last: dict[str, Any] | None = None, **state: Any) -> Any:
+    """The statuses of a pod whose only container crashed."""
+    row = {"name": "tensorflow", "restartCount": restarts, "state": state}
+    return {"containerStatuses": [row | {"lastState": {"terminated": last or ENDED}}]}
+
+
+def at(minute: int, second: int) -> datetime:
+    return datetime(2026, 1, 2, 3, minute, second, tzinfo=UTC)
+
+
+def test_a_job_with_a_crashing_instance_restarts() -> None:
+    crashed = pod(index=1, **container(last=ENDED | {"message": "step 1\nboom\n"}, waiting=LOOP))
+    summary = summarize(job("Created", "Running"), [pod(), crashed])
+
+    assert summary.status == "RESTARTING"
+    text = "restarted 2 times; the last time it exited with code 3: boom"
+    assert summary.reason == f"worker 1 {text}"
+    assert summary.next_try == at(5, 20)
+    assert summary.counts == "1 running, 1 restarting of 3"
+    assert [row.reason for row in summary.instances] == ["", text]
+
+
+def test_a_crash_of_several_instances_names_the_first_and_the_next_try_of_any() -> None:
+    later = container(last=ENDED | {"finishedAt": "2026-01-02T03:04:50Z"}, waiting=LOOP)
+    pods = [pod(index=0, **container(1, waiting=LOOP)), pod(index=1, **later)]
+    summary = summarize(job("Created", "Running"), pods)
+
+    assert summary.reason == (
+        "worker 0 restarted once; the last time it exited with code 3; 1 more restarted too"
+    )
+    assert summary.next_try == at(5, 10)
+
+
+def test_an_instance_that_runs_again_says_how_often_it_crashed() -> None:
+    summary = summarize(job("Created", "Running"), [pod(**container(running={}))])
+
+    assert (summary.status, summary.next_try) == ("RUNNING", None)
+    assert summary.reason == "worker 0 restarted 2 times; the last time it exited with code 3"
+
+
+def test_a_crashing_init_container_restarts_the_job_too() -> None:
+    row = container(1, waiting=LOOP)["containerStatuses"][0] | {"name": "sync-code"}
+    spec = {"containers": [{"name": "tensorflow"}], "initContainers": [{"name": "sync-code"}]}
+    waiting = pod(phase="Pending", initContainerStatuses=[row], spec=spec)
+    summary = summarize(job("Created"), [waiting])
+
+    assert summary.status == "RESTARTING"
+    assert summary.reason == (
+        "worker 0 restarted once; the last time it exited with code 3 (container sync-code)"
+    )
+
+
+def test_a_backoff_of_the_operator_is_a_restart_with_a_time() -> None:
+    waiting = {"reason": "BackOff", "message": "why", "until": "2026-01-02T03:06:00Z"}
+    summary = summarize(job("Created", "Restarting", waiting=waiting, restarts=4), [])
+
+    assert (summary.status, summary.reason) == ("RESTARTING", "why")
+    assert (summary.next_try, summary.restarts) == (at(6, 0), 4)
+
+
+def test_a_replacement_that_waits_for_a_node_is_pending() -> None:
+    row = {"type": "PodScheduled", "status": "False", "message": "short 1 GPU"}
+    summary = summarize(job("Created", "Restarting"), [pod(phase="Pending", conditions=[row])])
+
+    assert (summary.status, summary.reason) == ("PENDING", "short 1 GPU")
+
+
+def test_a_suspended_job_names_the_command_that_resumes_it() -> None:
+    summary = summarize(job("Created", "Suspended"), [])
+
+    assert summary.reason == "why Suspended; `arena resume j` starts it again"
+
+
+@pytest.mark.parametrize(
+    ("phases", "status", "expected"),
+    [
+        (["Succeeded"], {"Worker": {"succeeded": 2}, "PS": {"succeeded": 1}}, "3 succeeded of 3"),
+        ([], {"Worker": {"succeeded": 2}, "PS": {"succeeded": 1}}, "3 succeeded of 3"),
+        (["Succeeded", "Running"], {"Worker": {"succeeded": 1}}, "1 succeeded, 1 running of 3"),
+        ([], {"Worker": {"succeeded": 1, "failed": 1}}, "1 succeeded, 1 failed of 3"),
+        ([], {}, ""),
+    ],
+)
+def test_the_counts_of_a_job_that_succeeded_include_pods_that_are_gone(
+    phases: list[str], status: dict[str, Any], expected: str
+) -> None:
+    pods = [pod(index=index, phase=phase) for index, phase in enumerate(phases)]
+    summary = summarize(job("Succeeded", replicaStatuses=status), pods)
+
+    assert summary.counts == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("back-off 10s restarting failed container=x pod=y", at(5, 10)),
+        ("back-off 2m40s restarting failed container=x pod=y", at(7, 40)),
+        ("back-off 5m0s restarting failed container=x pod=y", at(10, 0)),
+        ("something else", None),
+        ("", None),
+    ],
+)
+def test_the_next_try_is_counted_from_the_last_end(message: str, expected: datetime | None) -> None:
+    crash = crash_of(pod(**container(waiting={"reason": "CrashLoopBackOff", "message": message})))
+
+    assert crash is not None
+    assert crash.next_try == expected
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        container(0, {}, running={}),
+        container(1, {"exitCode": 0}, running={}),
+        {"containerStatuses": [{"name": "x", "state": {"waiting": {"reason": "ErrImagePull"}}}]},
+    ],
+    ids=["new", "first run", "ended well", "no image"],
+)
+def test_a_pod_without_a_crash_has_none(status: dict[str, Any]) -> None:
+    assert crash_of(pod(**status)) is None
