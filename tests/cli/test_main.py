@@ -162,6 +162,70 @@ def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
     assert (reader.returncode, complaint) == (0, b"")
 
 
+def test_stdout_and_stderr_keep_their_order_in_a_pipe() -> None:
+    script = """
+import sys
+from muster.cli import main
+from muster.cli.show.messages import note
+from muster.errors import MusterError
+
+def answer(*_):
+    print("1")
+    note("2")
+    print("3")
+    raise MusterError("4")
+
+main._answer = answer
+sys.exit(main.run("arena", ["x"]))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False,
+    )  # fmt: skip
+
+    assert result.stdout == "1\n2\n3\nerror: 4\n"
+
+
+@pytest.mark.parametrize("verb", ["up", "down", "use", "config", "version"])
+def test_a_context_before_a_verb_without_a_cluster_is_refused(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "--context", "nosuch", verb)
+
+    assert code == 2
+    assert f"--context has no effect on `{verb}`" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["submit", "tf", "--name=x", "--image=i", "true"], ["list"], ["get", "x"], ["explain", "x"],
+        ["logs", "x"], ["attach", "x"], ["wait", "x"], ["delete", "x"], ["prune", "--since=1h"],
+        ["suspend", "x"], ["resume", "x"], ["scale", "x", "--workers=1"], ["top", "job"],
+        ["top", "node"], ["open", "x"], ["data", "list"], ["status"], ["whoami"], ["get", "pods"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_context_that_does_not_exist_is_refused_by_every_verb(
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+    code, out, err = run(capsys, "--context", "nosuch", *words)
+    assert (code, out) == (2, "")
+    assert f"error: --context nosuch: there is no {tmp_path}/.kube/config\n" in err
+
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("{contexts: [{name: a, context: {cluster: c}}]}")
+    code, out, err = run(capsys, "--context", "nosuch", *words)
+    assert (code, out) == (2, "")
+    assert "nosuch" in err.splitlines()[0]
+
+
 def test_debug_shows_the_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

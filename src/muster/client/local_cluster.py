@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from muster.client.interrupts import Interrupts
 from muster.errors import MusterError, UsageError
 from muster.local.home import Home
 
@@ -35,7 +36,7 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
         _already_up(pid, flags, notify)
         return
     home.make()
-    with home.log.open("ab") as log:
+    with Interrupts() as interrupts, home.log.open("ab") as log:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "muster", "up", f"--log-format={log_format}", *flags],
             stdin=subprocess.DEVNULL,
@@ -43,7 +44,11 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
             stderr=log,
             start_new_session=True,
         )
-    _wait_until_ready(home, daemon, notify)
+        try:
+            _wait_until_ready(home, daemon, notify, interrupts)
+        except KeyboardInterrupt:
+            _undo(daemon, notify)
+            raise
     status = home.status() or {}
     if status.get("pid") not in (None, daemon.pid):
         _already_up(status["pid"], flags, notify)  # another command started it at the same time
@@ -62,8 +67,24 @@ def _already_up(pid: int, flags: Sequence[str], notify: Notify) -> None:
     notify(f"the local cluster is already up (pid {pid})")
 
 
-def _wait_until_ready(home: Home, daemon: subprocess.Popen[bytes], notify: Notify) -> None:
+def _undo(daemon: subprocess.Popen[bytes], notify: Notify) -> None:
+    """Stop the daemon that this command has started; another command's daemon goes on."""
+    if daemon.poll() is None:
+        daemon.terminate()
+        notify("interrupted: stopping the local cluster again …")
+    try:
+        daemon.wait(STOP_TIMEOUT)
+    except (KeyboardInterrupt, subprocess.TimeoutExpired):
+        notify("the local cluster is still stopping; `arena status` shows when it is down")
+    else:
+        notify("interrupted: the local cluster was not started")
+
+
+def _wait_until_ready(
+    home: Home, daemon: subprocess.Popen[bytes], notify: Notify, interrupts: Interrupts
+) -> None:
     def settled() -> bool:
+        interrupts.raise_if_received()
         status = home.status()
         if status is not None and status["pid"] == daemon.pid:
             return True
@@ -95,20 +116,37 @@ def stop(notify: Notify) -> None:
         _stop(home, pid, notify)
         notify("local cluster is down")
     elif home.was_killed():
-        import asyncio
-
-        from muster.local.up import sweep
-
-        asyncio.run(sweep(home, home.last_data()))
-        notify("no local cluster was up; the remains of a killed one are removed")
+        _stop_killed(home, notify)
     else:
         notify("no local cluster was up")
     home.choose_former()
 
 
+def _stop_killed(home: Home, notify: Notify) -> None:
+    import asyncio
+
+    from muster.local.up import sweep
+
+    try:
+        asyncio.run(sweep(home, home.last_data()))
+    except KeyboardInterrupt:
+        notify("interrupted: pods of a killed cluster may still run; `arena down` stops them")
+        raise
+    notify("no local cluster was up; the remains of a killed one are removed")
+
+
 def _stop(home: Home, pid: int, notify: Notify) -> None:
     os.kill(pid, signal.SIGTERM)
-    if not _wait_until(lambda: not _is_alive(pid), STOP_TIMEOUT, lambda: notify("stopping pods …")):
+    try:
+        stopped = _wait_until(
+            lambda: not _is_alive(pid), STOP_TIMEOUT, lambda: notify("stopping pods …")
+        )
+    except KeyboardInterrupt:
+        notify(
+            "interrupted: the local cluster goes on stopping; `arena status` shows when it is down"
+        )
+        raise
+    if not stopped:
         raise MusterError(
             f"the daemon (pid {pid}) did not stop in {STOP_TIMEOUT:g} s",
             hint=f"Its log: {home.log}",

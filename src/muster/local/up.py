@@ -91,11 +91,15 @@ class Settings:
 
 
 async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
-    """Run the cluster until SIGTERM or SIGINT, then stop its pods and leave nothing behind."""
+    """Run the cluster until a signal, then stop its pods and leave nothing behind.
+
+    SIGHUP stops it too: the terminal of a cluster in the foreground was closed.
+    """
     with settings.home.held():
         stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup arena up &`
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The agent waits for a process that tries namespaces: read the CRDs meanwhile.
         agent, definitions = await asyncio.gather(

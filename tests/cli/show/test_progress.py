@@ -72,4 +72,4 @@ def test_an_interrupted_wait_says_that_the_job_continues(
     with pytest.raises(KeyboardInterrupt), StatusLine():
         raise KeyboardInterrupt
 
-    assert capsys.readouterr().err.splitlines()[-1] == "no longer waiting; the job goes on"
+    assert capsys.readouterr().err.splitlines()[-1] == "no longer waiting; the job continues"

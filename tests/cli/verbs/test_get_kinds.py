@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.api.kinds import PODS, TFJOBS
+from muster.api.kinds import MPIJOBS, PODS, TFJOBS
 from muster.api.meta import Key
 from tests.cli.place import TEMPLATE, Place
 
@@ -56,6 +56,24 @@ def test_jobs_created_with_kubectl_are_shown_like_others(place: Place) -> None:
 
     assert place.arena("get", "jobs")[1].splitlines()[1].split()[:3] == ["bare", "PENDING", "TFJOB"]
     assert place.arena("get", "tfjobs", "bare")[0] == 0
+
+
+def test_two_jobs_of_one_name_are_told_apart_by_their_type(place: Place) -> None:
+    place.job("x")
+    roles = {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}
+    body = {"metadata": {"name": "x"}, "spec": {"mpiReplicaSpecs": roles}}
+    place.client.create(MPIJOBS, body, namespace=place.namespace)
+
+    for verb in ("get", "explain", "suspend", "delete", "wait", "logs"):
+        code, _, err = place.arena(verb, "x")
+        assert code == 1
+        assert "error: there are 2 training jobs named x: tfjob, mpijob\n" in err
+        assert "--type tfjob, or tfjob/x instead of x." in err
+
+    assert "Trainer:     TFJOB" in place.arena("get", "x", "--type", "tfjob")[1]
+    assert "Trainer:     MPIJOB" in place.arena("get", "mpijob/x")[1]
+    assert place.arena("delete", "x", "--type", "mpi")[0] == 0
+    assert "Trainer:     TFJOB" in place.arena("get", "x")[1]
 
 
 def test_jobs_are_listed_by_their_labels(place: Place) -> None:

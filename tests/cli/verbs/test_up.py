@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 
 import pytest
 
 from muster.cli import main
+from muster.client import local_cluster
 from muster.local.home import Home
 from tests.e2e.local_cluster import ARENA
 from tests.local.node import leftovers
@@ -28,6 +30,24 @@ def test_flags_for_a_cluster_that_is_up_already_are_refused(
 
     assert code == 2
     assert "--nodes=3 has no effect" in err
+
+
+def test_an_interrupted_down_says_that_the_cluster_goes_on_stopping(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: int) -> bool:
+        raise KeyboardInterrupt
+
+    signals: list[int] = []
+    monkeypatch.setattr("os.kill", lambda _, number: signals.append(number))
+    monkeypatch.setattr(local_cluster, "_is_alive", interrupt)
+    with Home.of_user().held():
+        code, err = run(capsys, "down")
+
+    assert (code, signals) == (130, [signal.SIGTERM])
+    assert err == (
+        "interrupted: the local cluster goes on stopping; `arena status` shows when it is down\n"
+    )
 
 
 @pytest.mark.parametrize("memory", ["lots", "8GB", "-5", "0", "1e400"])

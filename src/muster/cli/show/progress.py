@@ -28,11 +28,16 @@ def summary(job: JobSummary) -> str:
 class StatusLine:
     """The last line of stderr, redrawn on a terminal.
 
+    Ctrl-C ends it with a sentence about the `subject`.
+
     With `instances`, each change of an instance is printed as a line that stays. With `quiet`, no
     status line is printed where stderr is not a terminal.
     """
 
-    def __init__(self, *, instances: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self, *, instances: bool = False, quiet: bool = False, subject: str = "the job"
+    ) -> None:
+        self._subject = subject
         self._terminal = sys.stderr.isatty()
         self._with_instances, self._quiet = instances, quiet
         self._last = ""
@@ -45,7 +50,7 @@ class StatusLine:
         if self._terminal and self._last:
             print_to_stderr("")
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            note("no longer waiting; the job goes on")
+            note(f"no longer waiting; {self._subject} continues")
 
     def show_job(self, job: JobSummary) -> None:
         if self._with_instances:

@@ -7,6 +7,7 @@ instances, each line with the name of its instance.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,11 @@ from muster.cli.show import log_lines
 from muster.cli.show.messages import note
 from muster.client.jobs import instances, logs, lookup
 from muster.client.jobs.logs import LogOptions
-from muster.errors import UsageError
+from muster.errors import BadRequest, NotFound, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -67,11 +70,30 @@ def command(
             job = job_or_pod.summary(job_or_pod.pods(client))
             names = _instances(client, job, instance, everyone, options.follow)
             pods = [Key(job.namespace, pod_name) for pod_name in names]
-        if everyone:
-            warn = partial(note, level="warn")
-            log_lines.print_logs(logs.read_many(cluster.connect, pods, options, note, warn), pods)
-        else:
-            log_lines.print_log(logs.read_log(client, pods[0], options, note))
+        with _ending_in_a_sentence(options):
+            if everyone:
+                warn = partial(note, level="warn")
+                chunks = logs.read_many(cluster.connect, pods, options, note, warn)
+                log_lines.print_logs(chunks, pods)
+            else:
+                log_lines.print_log(logs.read_log(client, pods[0], options, note))
+
+
+@contextmanager
+def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
+    """Ctrl-C ends the following only; a wrong `-c` is not found."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if options.follow:
+            note("no longer following; the job continues")
+        raise
+    except BadRequest as error:
+        if options.container and "is not valid for pod" in str(error):
+            raise NotFound(
+                str(error), hint="`arena get POD -o yaml` shows its containers."
+            ) from None
+        raise
 
 
 def _instances(

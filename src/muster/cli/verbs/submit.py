@@ -166,7 +166,9 @@ def _register_model(flags: Submission) -> None:
 
 def _wait(client: BlockingClient, job: Raw, *, instances: bool) -> None:
     watch = waiting.JobWatch(client, JOB_KIND_BY_NAME[job["kind"]].resource, job)
-    with StatusLine(instances=instances) as line:
+    name = job["metadata"]["name"]
+    subject = f"the job {name} (`arena logs -f {name}` follows it)"
+    with StatusLine(instances=instances, subject=subject) as line:
         waiting.wait_for(watch, waiting.FINISHED, on_look=line.show_job, notify=line.show)
 
 

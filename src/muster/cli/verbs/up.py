@@ -68,6 +68,9 @@ def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 def command(detach: bool, log_format: str, **settings: Any) -> None:
     """Start the local cluster on this machine.
 
+    Ctrl-C stops it and its pods, and so does closing the terminal; with --detach it runs until
+    `arena down`. Its objects stay stored, and the next `up` starts its jobs again.
+
     It has one node with the CPUs, memory and GPUs of the machine; --nodes and --gpus-per-node
     declare more, for trying things out.
 
@@ -101,10 +104,18 @@ def _serve(settings: dict[str, Any], log_format: str) -> None:
     home = Home.of_user()
     chosen = Settings(home, **{key: value for key, value in settings.items() if value is not None})
 
+    started = False
+
     def ready(url: str) -> None:
+        nonlocal started
+        started = True
         home.choose_local()
         note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
         if text := (home.status() or {}).get("note"):
             note(text)
 
     uvloop.run(serve(chosen, ready))
+    home.choose_former()
+    note("local cluster is down")
+    if not started:
+        raise click.exceptions.Exit(130)  # interrupted before it was ready

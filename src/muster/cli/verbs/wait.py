@@ -50,7 +50,8 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
     with cluster.connect() as client:
         if goal == "deleted":
             for key in keys:
-                with StatusLine(quiet=True) as line:
+                subject = f"the deletion of {key.name}"
+                with StatusLine(quiet=True, subject=subject) as line:
                     waiting.wait_until_deleted(
                         client, key, type_, deadline=deadline, notify=line.show
                     )
@@ -58,7 +59,7 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
             return
         for watch in _find_all(client, keys, type_):
             try:
-                with StatusLine(quiet=True) as line:
+                with StatusLine(quiet=True, subject=f"the job {watch.name}") as line:
                     job = waiting.wait_for(
                         watch, GOALS[goal], deadline=deadline, on_look=line.show_job,
                         notify=line.show,

@@ -12,8 +12,6 @@ object is looked for by name and deleted only if it carries that id.
 from __future__ import annotations
 
 import secrets
-import signal
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ import msgspec
 from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, JOB_KINDS, SERVICES, Kind
 from muster.api.meta import Key, Raw, object_name
 from muster.client import ignore
+from muster.client.interrupts import Interrupts
 from muster.client.manifests import yaml_writer
 from muster.client.manifests.apply import with_write_options
 from muster.client.manifests.served_kinds import ServedKinds
@@ -39,50 +38,9 @@ from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube import request
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from muster.client import Notify
     from muster.jobs.build.job_manifest import Bundle
     from muster.kube.blocking_client import BlockingClient
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interrupts:
-    """Ctrl-C and SIGTERM, held back while a request is under way.
-
-    After an interrupted write it is unknown whether the object exists. So the first signal waits
-    until `raise_if_received` is called between two requests; a second signal, from a user who does
-    not want to wait, interrupts at once. While `ignored`, no signal does.
-    """
-
-    def __init__(self) -> None:
-        self.received = False
-        self.ignored = False
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Self:
-        # Python allows signal handlers in the main thread only.
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` and the like
-                    self._before[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._before:
-            signal.signal(*self._before.popitem())
-
-    def raise_if_received(self) -> None:
-        """Stop here, if a signal has come."""
-        if self.received:
-            raise KeyboardInterrupt
-
-    def _on_signal(self, *_: object) -> None:
-        second, self.received = self.received, True
-        if second and not self.ignored:
-            raise KeyboardInterrupt
 
 
 COMPANION_KINDS: dict[str, Kind[Any]] = {
