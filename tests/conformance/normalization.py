@@ -28,7 +28,8 @@ class Exclusion(NamedTuple):
 
     name: str
     remove: Callable[[Any], None]
-    """Works in place on every object (every JSON map) of an answer, innermost first."""
+    """Works in place on every object (every JSON map) of an answer, innermost first, and on the
+    path of the request with the warnings of its answer."""
     always: bool = True
 
 
@@ -41,10 +42,11 @@ def normalized(replies: list[Reply], case: Case, namespace: str) -> list[tuple[i
     for reply in replies:
         body = _without_accidents(_on_time(reply.body), namespace)
         warnings = [w.replace(namespace, "<ns>") for w in reply.warnings]
-        for obj in _objects(body):
+        header = {"path": reply.path, "warnings": warnings}
+        for obj in (*_objects(body), header):
             for exclusion in chosen:
                 exclusion.remove(obj)
-        shown.append((reply.status, body, warnings))
+        shown.append((reply.status, body, header.get("warnings", [])))
     return shown
 
 
@@ -123,6 +125,14 @@ def _repeated_causes(obj: dict[str, Any]) -> None:
         obj["causes"] = [c for i, c in enumerate(causes) if c not in causes[:i]]
 
 
+_JOB_FIELD = re.compile(r'299 - "unknown field \\"spec\.')
+
+
+def _job_field_warnings(obj: dict[str, Any]) -> None:
+    if "/kubeflow.org/" in str(obj.get("path")) and "warnings" in obj:
+        obj["warnings"] = [w for w in obj["warnings"] if not _JOB_FIELD.match(w)]
+
+
 _STORAGE = re.compile(r"StorageError: invalid object, Code: 4, Key: \S+, .*AdditionalErrorMsg: ")
 
 
@@ -169,6 +179,7 @@ EXCLUSIONS = (
     Exclusion("item-kinds", _item_kinds),
     Exclusion("repeated-causes", _repeated_causes),
     Exclusion("storage-errors", _storage_errors),
+    Exclusion("job-field-warnings", _job_field_warnings),
     Exclusion("wording", _wording, always=False),
     Exclusion("causes", _causes, always=False),
     Exclusion("crd-at-once", _crd_at_once, always=False),

@@ -64,11 +64,12 @@ class Case:
 
 @dataclass
 class Reply:
-    """An answer: the code, the decoded body (a list of them for a watch), and warnings."""
+    """An answer: the code, the decoded body (a list of them for a watch), warnings, the path."""
 
     status: int
     body: Any
     warnings: tuple[str, ...] = ()
+    path: str = ""
 
 
 class Connection:
@@ -95,7 +96,7 @@ class Connection:
         self._connection.request(step.method, step.path, body, headers)
         response = self._connection.getresponse()
         warnings = tuple(response.headers.get_all("Warning") or ())
-        return Reply(response.status, _decoded(response.read()), warnings)
+        return Reply(response.status, _decoded(response.read()), warnings, step.path)
 
     def close(self) -> None:
         self._connection.close()
