@@ -69,12 +69,11 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def test_an_interrupted_command_leaves_the_job_running_and_says_so(local: LocalCluster) -> None:
     train = ("python3", "-uc", "import signal; print('a  b'); signal.pause()")
     submit = start(local, *SUBMIT, "--wait", *train)
-    local.wait_job("j", "RUNNING")
+    assert submit.stderr is not None
+    assert any("j RUNNING" in line for line in iter(submit.stderr.readline, ""))
     follow = start(local, "logs", "-f", "j")
     assert follow.stdout is not None
     assert follow.stdout.readline() == "a  b\n"  # each word of the command is one argument
-    assert submit.stderr is not None
-    assert any("j RUNNING" in line for line in iter(submit.stderr.readline, ""))
 
     for process in (submit, follow):
         process.send_signal(signal.SIGINT)
