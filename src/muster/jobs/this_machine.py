@@ -12,6 +12,8 @@ FOLDER = "/run/muster"
 """In every pod: programs of Muster."""
 PROGRAMS = f"{FOLDER}/bin"
 """A directory in every pod with `python` and `python3`, which run the interpreter of PYTHON."""
+LAST_PROGRAMS = f"{FOLDER}/last"
+"""A directory in every pod with the `tensorboard` of Muster, for the end of PATH."""
 PYTHON = "MUSTER_PYTHON"
 """The variable with the interpreter; without it, the interpreter of `arena up` is used."""
 PRIVATE_DIRECTORIES = ("/tmp", "/run", "/var/tmp")

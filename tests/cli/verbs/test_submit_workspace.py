@@ -314,6 +314,16 @@ def test_logs_below_the_current_directory_are_written_there_and_shown_by_tensorb
     assert built.at(f"{board}/volumes/workspace-0") is None
 
 
+def test_tensorboard_is_the_users_own_and_else_the_one_of_muster(machine: Machine) -> None:
+    built = dry(machine, "--tensorboard")
+
+    container = built.at("Deployment/spec/template/spec/containers/tensorboard")
+    variables = {row["name"]: row["value"] for row in container["env"]}
+    job = {row["name"]: row["value"] for row in built.at("main:Worker/env")}
+    assert variables["PATH"] == f"{job['PATH']}:/run/muster/last"
+    assert "HOME" not in variables
+
+
 def test_a_config_file_at_its_own_path_does_not_hide_the_files_beside_it(machine: Machine) -> None:
     Path("app.conf").write_text("a")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.jobs import names
+from muster.jobs import names, this_machine
 from muster.jobs.build import pod_affinity, volumes
-from muster.jobs.build.pod_templates import surroundings
+from muster.jobs.build.pod_templates import escape_literal, surroundings
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -55,16 +55,15 @@ def _pod(args: Submission, site: Site, writer: str) -> Raw:
         for row in volumes.logs(args, site)
     ]
     logdir = READ_FROM if mounted else args.logdir
-    pod_volumes, mounts = volumes.split(
-        mounted or [*volumes.claims(args), *volumes.host_directories(args)]
-    )
+    data = mounted or [*volumes.claims(args), *volumes.host_directories(args)]
+    pod_volumes, mounts = volumes.split([*data, *volumes.programs(site)])
     container: Raw = {
         "name": "tensorboard",
         "image": args.tensorboard_image or IMAGE,
         "imagePullPolicy": args.image_pull_policy,
         "command": ["tensorboard", "--logdir", logdir, "--host", "0.0.0.0"],
         # Otherwise NVIDIA's runtime could show it all GPUs of the node.
-        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}, *_search_path(site)],
         "ports": [{"name": "tensorboard", "containerPort": names.TENSORBOARD_PORT}],
         "volumeMounts": [{**mount, "readOnly": True} for mount in mounts],
     }
@@ -76,3 +75,11 @@ def _pod(args: Submission, site: Site, writer: str) -> Raw:
         "containers": [{key: value for key, value in container.items() if value}],
     }
     return {key: value for key, value in spec.items() if value}
+
+
+def _search_path(site: Site) -> list[Raw]:
+    """PATH on the user's machine: the user's own TensorBoard, else the one of Muster."""
+    path = dict(site.workspace.variables).get("PATH")
+    if not path:
+        return []
+    return [{"name": "PATH", "value": escape_literal(f"{path}:{this_machine.LAST_PROGRAMS}")}]

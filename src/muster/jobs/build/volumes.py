@@ -92,6 +92,12 @@ def workspace(args: Submission, site: Site) -> list[Mounted]:
         if not any(below(folder, path) for path in taken):
             name = f"workspace-{len(rows)}"
             rows.append(mounted(name, folder, hostPath={"path": folder, "type": "Directory"}))
+    return rows + programs(site)
+
+
+def programs(site: Site) -> list[Mounted]:
+    """The user's environments in directories of which pods have their own."""
+    rows = []
     for number, folder in enumerate(site.workspace.programs):
         row = mounted(f"programs-{number}", folder, hostPath={"path": folder, "type": "Directory"})
         row.mount["readOnly"] = True

@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
-from muster.jobs.this_machine import FOLDER, PROGRAMS, PYTHON
+from muster.jobs.this_machine import FOLDER, LAST_PROGRAMS, PROGRAMS, PYTHON
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LAST_PATH = f"{FOLDER}/last"
 _PRINT_PATHS = (
     "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, "
     "sys.exec_prefix, sys.base_exec_prefix, *sys.path]))"
@@ -42,7 +41,7 @@ class Interpreter:
     @property
     def path(self) -> str:
         """PATH for pods."""
-        return f"{os.path.dirname(self.executable)}:{PROGRAMS}:{_SYSTEM_PATH}:{_LAST_PATH}"
+        return f"{os.path.dirname(self.executable)}:{PROGRAMS}:{_SYSTEM_PATH}:{LAST_PROGRAMS}"
 
     @property
     def programs(self) -> dict[str, str]:
@@ -53,10 +52,11 @@ class Interpreter:
         text = f'#!/bin/sh\n{choice}\nexec {python} "$@"\n'
         # -E and -P: neither the job's PYTHONPATH nor a file in its working directory replaces one
         # of TensorBoard's modules.
+        board = f'#!/bin/sh\nexec {own} -E -P -m tensorboard.main "$@"\n'
         return {
             f"{PROGRAMS}/python": text,
             f"{PROGRAMS}/python3": text,
-            f"{_LAST_PATH}/tensorboard": f'#!/bin/sh\nexec {own} -E -P -m tensorboard.main "$@"\n',
+            f"{LAST_PROGRAMS}/tensorboard": board,
         }
 
     def install(self, folder: Path) -> str:
