@@ -321,6 +321,13 @@ def _limits(replica_spec: ReplicaSpec) -> Iterator[Mapping[str, Any]]:
         yield (container.get("resources") or {}).get("limits") or {}
 
 
+def limited_resources(raw: Raw) -> set[str]:
+    """The resources that a container of the job has a limit of; none if the job is invalid."""
+    job, _ = _read(raw)
+    specs = () if job is None else job.replica_specs
+    return {resource for spec in specs for limits in _limits(spec) for resource in limits}
+
+
 def _gpus(limits: Iterable[Mapping[str, Any]]) -> int:
     amounts = (
         str(row[name]) for row in limits if row for name in names.GPU_RESOURCES if name in row

@@ -147,6 +147,7 @@ async def _opened(settings: Settings) -> node.Agent:
             log.info("ending the pods that still run with %s", last.choice.name)
             await _end(last)
     await asyncio.to_thread(agent.open)
+    await asyncio.to_thread(agent.claim_cgroups)
     return agent
 
 
@@ -212,7 +213,6 @@ class _Cluster:
             "data": str(self.settings.data),
             "runtime": self.agent.choice.name,
             "externalNetwork": self.agent.external_network,
-            "memoryLimits": self.agent.memory_limits,
             **({"isolated": True} if self.settings.isolated else {}),
             **({"note": note} if note else {}),
         }

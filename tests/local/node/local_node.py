@@ -135,6 +135,7 @@ async def local_node(home: Path, **settings: Any) -> AsyncIterator[LocalNode]:
     """A cluster that is torn down at the end."""
     agent = Agent(Settings(home, declare_nodes(2, gpus_each=1), **settings))
     agent.open()
+    agent.claim_cgroups()
     try:
         server = ApiServer(home / "data", backend=agent.backend)
         await server.start(
@@ -166,6 +167,7 @@ async def serve(home: Path, runtime: str) -> None:
     """Run until killed; pods are left as they are."""
     agent = Agent(Settings(home, declare_nodes(1), runtime=runtime))
     agent.open()
+    agent.claim_cgroups()
     server = ApiServer(home / "data", backend=agent.backend)
     await server.start(
         extra_addresses=agent.network.server_addresses, also_known_as=(agent.gateway,)

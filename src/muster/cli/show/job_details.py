@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from muster.api import limits
 from muster.cli.show.messages import printable
 from muster.cli.show.table import table, underlined_table
 from muster.cli.show.units import age, duration, local_time, next_try
@@ -13,7 +14,7 @@ from muster.jobs import names
 from muster.scheduler.job_explanation import place_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
@@ -37,12 +38,14 @@ class Extras:
     tensorboard: TensorBoard | None = None
     events: Sequence[EventRow] | None = None
     gpus: bool = False
+    unenforced_limits: Mapping[str, str] = field(default_factory=dict)
+    """Why the cluster does not enforce the job's limit of a resource, by resource."""
 
 
 NO_EXTRAS = Extras()
 
 
-def header(job: JobSummary, now: datetime, line: str = "") -> str:
+def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     """Name, status and times of the job, and why it waits or failed."""
     facts = [
         ("Name:", job.name),
@@ -56,8 +59,10 @@ def header(job: JobSummary, now: datetime, line: str = "") -> str:
     ]
     if job.reason:
         facts.append(("Reason:", f"{job.headline}{next_try(job.next_try, now)}"))
-    if line:
-        facts.append(("Line:", line))
+    if extras.line:
+        facts.append(("Line:", extras.line))
+    if extras.unenforced_limits:
+        facts.append(("Limits:", limits.in_words(extras.unenforced_limits)))
     return table(facts)
 
 
@@ -75,7 +80,7 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
         for instance in job.instances
     ]
     parts = [
-        header(job, now, extras.line),
+        header(job, now, extras),
         *last_lines(job.last_lines),
         f"Instances:\n{underlined_table(INSTANCES, rows, indent='  ')}",
     ]
@@ -181,6 +186,8 @@ def as_data(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> Raw:
         "allocatedGPUs": job.allocated_gpus,
         "creationTimestamp": _unix(job.created),
     }
+    if extras.unenforced_limits:
+        data["limitsNotEnforced"] = dict(extras.unenforced_limits)
     if extras.events is not None:
         data["events"] = [
             {"source": row.source, "type": row.type, "at": _unix(row.at), "message": row.message}

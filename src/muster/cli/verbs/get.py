@@ -27,6 +27,7 @@ from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml, server_table
 from muster.client import server_tables
 from muster.client.jobs import events, explain, last_log_line, lookup, tensorboard_url
+from muster.client.jobs.limits import unenforced_limits
 from muster.client.server_tables import ObjectQuery
 from muster.errors import Forbidden, UsageError
 from muster.jobs.job_state import PENDING
@@ -205,7 +206,8 @@ class _View:
         if self.output == "name":
             return Frame(f"{job.trainer}/{job.name}", state)
         rows = self._events(job, pods) if self.events else None
-        extras = Extras(place, self._tensorboard(job_object.key), rows, self.gpus)
+        unenforced = unenforced_limits(self.client, self.cluster, job_object.raw)
+        extras = Extras(place, self._tensorboard(job_object.key), rows, self.gpus, unenforced)
         if self.output in ("json", "yaml"):
             return Frame("", state, job_details.as_data(job, now, extras))
         draw = job_details.classic_table if self.form == "classic" else job_details.sections

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from muster.api import limits
 from muster.api.kinds import NODES
 from muster.api.meta import condition_is_true
 from muster.cli import options
@@ -37,6 +38,8 @@ def command(target: Target, output: str) -> None:
                 nodes = client.list(NODES).items
             ready = sum(condition_is_true(node.status.conditions, "Ready") for node in nodes)
             data["nodes"] = f"{ready} of {len(nodes)} ready"
+            published = limits.enforcement(node.metadata.annotations for node in nodes)
+            data |= {f"{resource}Limits": value for resource, value in published.items()}
         except Forbidden:
             data["nodes"] = "you may not list them"
         except MusterError as error:

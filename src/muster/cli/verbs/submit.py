@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.api import limits
 from muster.api.meta import object_name
 from muster.cli import arena_parser
 from muster.cli.options import (
@@ -29,6 +30,7 @@ from muster.cli.show.progress import StatusLine
 from muster.cli.training_command import SubmitCommand, note_literal_words, shell_line
 from muster.cli.verb_groups import AliasGroup
 from muster.client.jobs import waiting
+from muster.client.jobs.limits import unenforced_limits
 from muster.client.manifests.apply import check_namespace
 from muster.client.submit import mlflow, submit
 from muster.client.submit.submit import PreparedJob
@@ -131,6 +133,9 @@ def _submit(
             client, prepared, namespace, dry_run=chosen.dry_run == "server", notify=note
         )
         _print_submitted(submitted, namespace, chosen)
+        unenforced = unenforced_limits(client, cluster, submitted.job)
+        if unenforced:
+            note(limits.in_words(unenforced), "warn")
         if prepared.flags and prepared.flags.model_name and chosen.dry_run == "none":
             _register_model(prepared.flags)
         if chosen.wait or chosen.watch:

@@ -26,7 +26,7 @@ from muster.local.node.config_maps_and_secrets import (
 from muster.local.node.container_start import ContainerStarter
 from muster.local.node.container_stop import ContainerStopper
 from muster.local.node.events import PodEvents
-from muster.local.node.machine import python_interpreter
+from muster.local.node.machine import capacity, python_interpreter
 from muster.local.node.machine.gpus import GpuAllocator
 from muster.local.node.machine.node_heartbeat import NodeHeartbeat
 from muster.local.node.network.bridge import BridgeNetwork
@@ -40,7 +40,8 @@ from muster.local.node.pod_loop import PodLoop
 from muster.local.node.probes.container_tasks import ContainerTasks
 from muster.local.node.probes.handlers import HandlerRunner
 from muster.local.node.probes.prober import Prober
-from muster.local.node.runtime import cgroups, runtime_choice
+from muster.local.node.runtime import cgroup_search, runtime_choice
+from muster.local.node.runtime.cgroups import ControlGroups
 from muster.local.node.runtime.namespace_runtime import NamespaceRuntime
 from muster.local.node.runtime.plain_runtime import PROGRAMS_FOLDER, PlainRuntime
 from muster.local.node.runtime.rootfs import RootfsRules
@@ -106,7 +107,7 @@ class Agent:
         self._pods_dir = settings.home / "pods"
         self._interpreter = python_interpreter.find_interpreter(settings.python)
         self.choice = choice or runtime_choice.choose_runtime(settings.runtime)
-        self.groups = cgroups.find_memory_cgroups(settings.home)
+        self.groups = ControlGroups(settings.home, capacity.cpus())
         self.network, self.runtime = self._network_and_runtime()
         self.records = self.runtime.records
         self.backend = Backend(self.runtime)
@@ -149,11 +150,6 @@ class Agent:
             return f"by {external.method}"
         return f"only pods on the host's network reach it: {external.unavailable_reason}"
 
-    @property
-    def memory_limits(self) -> str:
-        """Whether memory limits are enforced, as `arena status` shows it."""
-        return "enforced" if self.groups else "not enforced: no control group may be made here"
-
     def open(self) -> None:
         """Bring the network up; keep the links of running pods and remove all others."""
         # Processes of pods whose parent exits become our children, so that we can reap them: a
@@ -163,6 +159,10 @@ class Agent:
         runtime_choice.save_choice(self._settings.home, self.choice)
         pods = [self.records.read(uid) for uid in self.records.uids()]
         self.network.open({record.address for record in pods if record.open and record.address})
+
+    def claim_cgroups(self) -> None:
+        """Find the place for the control groups of new containers; this process may move there."""
+        self.groups.use(cgroup_search.find_place(self._settings.home))
 
     def api(self, port: int, ca: bytes) -> ApiAddress:
         """Where pods find the API server that listens on this port."""
@@ -195,9 +195,10 @@ class Agent:
         manager.loop(queue, loop.reconcile, workers=_WORKERS)
         references.on_change(pods, queue.add)
         manager.background("runtime", lambda: self.runtime.run(process_changed))
-        manager.background(
-            "heartbeat", NodeHeartbeat(client, settings.nodes, self.gateway, clock).run
+        heartbeat = NodeHeartbeat(
+            client, settings.nodes, self.gateway, clock, self.groups.enforcement
         )
+        manager.background("heartbeat", heartbeat.run)
         manager.background("hosts files", hosts_files.run)
         manager.background("node ports", NodePorts(self.runtime, pods, services).run)
         manager.background(
@@ -271,8 +272,7 @@ class Agent:
             for uid in self.records.uids():
                 group.create_task(self._stop_pod(uid))
         self.network.close()
-        if self.groups is not None:
-            self.groups.close()
+        self.groups.close()
         runtime_choice.forget_choice(self._settings.home)
 
     async def _stop_pod(self, uid: str) -> None:

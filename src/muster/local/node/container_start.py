@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from muster.api import quantity
 from muster.jobs import this_machine
 from muster.local.node import env
+from muster.local.node.runtime.cgroups import Resources
 from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 from muster.local.node.volumes.directories import in_memory, mounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from muster.api.core import Quantity
     from muster.local.node.config_maps_and_secrets import ReferenceReader, VolumeFreshness
     from muster.local.node.events import PodEvents
     from muster.local.node.machine.gpus import GpuAllocator
@@ -84,7 +86,7 @@ class ContainerStarter:
                 tty=container.tty,
                 stdin=container.stdin,
                 stdin_once=container.stdin_once,
-                memory=_memory_limit(container),
+                resources=_resources(container),
                 message_path=container.termination_message_path,
                 message_from_log=container.termination_message_policy == _FROM_LOG,
             )
@@ -140,6 +142,15 @@ class ContainerStarter:
                 record(pod, "RunAsUserIgnored", message, warning=True)
 
 
-def _memory_limit(container: Container) -> int | None:
-    limit = container.resources.limits.get("memory")
-    return None if limit is None else quantity.parse_whole(limit)
+def _resources(container: Container) -> Resources:
+    limits, requests = container.resources.limits, container.resources.requests
+    return Resources(
+        cpu_limit=_amount("cpu", limits),
+        cpu_request=_amount("cpu", requests),
+        memory_limit=_amount("memory", limits),
+    )
+
+
+def _amount(resource: str, amounts: Mapping[str, Quantity]) -> int | None:
+    value = amounts.get(resource)
+    return None if value is None else quantity.parse_amount(resource, value)

@@ -15,6 +15,7 @@ from muster.local.node.machine.node_heartbeat import NodeHeartbeat
 
 pytestmark = pytest.mark.looptime
 START = datetime(2030, 1, 1, tzinfo=UTC)
+ENFORCED = {"cpu": "enforced", "memory": "enforced"}
 
 
 class Writes:
@@ -43,7 +44,8 @@ async def test_a_node_writes_its_status_at_once_after_a_gap() -> None:
         return START + timedelta(seconds=loop.time() + slept[0])
 
     async with asyncio.TaskGroup() as group:
-        beating = group.create_task(NodeHeartbeat(client, [node], "127.0.0.1", clock).run())  # type: ignore[arg-type]
+        heartbeat = NodeHeartbeat(client, [node], "127.0.0.1", clock, ENFORCED)  # type: ignore[arg-type]
+        beating = group.create_task(heartbeat.run())
         await asyncio.sleep(65)
         assert (client.statuses, client.beats) == (1, 7)
         slept[0] = 120.0  # the machine slept, without a heartbeat

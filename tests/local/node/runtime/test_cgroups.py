@@ -1,4 +1,4 @@
-"""Memory limits: where groups can be made, and containers over their limit."""
+"""Limits of real containers, and the files that they become."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from muster.local.apiserver.streams.node_interface import ExecOptions
-from muster.local.node.runtime import cgroups
+from muster.local.node.runtime.cgroup_search import find_place
+from muster.local.node.runtime.cgroups import ControlGroups, Hierarchy, Place, Resources
 from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient
 from tests.local.node.local_node import local_node, needs_namespaces
@@ -18,6 +19,15 @@ from tests.prerequisites import missing_prerequisite
 from tests.waiting import eventually
 
 GREEDY = "x = b'x' * (400 << 20); print(len(x))"
+BUSY = "import os\nos.fork()\nwhile True: pass"
+
+
+def limited_place(home: Path) -> Place:
+    """The place for control groups on this machine; the test is skipped if limits are missing."""
+    place = find_place(home)
+    if place.reasons:
+        missing_prerequisite("cgroups", f"this machine does not let us limit {place.reasons}")
+    return place
 
 
 @pytest.mark.slow
@@ -26,9 +36,7 @@ GREEDY = "x = b'x' * (400 << 20); print(len(x))"
 async def test_a_container_over_its_memory_limit_is_oom_killed(
     tmp_path: Path, runtime: str
 ) -> None:
-    groups = cgroups.find_memory_cgroups(tmp_path)
-    if groups is None:
-        missing_prerequisite("cgroups", "this machine does not let us create control groups")
+    place = limited_place(tmp_path)
     limited = {"resources": {"limits": {"memory": "64Mi"}}}
     async with local_node(tmp_path, runtime=runtime) as local:
         await local.run(
@@ -41,7 +49,7 @@ async def test_a_container_over_its_memory_limit_is_oom_killed(
 
     assert (greedy["reason"], greedy["exitCode"], greedy["signal"]) == ("OOMKilled", 137, 9)
     assert (modest["exitCode"], free["exitCode"]) == (0, 0)
-    assert not groups.folder.exists()
+    assert not any(hierarchy.folder.exists() for hierarchy in place.hierarchies)
     assert not leftovers.of(tmp_path)
 
 
@@ -49,8 +57,7 @@ async def test_a_container_over_its_memory_limit_is_oom_killed(
 @needs_namespaces
 async def test_exec_counts_towards_the_containers_memory_limit(tmp_path: Path) -> None:
     """An MPI launcher starts its ranks with exec."""
-    if cgroups.find_memory_cgroups(tmp_path) is None:
-        missing_prerequisite("cgroups", "this machine does not let us create control groups")
+    limited_place(tmp_path)
     limited = {"resources": {"limits": {"memory": "64Mi"}}}
     async with local_node(tmp_path) as local:
         await local.run(manifest("p", container("main", "sleep", "1000", **limited)))
@@ -89,71 +96,110 @@ class Waiting(ExecClient):
         yield b""
 
 
-def proc(folder: Path, cgroup: str, mounts: str) -> Path:
-    folder.mkdir()
-    (folder / "cgroup").write_text(cgroup)
-    (folder / "mountinfo").write_text(mounts)
-    return folder
+@pytest.mark.slow
+@needs_namespaces
+async def test_a_container_over_its_cpu_limit_is_throttled(tmp_path: Path) -> None:
+    place = limited_place(tmp_path)
+    limited = {"resources": {"limits": {"cpu": "500m"}, "requests": {"cpu": "250m"}}}
+    async with local_node(tmp_path) as local:
+        await local.run(manifest("busy", container("main", "python", "-c", BUSY, **limited)))
+        pod = await local.phase("busy", "Running")
+        hierarchy = next(h for h in place.hierarchies if "cpu" in h.controllers)
+        group = hierarchy.folder / f"{pod['metadata']['uid']}.main.0"
+        await eventually(lambda: throttled(group) > 2, what="the processes are throttled")
+
+        if hierarchy.version_2:
+            assert (group / "cpu.max").read_text() == "50000 100000\n"
+        else:
+            assert (group / "cpu.cfs_quota_us").read_text() == "50000\n"
+            assert (group / "cpu.cfs_period_us").read_text() == "100000\n"
+            assert (group / "cpu.shares").read_text() == "256\n"
+        assert len((group / "cgroup.procs").read_text().split()) == 2
+    assert not leftovers.of(tmp_path)
 
 
-def mount(kind: str, place: Path, options: str) -> str:
-    return f"30 20 0:1 / {place} rw - {kind} none {options}\n"
+def throttled(group: Path) -> int:
+    """The periods in which the group wanted more than its quota."""
+    counters = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    return int(counters["nr_throttled"])
 
 
-def group(place: Path, children: str) -> Path:
-    """A folder that looks like a group of version 2."""
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "cgroup.subtree_control").write_text(children)
-    return place
+def written(group: Path) -> dict[str, str]:
+    return {file.name: file.read_text() for file in group.iterdir()}
 
 
-def test_cgroup_version_1_is_used_if_it_controls_memory(tmp_path: Path) -> None:
-    own = tmp_path / "memory" / "ours"
-    own.mkdir(parents=True)
-    unified = group(tmp_path / "unified", "")
-    mounts = mount("cgroup2", unified, "rw") + mount("cgroup", tmp_path / "memory", "rw,memory")
+def test_version_2_limits_cpu_and_memory_in_one_group(tmp_path: Path) -> None:
+    folder = tmp_path / "muster-x"
+    groups = ControlGroups(tmp_path, processors=4)
+    groups.use(Place((Hierarchy(folder, version_2=True, controllers=("cpu", "memory")),)))
 
-    groups = cgroups.find_memory_cgroups(
-        tmp_path, proc(tmp_path / "proc", "4:memory:/ours\n0::/\n", mounts)
-    )
+    paths = groups.make("pod.main.0", Resources(1500, 1000, 1 << 20))
 
-    assert groups is not None
-    assert (groups.folder.parent, groups.version_2) == (own, False)
-
-
-def test_cgroup_version_2_is_used_in_the_nearest_group_that_delegates_memory(
-    tmp_path: Path,
-) -> None:
-    root = group(tmp_path / "root", "memory")
-    slice_ = group(root / "app.slice", "cpu memory")
-    group(slice_ / "session.scope", "")
-    mounts = mount("cgroup2", root, "rw")
-
-    groups = cgroups.find_memory_cgroups(
-        tmp_path, proc(tmp_path / "proc", "0::/app.slice/session.scope\n", mounts)
-    )
-
-    assert groups is not None
-    assert (groups.folder.parent, groups.version_2) == (slice_, True)
-
-
-def test_a_machine_that_does_not_delegate_memory_has_no_limits(tmp_path: Path) -> None:
-    root = group(tmp_path / "root", "cpu")
-
-    own_proc = proc(tmp_path / "proc", "0::/\n", mount("cgroup2", root, "rw"))
-
-    assert cgroups.find_memory_cgroups(tmp_path, own_proc) is None
-
-
-def test_a_version_2_limit_kills_the_whole_container_and_allows_no_swap(tmp_path: Path) -> None:
-    groups = cgroups.MemoryCgroups(tmp_path / "muster-x", version_2=True)
-
-    paths = groups.make("pod.main.0", 1 << 20)
-
-    folder = Path(paths["group"])
-    assert {file.name: file.read_text() for file in folder.iterdir()} == {
+    assert paths == {
+        "groups": [str(folder / "pod.main.0")],
+        "events": str(folder / "pod.main.0" / "memory.events"),
+    }
+    assert written(folder / "pod.main.0") == {
+        "cpu.max": "150000 100000",
+        "cpu.weight": "39",
         "memory.max": "1048576",
         "memory.oom.group": "1",
         "memory.swap.max": "0",
     }
-    assert paths["events"].endswith("pod.main.0/memory.events")
+    assert (folder / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert (folder / "cpu.weight").read_text() == "400"
+
+
+def test_version_1_has_a_group_per_controller(tmp_path: Path) -> None:
+    cpu, memory = tmp_path / "cpu", tmp_path / "memory"
+    groups = ControlGroups(tmp_path, processors=4)
+    groups.use(Place((Hierarchy(cpu, False, ("cpu",)), Hierarchy(memory, False, ("memory",)))))
+
+    paths = groups.make("p", Resources(cpu_limit=5, memory_limit=1 << 20))
+
+    assert paths == {
+        "groups": [str(cpu / "p"), str(memory / "p")],
+        "events": str(memory / "p" / "memory.oom_control"),
+    }
+    assert written(cpu / "p") == {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "1000"}
+    assert written(memory / "p") == {
+        "memory.limit_in_bytes": "1048576",
+        "memory.memsw.limit_in_bytes": "1048576",
+    }
+    assert (cpu / "cpu.shares").read_text() == "4096"
+
+
+def test_a_container_without_limits_has_no_group(tmp_path: Path) -> None:
+    groups = ControlGroups(tmp_path, processors=4)
+    groups.use(Place((Hierarchy(tmp_path / "x", True, ("cpu", "memory")),)))
+
+    assert groups.make("pod.main.0", Resources()) == {}
+    assert not (tmp_path / "x").exists()
+
+
+def test_groups_of_an_earlier_daemon_are_removed_although_the_place_changed(tmp_path: Path) -> None:
+    first, second = (tmp_path / place / "muster-x" for place in ("first", "second"))
+    for folder in (first, second):
+        (folder / "pod.main.0").mkdir(parents=True)
+        groups = ControlGroups(tmp_path, processors=1)
+        groups.use(Place((Hierarchy(folder, True, ("memory",)),)))
+
+    groups.remove("other.")
+    assert (first / "pod.main.0").exists()
+    groups.remove("pod.")
+    assert not (first / "pod.main.0").exists()
+    groups.close()
+
+    assert not first.exists()
+    assert not second.exists()
+    assert not (tmp_path / "cgroups").exists()
+
+
+def test_the_node_says_which_limits_it_does_not_enforce_and_why(tmp_path: Path) -> None:
+    groups = ControlGroups(tmp_path, processors=1)
+    groups.use(Place(reasons={"cpu": "systemd does not delegate cpu"}))
+
+    assert groups.enforcement == {
+        "cpu": "not enforced: systemd does not delegate cpu",
+        "memory": "enforced",
+    }

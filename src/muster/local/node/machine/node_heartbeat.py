@@ -12,12 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import LEASES, NAMESPACES, NODES
+from muster.api.limits import ANNOTATIONS
 from muster.api.meta import Key, timestamp
 from muster.errors import AlreadyExists, MusterError, NotFound
 from muster.local.node.machine import capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -33,8 +34,8 @@ _BEAT = 10.0
 _BEATS_PER_STATUS = 30
 
 
-def node_object(node: NodeSpec) -> Raw:
-    """The Node, without its status."""
+def node_object(node: NodeSpec, enforcement: Mapping[str, str]) -> Raw:
+    """The Node, without its status; `enforcement` says which limits it enforces."""
     arch = capacity.architecture()
     return {
         "metadata": {
@@ -45,6 +46,9 @@ def node_object(node: NodeSpec) -> Raw:
                 "kubernetes.io/arch": arch,
                 "node.kubernetes.io/instance-type": "local",
                 LOCAL: "true",
+            },
+            "annotations": {
+                annotation: enforcement[resource] for resource, annotation in ANNOTATIONS.items()
             },
         },
         "spec": {"providerID": f"muster://{node.name}"},
@@ -83,12 +87,18 @@ def node_status(node: NodeSpec, address: str, since: datetime, now: datetime) ->
 
 class NodeHeartbeat:
     def __init__(
-        self, client: Client, nodes: list[NodeSpec], address: str, clock: Callable[[], datetime]
+        self,
+        client: Client,
+        nodes: list[NodeSpec],
+        address: str,
+        clock: Callable[[], datetime],
+        enforcement: Mapping[str, str],
     ) -> None:
         self._client = client
         self._nodes = nodes
         self._address = address
         self._clock = clock
+        self._enforcement = enforcement
         self._since = clock()
 
     async def run(self) -> None:
@@ -112,10 +122,11 @@ class NodeHeartbeat:
 
     async def _register(self) -> None:
         for node in self._nodes:
+            declared = node_object(node, self._enforcement)
             try:
-                await self._client.create(NODES, node_object(node))
+                await self._client.create(NODES, declared)
             except AlreadyExists:
-                await self._client.patch(NODES, Key("", node.name), node_object(node))
+                await self._client.patch(NODES, Key("", node.name), declared)
             status = node_status(node, self._address, self._since, self._clock())
             await self._client.patch(
                 NODES, Key("", node.name), {"status": status}, subresource="status"

@@ -1,52 +1,170 @@
-"""Memory limits: one control group per container with a limit, where the machine allows it.
+"""Limits of CPU and memory: one control group per container that has one of them.
 
-The groups are below one group per cluster, and are removed with the pod. Both versions of control
-groups work; `/proc` tells which one controls memory. On a machine without control groups pods run
-without limits, and `arena status` shows it.
+The groups are below one group per cluster and hierarchy, and are removed with the pod. Version 1 of
+control groups has a hierarchy per controller, version 2 one for all of them; `cgroup_search` finds
+where this process may make groups. The folders are saved in the data directory, because a later
+daemon may find another place, and `arena down` must remove the groups of a killed one.
+
+The values are the kubelet's: a limit of CPU becomes a quota per period of 100 ms, a request of CPU
+a weight among containers that compete for the processors, and containers may not use swap.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from muster.api.limits import ENFORCED, not_enforced
 from muster.errors import CannotRun
-from muster.local.home import cluster_hash
+from muster.local.node.standalone.linux import files
 
-_V1 = ("memory.limit_in_bytes", "memory.oom_control")
-_V2 = ("memory.max", "memory.events")
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_FILE = "cgroups"
+_PERIOD = 100_000
+"""Microseconds of the period in which a container may use its quota of CPU."""
+_MIN_QUOTA = 1000
+_MIN_SHARES, _MAX_SHARES = 2, 262_144
 
 
 @dataclass(frozen=True)
-class MemoryCgroups:
-    """The cluster's group. `folder` is made with the first container's group."""
+class Resources:
+    """Limits and requests of a container: CPU in thousandths, memory in bytes."""
+
+    cpu_limit: int | None = None
+    cpu_request: int | None = None
+    memory_limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """The cluster's group in one hierarchy, which is made with the first container's group."""
 
     folder: Path
     version_2: bool
+    controllers: tuple[str, ...]
+    """`cpu`, `memory` or both."""
 
-    def make(self, name: str, limit: int) -> dict[str, str]:
-        """Make a group with this limit; returns the paths that the shim needs."""
-        group = self.folder / name
-        maximum, events = _V2 if self.version_2 else _V1
-        try:
-            group.mkdir(parents=True, exist_ok=True)
-            if self.version_2:
-                (self.folder / "cgroup.subtree_control").write_text("+memory")
-                _write_if_possible(group / "memory.swap.max", "0")
-                # Kill the whole container, not one of its processes, as the kubelet does.
-                _write_if_possible(group / "memory.oom.group", "1")
-            (group / maximum).write_text(str(limit))
-            if not self.version_2:  # after the memory limit: the kernel rejects a value below it
-                _write_if_possible(group / "memory.memsw.limit_in_bytes", str(limit))
-        except OSError as error:
-            raise CannotRun(f"cannot set the memory limit: {error.strerror}") from error
-        return {"group": str(group), "events": str(group / events)}
+    def settings(self, resources: Resources) -> Iterator[tuple[str, str, bool]]:
+        """File, value and whether the kernel must accept it, in the order in which they are set."""
+        if "cpu" in self.controllers:
+            yield from _cpu(resources, self.version_2)
+        if "memory" in self.controllers and resources.memory_limit:
+            yield from _memory(resources.memory_limit, self.version_2)
+
+    def create(self) -> None:
+        """Make the cluster's group, unless it exists."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.version_2:
+            enabled = " ".join(f"+{name}" for name in self.controllers)
+            (self.folder / "cgroup.subtree_control").write_text(enabled)
+
+    def set_weight(self, processors: int) -> None:
+        """Let the cluster's group compete with other programs as its processors, not as one."""
+        if "cpu" in self.controllers and self.version_2:
+            _write_if_possible(self.folder / "cpu.weight", str(min(100 * processors, 10_000)))
+        elif "cpu" in self.controllers:
+            _write_if_possible(self.folder / "cpu.shares", str(1024 * processors))
+
+
+def _cpu(resources: Resources, version_2: bool) -> Iterator[tuple[str, str, bool]]:
+    if resources.cpu_limit:
+        quota = max(resources.cpu_limit * _PERIOD // 1000, _MIN_QUOTA)
+        if version_2:
+            yield "cpu.max", f"{quota} {_PERIOD}", True
+        else:
+            yield "cpu.cfs_period_us", str(_PERIOD), True
+            # Refused if it exceeds the quota of a group above, which is then the stricter limit.
+            yield "cpu.cfs_quota_us", str(quota), False
+    if resources.cpu_request:
+        shares = min(max(resources.cpu_request * 1024 // 1000, _MIN_SHARES), _MAX_SHARES)
+        if version_2:
+            span = _MAX_SHARES - _MIN_SHARES
+            yield "cpu.weight", str(1 + (shares - _MIN_SHARES) * 9999 // span), False
+        else:
+            yield "cpu.shares", str(shares), False
+
+
+def _memory(limit: int, version_2: bool) -> Iterator[tuple[str, str, bool]]:
+    if version_2:
+        yield "memory.swap.max", "0", False
+        # Kill the whole container, not one of its processes, as the kubelet does.
+        yield "memory.oom.group", "1", False
+        yield "memory.max", str(limit), True
+    else:
+        yield "memory.limit_in_bytes", str(limit), True
+        # After the memory limit: the kernel rejects a value below it.
+        yield "memory.memsw.limit_in_bytes", str(limit), False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where groups can be made, and why a resource is missing there."""
+
+    hierarchies: tuple[Hierarchy, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """By resource; resources that are limited have none."""
+    leaf: Path | None = None
+    """The group that this process moved to, so that its own group can have groups below it."""
+
+
+class ControlGroups:
+    """The groups of one cluster's containers. Until `use` there is no place for them."""
+
+    def __init__(self, data_dir: Path, processors: int) -> None:
+        self._file = data_dir / _FILE
+        self._processors = processors
+        self._place = Place()
+
+    def use(self, place: Place) -> None:
+        """Make groups in this place from now on."""
+        self._place = place
+        folders = [str(hierarchy.folder) for hierarchy in place.hierarchies]
+        earlier = [str(folder) for folder in self._folders() if folder.is_dir()]
+        lines = dict.fromkeys([*folders, *earlier])
+        if lines:
+            files.write_atomically(self._file, "\n".join(lines) + "\n")
+
+    @property
+    def enforcement(self) -> dict[str, str]:
+        """Whether each resource is limited, as the node publishes it."""
+        reasons = self._place.reasons
+        return {
+            resource: not_enforced(reasons[resource]) if resource in reasons else ENFORCED
+            for resource in ("cpu", "memory")
+        }
+
+    def make(self, name: str, resources: Resources) -> dict[str, object]:
+        """Make the container's groups; returns the paths that its shim needs."""
+        groups, events = [], ""
+        for hierarchy in self._place.hierarchies:
+            settings = list(hierarchy.settings(resources))
+            if not settings:
+                continue
+            group = hierarchy.folder / name
+            try:
+                hierarchy.create()
+                hierarchy.set_weight(self._processors)
+                group.mkdir(exist_ok=True)
+                for file, value, required in settings:
+                    write = _write if required else _write_if_possible
+                    write(group / file, value)
+            except OSError as error:
+                message = f"cannot set the limits of {name}: {error.strerror}"
+                raise CannotRun(message) from error
+            groups.append(str(group))
+            if "memory" in hierarchy.controllers:
+                version_1, version_2 = "memory.oom_control", "memory.events"
+                events = str(group / (version_2 if hierarchy.version_2 else version_1))
+        return {"groups": groups, "events": events} if groups else {}
 
     def remove(self, prefix: str) -> None:
         """Remove the groups with this prefix; groups in use stay."""
-        if self.folder.is_dir():
-            for group in self.folder.iterdir():
+        for folder in self._folders():
+            for group in folder.iterdir() if folder.is_dir() else ():
                 if group.is_dir() and group.name.startswith(prefix):
                     with contextlib.suppress(OSError):
                         group.rmdir()
@@ -54,82 +172,35 @@ class MemoryCgroups:
     def close(self) -> None:
         """Remove all groups."""
         self.remove("")
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()
+        for folder in self._folders():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        self._file.unlink(missing_ok=True)
+        if self._place.leaf is not None:
+            _leave(self._place.leaf)
+
+    def _folders(self) -> list[Path]:
+        try:
+            return [Path(line) for line in self._file.read_text(encoding="utf-8").splitlines()]
+        except FileNotFoundError:
+            return []
+
+
+def _leave(leaf: Path) -> None:
+    """Move this process back to the group above, and remove its leaf."""
+    group = leaf.parent
+    with contextlib.suppress(OSError):
+        enabled = (group / "cgroup.subtree_control").read_text().split()
+        (group / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in enabled))
+        (group / "cgroup.procs").write_text("0")
+        leaf.rmdir()
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text)
 
 
 def _write_if_possible(file: Path, text: str) -> None:
-    """Write a setting that some kernels lack. Without it the limit holds, but swap extends it."""
+    """Write a setting that some kernels lack or refuse."""
     with contextlib.suppress(OSError):
         file.write_text(text)
-
-
-def find_memory_cgroups(data_dir: Path, proc: Path = Path("/proc/self")) -> MemoryCgroups | None:
-    """The first group below which this process may set memory limits; None if there is none."""
-    own_groups = _own_groups((proc / "cgroup").read_text())
-    for kind, root, options in _mounts((proc / "mountinfo").read_text()):
-        if kind == "cgroup" and "memory" in options and "memory" in own_groups:
-            parents = [root / own_groups["memory"].strip("/")]
-        elif kind == "cgroup2" and "" in own_groups:
-            parents = [p for p in _upwards(root, own_groups[""]) if _delegates(p)]
-        else:
-            continue
-        for parent in parents:
-            group = parent / f"muster-{cluster_hash(data_dir)[:8]}"
-            if _can_create(group):
-                return MemoryCgroups(group, version_2=kind == "cgroup2")
-    return None
-
-
-def _own_groups(text: str) -> dict[str, str]:
-    """The group of this process by controller; that of version 2 under the empty name."""
-    groups: dict[str, str] = {}
-    for line in text.splitlines():  # 4:memory:/user.slice, or 0::/user.slice for version 2
-        _, controllers, path = line.split(":", 2)
-        groups |= dict.fromkeys(controllers.split(","), path)
-    return groups
-
-
-def _mounts(text: str) -> list[tuple[str, Path, list[str]]]:
-    """Type, mount point and options of every control group file system."""
-    mounts = []
-    for line in text.splitlines():
-        # Mount point and more, a hyphen, then type, source and options.
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind.startswith("cgroup"):
-            mounts.append((kind, Path(before.split(" ")[4]), options.split(",")))
-    return mounts
-
-
-def _upwards(root: Path, own: str) -> list[Path]:
-    group = root / own.strip("/")
-    return [group, *(parent for parent in group.parents if parent.is_relative_to(root))]
-
-
-def _delegates(parent: Path) -> bool:
-    """Whether groups below this one control memory.
-
-    We enable this only in our own group: the kernel refuses it in a group with processes, and the
-    groups of others are not ours to change.
-    """
-    try:
-        return "memory" in (parent / "cgroup.subtree_control").read_text().split()
-    except OSError:
-        return False
-
-
-def _can_create(group: Path) -> bool:
-    """Whether the group can be made, and processes put into groups below it."""
-    trial = group / "trial"
-    try:
-        group.mkdir(exist_ok=True)
-        trial.mkdir(exist_ok=True)
-        (trial / "cgroup.procs").open("a").close()
-    except OSError:
-        return False
-    finally:
-        for folder in (trial, group):  # the group stays if pods of an earlier daemon use it
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-    return True

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.local.node.runtime import shim_client
+from muster.local.node.runtime.cgroups import Resources
 from muster.local.node.runtime.pod_records import AttemptKey, PodRecords
 from muster.local.node.standalone.linux import files
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from muster.api.meta import Key, Raw
-    from muster.local.node.runtime.cgroups import MemoryCgroups
+    from muster.local.node.runtime.cgroups import ControlGroups
     from muster.local.node.runtime.rootfs import Mount
     from muster.local.node.runtime.shim_client import ShimConnection
 
@@ -67,8 +68,7 @@ class ContainerSpec:
     stdin: bool = False
     stdin_once: bool = False
     """Whether standard input closes when the first attached client closes it or disconnects."""
-    memory: int | None = None
-    """The memory limit in bytes."""
+    resources: Resources = field(default_factory=Resources)
     message_path: str = "/dev/termination-log"
     message_from_log: bool = False
     """Whether the end of the log becomes the message if the program fails without one."""
@@ -83,7 +83,7 @@ class Runtime(ABC):
     shares_files: bool
     """Whether pods see this machine's files, and volumes only as links."""
 
-    def __init__(self, data_dir: Path, groups: MemoryCgroups | None = None) -> None:
+    def __init__(self, data_dir: Path, groups: ControlGroups | None = None) -> None:
         self._groups = groups
         self.records = PodRecords(data_dir / "pods")
         self._to_watch: asyncio.Queue[AttemptKey] = asyncio.Queue()
@@ -158,7 +158,7 @@ class Runtime(ABC):
             "tty": spec.tty,
             "stdin": spec.stdin,
             "stdin_once": spec.stdin_once,
-            "memory": self._memory_cgroup(spec),
+            "limits": self._make_cgroups(spec),
             "message_from_log": spec.message_from_log,
         }
         record = self.records.read(spec.uid)
@@ -170,10 +170,10 @@ class Runtime(ABC):
         self.records.forget_old_attempts(spec.uid, spec.name)
         self._to_watch.put_nowait(AttemptKey(spec.uid, spec.name, spec.number))
 
-    def _memory_cgroup(self, spec: ContainerSpec) -> dict[str, str]:
-        if self._groups is None or not spec.memory:
+    def _make_cgroups(self, spec: ContainerSpec) -> Raw:
+        if self._groups is None:
             return {}
-        return self._groups.make(f"{spec.uid}.{spec.name}.{spec.number}", spec.memory)
+        return self._groups.make(f"{spec.uid}.{spec.name}.{spec.number}", spec.resources)
 
     async def wait_for_shims(self, uid: str, seconds: float) -> None:
         """Wait until all shims of the pod have written exit codes and exited, or for so long."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Key, Raw
     from muster.local.node.network.bridge import BridgeNetwork
-    from muster.local.node.runtime.cgroups import MemoryCgroups
+    from muster.local.node.runtime.cgroups import ControlGroups
     from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 
 
@@ -37,7 +37,7 @@ class NamespaceRuntime(Runtime):
         network: BridgeNetwork,
         rules: rootfs.RootfsRules,
         images: Path,
-        groups: MemoryCgroups | None = None,
+        groups: ControlGroups | None = None,
     ) -> None:
         super().__init__(data_dir, groups)
         self._images = images

@@ -36,10 +36,10 @@ class _Streams(NamedTuple):
 
 def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[str, Any]) -> None:
     """Run the requested program in the namespaces of the container's process `main`, within the
-    container's memory limit, until it exits."""
+    container's limits, until it exits."""
     client.setblocking(True)
     # Opened here and entered in the child: inside the container's mounts the path does not exist.
-    procs = cgroup.open_procs(spec.get("memory") or {})
+    procs = cgroup.open_procs(spec["limits"])
 
     def prepare() -> list[int]:
         cgroup.enter(procs)

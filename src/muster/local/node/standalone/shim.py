@@ -91,8 +91,8 @@ class Shim:
             kernel.enter({"pid": fds.pop("pid")})
 
         def prepare() -> list[int]:
-            # The control group is entered first: the pod's mounts do not show it.
-            cgroup.enter(cgroup.open_procs(spec.get("memory") or {}))
+            # The control groups are entered first: the pod's mounts do not show them.
+            cgroup.enter(cgroup.open_procs(spec["limits"]))
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
             if spec.get("steps"):
@@ -234,12 +234,12 @@ class Shim:
                 if key.data is not None:
                     key.data(key.fileobj, events)
         code, number = spawn.exit_code(status)
-        memory = self._spec.get("memory") or {}
+        limits = self._spec["limits"]
         message = _termination_message()
         if code and not message and self._spec.get("message_from_log"):
             message = log_writer.last_lines("log") or log_writer.last_lines("log.1")
-        oom_killed = code != 0 and cgroup.killed_for_memory(memory)
-        cgroup.remove(memory)
+        oom_killed = code != 0 and cgroup.killed_for_memory(limits)
+        cgroup.remove(limits)
         reason = "OOMKilled" if oom_killed else "Error" if code else "Completed"
         self._end(
             {"exitCode": code, "signal": number, "reason": reason, "message": message}

@@ -1,47 +1,45 @@
-"""A container's control group as its shim uses it: enter, check for OOM kills, remove.
+"""A container's control groups as its shim uses them: enter, check for OOM kills, remove.
 
-The daemon creates the group and passes its paths in the shim's spec as `{"group", "events"}`.
+The daemon creates the groups and passes their paths in the shim's spec as `{"groups", "events"}`;
+without a limit the object is empty.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from typing import Any
 
 from muster.local.node.standalone.linux import files
 
 
-def open_procs(memory: dict[str, str]) -> int:
-    """A descriptor for `enter`, opened while the group is still visible; -1 without a limit."""
-    if memory:
-        with contextlib.suppress(OSError):
-            return os.open(f"{memory['group']}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-    return -1
+def open_procs(limits: dict[str, Any]) -> list[int]:
+    """Descriptors for `enter`, opened while the groups are still visible."""
+    flags = os.O_WRONLY | os.O_CLOEXEC
+    return [os.open(f"{group}/cgroup.procs", flags) for group in limits.get("groups", ())]
 
 
-def enter(procs: int) -> None:
-    """Put this process, and so its children, into the group."""
-    if procs >= 0:
-        # The kernel forbids it to a user who owns the new group but not the old one.
-        with contextlib.suppress(PermissionError):
-            os.write(procs, b"0")  # 0 is the writing process
-        os.close(procs)
+def enter(procs: list[int]) -> None:
+    """Put this process, and so its children, into the groups."""
+    for fd in procs:
+        os.write(fd, b"0")  # 0 is the writing process
+        os.close(fd)
 
 
-def killed_for_memory(memory: dict[str, str]) -> bool:
+def killed_for_memory(limits: dict[str, Any]) -> bool:
     """Whether the kernel killed a process of the group for lack of memory."""
-    if not memory:
+    if not limits.get("events"):
         return False
     with contextlib.suppress(OSError):
-        for line in files.read(memory["events"]).splitlines():
+        for line in files.read(limits["events"]).splitlines():
             name, _, count = line.partition(" ")
             if name == "oom_kill" and int(count):
                 return True
     return False
 
 
-def remove(memory: dict[str, str]) -> None:
-    """Remove the group; if a process is still in it, the daemon removes it later."""
-    if memory:
+def remove(limits: dict[str, Any]) -> None:
+    """Remove the groups; if a process is still in one, the daemon removes it later."""
+    for group in limits.get("groups", ()):
         with contextlib.suppress(OSError):
-            os.rmdir(memory["group"])
+            os.rmdir(group)

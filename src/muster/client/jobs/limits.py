@@ -1,0 +1,31 @@
+"""Limits of a job that its cluster does not enforce. Only a local cluster may have such limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.api import limits
+from muster.api.kinds import NODES
+from muster.errors import Forbidden
+from muster.jobs.summary import limited_resources
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.client.target import Cluster
+    from muster.kube.blocking_client import BlockingClient
+
+
+def unenforced_limits(client: BlockingClient, cluster: Cluster, job: Raw) -> dict[str, str]:
+    """The resources that the job limits and the cluster does not, and why not.
+
+    Costs a request only for a job with limits on the local cluster.
+    """
+    resources = limited_resources(job) & limits.ANNOTATIONS.keys() if cluster.local else set()
+    if not resources:
+        return {}
+    try:
+        nodes = client.list(NODES).items
+    except Forbidden:
+        return {}  # a user without rights on nodes still submits and sees the job
+    published = limits.enforcement(node.metadata.annotations for node in nodes)
+    return limits.unenforced(published, resources)

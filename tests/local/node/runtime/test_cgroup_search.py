@@ -1,0 +1,177 @@
+"""Where control groups can be made, on machines that are folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.local.node.runtime.cgroup_search import LEAF, Machine, find_place
+from muster.local.node.runtime.cgroups import Hierarchy, Place
+
+PID = 4711
+BOTH = "cpu memory"
+
+
+def no_systemd(_: str) -> str:
+    return "no control group is delegated to this user"
+
+
+class Fake:
+    """A machine with control groups in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.proc = folder / "proc"
+        self.root = folder / "cgroup"
+        self.proc.mkdir()
+        self.root.mkdir()
+        (self.proc / "mountinfo").write_text("")
+
+    def mount(self, kind: str, place: Path, options: str) -> None:
+        with (self.proc / "mountinfo").open("a") as file:
+            file.write(f"30 20 0:1 / {place} rw - {kind} none {options}\n")
+
+    def enter(self, text: str) -> None:
+        (self.proc / "cgroup").write_text(text)
+
+    def group(self, path: str, *, has: str = "", distributes: str = "", pids: str = "") -> Path:
+        """A group of version 2."""
+        place = self.root / path
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "cgroup.controllers").write_text(has)
+        (place / "cgroup.subtree_control").write_text(distributes)
+        (place / "cgroup.procs").write_text(pids)
+        return place
+
+    def find(self, enter_scope: Callable[[str], str] = no_systemd) -> Place:
+        return find_place(self.folder, Machine(self.proc, PID, enter_scope))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+def only(place: Place) -> Hierarchy:
+    (hierarchy,) = place.hierarchies
+    return hierarchy
+
+
+def test_version_1_is_used_for_the_controllers_that_it_has(machine: Fake) -> None:
+    cpu, memory = machine.root / "cpu", machine.root / "memory"
+    for folder in (cpu / "ours", memory / "theirs"):
+        folder.mkdir(parents=True)
+    machine.mount("cgroup", cpu, "rw,cpu,cpuacct")
+    machine.mount("cgroup", memory, "rw,memory")
+    machine.mount("cgroup2", machine.group("unified"), "rw")
+    machine.enter("4:memory:/theirs\n3:cpu,cpuacct:/ours\n0::/\n")
+
+    place = machine.find()
+
+    assert [(h.folder.parent, h.controllers, h.version_2) for h in place.hierarchies] == [
+        (cpu / "ours", ("cpu",), False),
+        (memory / "theirs", ("memory",), False),
+    ]
+    assert place.reasons == {}
+
+
+def test_version_2_is_used_in_the_nearest_group_that_distributes_both(machine: Fake) -> None:
+    machine.group("", has=BOTH, distributes=BOTH)
+    above = machine.group("app.slice", has=BOTH, distributes=BOTH)
+    machine.group("app.slice/x.slice", has=BOTH, distributes="memory")
+    machine.group("app.slice/x.slice/session.scope", has="memory", pids=f"1\n{PID}\n")
+    machine.mount("cgroup2", machine.root, "rw")
+    machine.enter("0::/app.slice/x.slice/session.scope\n")
+
+    hierarchy = only(machine.find())
+
+    assert (hierarchy.folder.parent, hierarchy.controllers) == (above, ("cpu", "memory"))
+    assert hierarchy.version_2
+
+
+def test_a_machine_that_does_not_delegate_says_so_for_each_resource(machine: Fake) -> None:
+    machine.group("", has=BOTH, pids=f"1\n{PID}\n")
+    machine.mount("cgroup2", machine.root, "rw")
+    machine.enter("0::/\n")
+
+    place = machine.find()
+
+    assert place.hierarchies == ()
+    reason = "no control group is delegated to this user"
+    assert place.reasons == {"cpu": reason, "memory": reason}
+
+
+def test_a_controller_that_is_not_delegated_is_missing_alone(machine: Fake) -> None:
+    """systemd before version 252 does not delegate cpu to users."""
+    own = machine.group("x.scope", has="memory pids", pids=f"{PID}\n")
+    machine.group("", has=BOTH)
+    machine.mount("cgroup2", machine.root, "rw")
+    machine.enter("0::/x.scope\n")
+
+    place = machine.find()
+
+    assert place.reasons == {"cpu": "systemd does not delegate cpu"}
+    assert place.leaf == own / LEAF
+
+
+def enter_own_scope(machine: Fake, path: str) -> Callable[[str], str]:
+    """What systemd does: a new group with this process alone in it."""
+
+    def enter(_: str) -> str:
+        machine.group(path, has=BOTH, pids=f"{PID}\n")
+        machine.enter(f"0::/{path}\n")
+        return ""
+
+    return enter
+
+
+def test_a_process_alone_in_its_group_moves_to_a_leaf(machine: Fake) -> None:
+    own = machine.group("x.scope", has=BOTH, pids=f"{PID}\n")
+    machine.group("", has=BOTH)
+    machine.mount("cgroup2", machine.root, "rw")
+    machine.enter("0::/x.scope\n")
+    (own / LEAF).mkdir()
+
+    place = machine.find()
+
+    assert (own / LEAF / "cgroup.procs").read_text() == str(PID)
+    assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert place.leaf == own / LEAF
+
+
+def test_systemd_is_asked_for_a_scope_in_a_login_session(machine: Fake) -> None:
+    machine.group("", has=BOTH)
+    machine.group("session.scope", has=BOTH, pids=f"1\n{PID}\n")
+    machine.mount("cgroup2", machine.root, "rw")
+    machine.enter("0::/session.scope\n")
+
+    place = machine.find(enter_own_scope(machine, "muster.scope"))
+
+    assert place.leaf == machine.root / "muster.scope" / LEAF
+
+
+def test_a_second_search_of_the_same_process_finds_the_same_place(machine: Fake) -> None:
+    machine.group("", has=BOTH)
+    scope = machine.group("x.scope", has=BOTH, distributes=BOTH)
+    machine.group(f"x.scope/{LEAF}", has=BOTH, pids=f"{PID}\n")
+    machine.mount("cgroup2", machine.root, "rw")
+    machine.enter(f"0::/x.scope/{LEAF}\n")
+
+    place = machine.find()
+
+    assert only(place).folder.parent == scope
+    assert place.leaf is None
+
+
+def test_a_group_of_another_user_is_not_used(
+    machine: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.group("", has=BOTH, distributes=BOTH)
+    machine.group("x.scope", has=BOTH, pids=f"{PID}\n")
+    machine.mount("cgroup2", machine.root, "rw")
+    machine.enter("0::/x.scope\n")
+    monkeypatch.setattr("os.access", lambda *_: False)
+
+    assert machine.find().hierarchies == ()
