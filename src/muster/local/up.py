@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api import crds
+from muster.api import crds, limits
 from muster.api.kinds import CRDS, NODES
 from muster.api.meta import Key, condition_is_true
 from muster.errors import UsageError
@@ -173,7 +173,7 @@ class _Cluster:
         endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
 
         async def announce() -> None:
-            await _nodes_ready(client, names)
+            await _nodes_ready(client, names, self.agent.groups.enforcement)
             settings.home.write_status(url=server.url, **self._status())
             ready(server.url)
 
@@ -218,23 +218,25 @@ class _Cluster:
         }
 
 
-async def _nodes_ready(client: Client, names: set[str]) -> None:
-    """Return when every declared node is ready."""
+async def _nodes_ready(client: Client, names: set[str], enforcement: dict[str, str]) -> None:
+    """Return when every declared node is ready and says which limits it enforces now: nodes of an
+    earlier start are in the store."""
+
+    def is_ready(node: Node) -> bool:
+        published = limits.enforcement([node.metadata.annotations])
+        return condition_is_true(node.status.conditions, "Ready") and published == enforcement
+
     while True:
         listing = await client.list(NODES)  # again whenever the watch ends
-        waiting = names - {n.metadata.name for n in listing.items if _is_ready(n)}
+        waiting = names - {n.metadata.name for n in listing.items if is_ready(n)}
         if not waiting:
             return
         async with aclosing(client.watch(NODES, since=listing.resource_version)) as events:
             async for event in events:
-                if event.type != "BOOKMARK" and _is_ready(event.object):
+                if event.type != "BOOKMARK" and is_ready(event.object):
                     waiting.discard(event.object.metadata.name)
                 if not waiting:
                     return
-
-
-def _is_ready(item: Node) -> bool:
-    return condition_is_true(item.status.conditions, "Ready")
 
 
 def _port(settings: Settings) -> int:

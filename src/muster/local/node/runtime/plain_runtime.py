@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from muster.api.meta import Key
-    from muster.local.node.runtime.cgroups import MemoryCgroups
+    from muster.local.node.runtime.cgroups import ControlGroups
     from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
     from muster.local.node.runtime.rootfs import Mount
 
@@ -39,7 +39,7 @@ class PlainRuntime(Runtime):
     shares_files = True
     host_address = LOOPBACK
 
-    def __init__(self, data_dir: Path, groups: MemoryCgroups | None = None) -> None:
+    def __init__(self, data_dir: Path, groups: ControlGroups | None = None) -> None:
         super().__init__(data_dir, groups)
         self._programs = data_dir / PROGRAMS_FOLDER
 

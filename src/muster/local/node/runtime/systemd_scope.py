@@ -33,7 +33,7 @@ def enter_scope(name: str) -> str:
     """Move this process to a new scope; returns why it cannot be moved, or nothing."""
     bus = shutil.which("busctl")
     if not _SYSTEMD.is_dir() or bus is None:
-        return "no control group is delegated to this user" if os.geteuid() else ""
+        return "no control group is delegated to this user"
     if os.environ.get("SYSTEMD_EXEC_PID") == str(os.getpid()):
         return "this service has no Delegate=yes"  # the manager must find it where it started it
     reason = "" if os.geteuid() == 0 else _why_not_as_user(_own_group())

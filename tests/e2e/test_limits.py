@@ -1,0 +1,120 @@
+"""Limits of CPU and memory, as the user of `arena` meets them: enforced as root, announced as not
+enforced for a user to whom the machine delegates no control group."""
+
+from __future__ import annotations
+
+import os
+import site
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.footprint import Footprint
+from tests.e2e.local_cluster import EXAMPLES, LocalCluster
+from tests.local.node.test_rootless import NOBODY, interpreter
+from tests.prerequisites import missing_prerequisite
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+LIMITS = ("--worker-cpu=500m", "--worker-memory=100Mi")
+Arena = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path / "home")
+    before = Footprint.now()
+    cluster.up()
+    yield cluster
+    cluster.down()
+    assert Footprint.now().beyond(before, cluster.home) == []
+
+
+def test_limits_of_cpu_and_memory_are_enforced(local: LocalCluster, tmp_path: Path) -> None:
+    status = local.arena("status").stdout
+    if "not enforced" in status:
+        missing_prerequisite("cgroups", "this machine does not let us limit CPU and memory")
+    folders = [Path(line) for line in (local.home / "data/cgroups").read_text().splitlines()]
+    signal = tmp_path / "signal"
+    # Two busy processes; the second one wants too much memory once the signal exists.
+    script = (
+        f"import os\nos.fork()\nwhile not os.path.exists({str(signal)!r}): pass\n"
+        "x = bytearray(300 << 20)"
+    )
+    command = f"python -c '{script.replace(chr(39), chr(34))}'"
+    flags = ("--name=hungry", "--workers=1", *LIMITS, f"--data-dir={tmp_path}")
+    submitted = local.arena("submit", "tf", *flags, command)
+
+    def throttled() -> bool:
+        for stat in (stat for folder in folders for stat in folder.glob("*/cpu.stat")):
+            counters = dict(line.split() for line in stat.read_text().splitlines())
+            if int(counters["nr_throttled"]) > 2:
+                return True
+        return False
+
+    until(throttled, what="two busy processes are throttled")
+    signal.touch()
+    job = local.wait_job("hungry", "FAILED")
+
+    assert "not enforced" not in submitted.stderr + local.arena("get", "hungry").stdout
+    assert "cpuLimits:     enforced" in status
+    assert "memoryLimits:  enforced" in status
+    assert "OOMKilled (exit code 137)" in job["reason"]
+    assert "limitsNotEnforced" not in job
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[Arena]:
+    """`arena` of a user without control groups."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    with tempfile.TemporaryDirectory() as home:
+        os.chown(home, NOBODY, NOBODY)
+        packages = [*site.getsitepackages(), str(EXAMPLES.parent / "src")]
+        environment = {
+            "HOME": home,
+            "MUSTER_HOME": f"{home}/cluster",
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "PYTHONPATH": ":".join(packages),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+        def arena(*words: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [interpreter(), "-m", "muster", *words],
+                cwd=home,
+                env=environment,
+                user=NOBODY,
+                group=NOBODY,
+                extra_groups=[],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
+            )
+
+        arena("up", "--detach")
+        try:
+            yield arena
+        finally:
+            arena("down")
+
+
+def test_submit_get_and_status_say_that_limits_are_not_enforced(ordinary_user: Arena) -> None:
+    limited = ("submit", "tf", "--name=limited", "--workers=1", "--worker-memory=256Mi")
+    submitted = ordinary_user(*limited, "python -c pass")
+    free = ordinary_user("submit", "tf", "--name=free", "--workers=1", "python -c pass")
+    shown = ordinary_user("get", "limited").stdout
+    data = ordinary_user("get", "limited", "-o", "json").stdout
+    status = ordinary_user("status").stdout
+
+    lines = submitted.stderr.splitlines()
+    assert sum(line.startswith("memory limits are not enforced: ") for line in lines) == 1
+    assert "Limits:      memory limits are not enforced: " in shown
+    assert '"limitsNotEnforced": {\n        "memory": ' in data
+    assert "cpuLimits:     not enforced: " in status
+    assert "memoryLimits:  not enforced: " in status
+    assert "not enforced" not in free.stderr + ordinary_user("get", "free").stdout
