@@ -284,7 +284,12 @@ def describe(error: Exception) -> str:
 
 def no_such(noun: str, given: str, known: Iterable[str]) -> str:
     """`no such verb: gett; did you mean get?`"""
+    similar = nearest(given, known)
+    return f"no such {noun}: {given}" + (f"; did you mean {similar}?" if similar else "")
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """The most similar known word; empty if none is similar."""
     import difflib  # slow to load and rarely needed
 
-    similar = difflib.get_close_matches(given, list(known), n=1)
-    return f"no such {noun}: {given}" + (f"; did you mean {similar[0]}?" if similar else "")
+    return next(iter(difflib.get_close_matches(given, list(known), n=1)), "")

@@ -87,6 +87,25 @@ def test_a_verb_that_deletes_is_proposed_only_for_one_wrong_letter(
     assert err.splitlines()[0] == f"error: no such verb: {word}{expected}"
 
 
+@pytest.mark.parametrize("words", [["python", "t.py"], ["./t.sh"], ["--name=x", "python t.py"]])
+def test_a_submission_without_a_kind_gets_an_example(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "submit", *words)
+
+    assert code == 2
+    assert 'write tf, mpi, pytorch or jax first: arena submit tf --name=NAME "python' in err
+
+
+@pytest.mark.parametrize(
+    ("words", "near"), [(["submit", "tff"], "tf"), (["config", "lst"], "arena config list")]
+)
+def test_a_misspelt_kind_gets_the_nearest(
+    words: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"did you mean {near}?" in run(capsys, *words)[2].replace("`", "")
+
+
 def test_a_misspelt_run_is_not_taken_for_prune(capsys: pytest.CaptureFixture[str]) -> None:
     assert "prune" not in run(capsys, "rune")[2]
     assert "`arena submit tf" in run(capsys, "rune")[2]

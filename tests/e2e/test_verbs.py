@@ -74,7 +74,7 @@ def test_top_shows_the_usage_of_jobs_and_nodes(counting: LocalCluster) -> None:
 
 
 def test_a_command_runs_in_an_instance_and_returns_its_exit_code(counting: LocalCluster) -> None:
-    words = ["attach", "count", "-i", "count-worker-1", "--", "sh", "-c", "hostname; exit 3"]
+    words = ["attach", "count", "-i", "count-worker-1", "sh", "-c", "hostname; exit 3"]
     result = counting.arena(*words, check=False)
 
     assert (result.returncode, result.stdout) == (3, "count-worker-1\n")

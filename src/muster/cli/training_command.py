@@ -25,6 +25,8 @@ from muster.cli.arena_parser import (
     refuse_loose_values,
 )
 from muster.cli.show.messages import note
+from muster.cli.verb_groups import AliasGroup
+from muster.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +35,9 @@ _SHELL_SYNTAX = re.compile(r"\|\|?|&&?|;|[0-9]?>>?(&[0-9])?|<|\$\{?\w+\}?")
 """A word that only a shell understands: an operator or a variable."""
 
 
+_COMMAND_WORD = re.compile(r"python|torchrun|mpirun|bash|sh$|.*[\s./]")
+"""The first word of a training command, which a user wrote without the kind of job."""
+_KIND_FIRST = 'write tf, mpi, pytorch or jax first: arena submit tf --name=NAME "python train.py"'
 _COMMAND_GROUP, _CLUSTER_GROUP = "This command", "Cluster"
 _CLUSTER_OPTIONS = ("namespace", "kubeconfig", "context", "loglevel")
 
@@ -76,6 +81,45 @@ class SubmitCommand(ArenaCommand):
                 raise
             hint = "A flag of the training command belongs inside its quotes."
             raise click.UsageError(f"{error.format_message()} {hint}", error.ctx) from None
+
+
+class SubmitGroup(AliasGroup):
+    """`submit`: a word that is no kind, or a flag before the kind, is answered with an example."""
+
+    def unknown(self, ctx: click.Context, word: str) -> str:
+        is_command = _COMMAND_WORD.match(word)
+        near = "" if is_command else nearest(word, [*self.list_commands(ctx), *self.aliases])
+        return f"no such kind of job: {word}; {f'did you mean {near}?' if near else _KIND_FIRST}"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+            flags = {
+                spelling for one in commands if one for row in one.params for spelling in row.opts
+            }
+            if error.option_name not in flags:
+                raise
+            message = f"{error.option_name} comes after the kind of job; {_KIND_FIRST}"
+            raise click.UsageError(message, error.ctx) from None
+
+
+class AttachCommand(click.Command):
+    """`attach JOB [COMMAND…]`: the words from the second non-flag on are the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = {
+            spelling: row
+            for row in self.params
+            if isinstance(row, click.Option)
+            for spelling in row.opts
+        }
+        name = command_start(args, options)
+        start = name + 1 + command_start(args[name + 1 :], options)
+        if start < len(args) and args[name] != "--" and args[start] != "--":
+            args = [*args[:start], "--", *args[start:]]
+        return super().parse_args(ctx, args)
 
 
 def command_start(words: Sequence[str], options: Mapping[str, click.Option]) -> int:

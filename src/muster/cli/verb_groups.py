@@ -13,13 +13,11 @@ from typing import Any
 import click
 
 from muster.cli.main import ALIASES, UNSUPPORTED, VERBS, completion_instruction, completion_variable
-from muster.errors import no_such
+from muster.errors import nearest
 
 
 class AliasGroup(click.Group):
     """Named commands, with aliases, and the nearest match for a typo."""
-
-    noun = "kind"
 
     def __init__(self, *args: Any, aliases: dict[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -42,13 +40,13 @@ class AliasGroup(click.Group):
 
     def unknown(self, ctx: click.Context, word: str) -> str:
         """The message about a word that is no command of this group."""
-        return no_such(self.noun, word, [*self.list_commands(ctx), *self.aliases])
+        near = nearest(word, [*self.list_commands(ctx), *self.aliases])
+        message = f"there is no `{ctx.command_path} {word}`"
+        return f"{message}; did you mean `{ctx.command_path} {near}`?" if near else message
 
 
 class RootGroup(AliasGroup):
     """All verbs of the table, loaded lazily."""
-
-    noun = "verb"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, aliases=ALIASES, **kwargs)

@@ -20,6 +20,7 @@ from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
+from muster.cli.training_command import AttachCommand
 from muster.client.jobs import instances, lookup
 from muster.errors import MusterError, Unsupported, single_error
 
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 CHUNK = 32 * 1024
 
 
-@click.command(name="attach")
+@click.command(name="attach", cls=AttachCommand)
 @name_argument()
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND…]")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…]")
 @click.option("--instance", "-i", default="", help="Pod to enter  [default: the chief]")
 @click.option("--container", "-c", default="", help="Container to enter.")
 @type_option
@@ -49,7 +50,7 @@ def command(
     \b
     Examples:
       arena attach hello
-      arena attach hello -i hello-worker-1 -- nvidia-smi
+      arena attach hello -i hello-worker-1 nvidia-smi -L
     """
     cluster = target.cluster()
     with cluster.connect() as client:

@@ -27,8 +27,12 @@ from muster.cli.options import (
 from muster.cli.send_manifests import DRY_RUN_SUFFIX, print_objects
 from muster.cli.show.messages import arena_info, note, note_cluster, warn_of_unknown_fields
 from muster.cli.show.progress import StatusLine
-from muster.cli.training_command import SubmitCommand, note_literal_words, shell_line
-from muster.cli.verb_groups import AliasGroup
+from muster.cli.training_command import (
+    SubmitCommand,
+    SubmitGroup,
+    note_literal_words,
+    shell_line,
+)
 from muster.client.jobs import waiting
 from muster.client.jobs.limits import unenforced_limits
 from muster.client.manifests.apply import check_namespace
@@ -236,7 +240,7 @@ def _option(flag: Flag) -> Callable[[Any], Any]:
 
 
 @click.group(
-    name="submit", cls=AliasGroup, aliases=TYPE_ALIASES, invoke_without_command=True,
+    name="submit", cls=SubmitGroup, aliases=TYPE_ALIASES, invoke_without_command=True,
     no_args_is_help=False,
 )  # fmt: skip
 @click.option(
