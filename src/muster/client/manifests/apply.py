@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.kube.blocking_client import BlockingClient
-    from muster.kube.request import Request
+    from muster.kube.request import Request, Response
 
     Send = Callable[[BlockingClient, Kind[Raw], Raw], "SendResult"]
 
 MANAGER = "arena"
+_STRICT = "strict decoding error"
 _OWNER = re.compile(r'conflicts? with "((?:[^"\\]|\\.)*)"')
 
 
@@ -55,18 +56,33 @@ class SendResult(NamedTuple):
     item: Raw
 
 
-def with_write_options(request: Request, *, dry_run: bool = False, strict: bool = True) -> Request:
-    """The request with our field manager; a dry run stores nothing.
+def send_strictly(client: BlockingClient, ask: Request, item: Raw, *, dry_run: bool) -> Response:
+    """Send the object with our field manager; the server rejects unknown fields.
 
-    `strict` lets the server reject unknown fields. It is false for a job with unknown fields: they
-    are accepted, with a warning that `arena` prints itself.
+    Unknown fields of a job are sent all the same if the server stores them: other tools may keep
+    fields there, and the user was warned. The local API server rejects them in a strict request,
+    but stores them in another one. A server that drops them shows it in a dry run, and its
+    rejection stands.
     """
-    query = (*request.query, ("fieldValidation", "Strict" if strict else "Ignore"))
+    try:
+        return client.send(_with_options(ask, "Strict", dry_run=dry_run))
+    except (BadRequest, Invalid) as error:
+        unknown = set(find_unknown_fields(item))
+        if not unknown or _STRICT not in str(error):
+            raise
+        trial = client.send(_with_options(ask, "Ignore", dry_run=True))
+        if set(find_unknown_fields(msgspec.json.decode(trial.body, type=dict))) != unknown:
+            raise
+    return client.send(_with_options(ask, "Ignore", dry_run=dry_run))
+
+
+def _with_options(ask: Request, field_validation: str, *, dry_run: bool) -> Request:
+    query = (*ask.query, ("fieldValidation", field_validation))
     if not any(key == "fieldManager" for key, _ in query):
         query += (("fieldManager", MANAGER),)
     if dry_run:
         query += (("dryRun", "All"),)
-    return request._replace(query=query)
+    return ask._replace(query=query)
 
 
 def read_objects(
@@ -144,7 +160,7 @@ def create_object(
     """Create the object; it is an error if it exists."""
     ask = request.create(kind, item)
     try:
-        response = client.send(_with_options(ask, item, dry_run=dry_run))
+        response = send_strictly(client, ask, item, dry_run=dry_run)
     except AlreadyExists as error:
         error.hint = "`arena apply -f` changes an object that exists."
         raise
@@ -163,7 +179,7 @@ def apply_object(
     before = client.find(kind, key_of(item))
     ask = request.apply(kind, item, owner=MANAGER, force=force)
     try:
-        response = client.send(_with_options(ask, item, dry_run=dry_run))
+        response = send_strictly(client, ask, item, dry_run=dry_run)
     except Conflict as error:
         owners = {match[1] for cause in error.causes if (match := _OWNER.search(cause.message))}
         if owners == {MANAGER} and not force:
@@ -174,10 +190,6 @@ def apply_object(
     if response.status == 201 or before is None:
         return SendResult("created", after)
     return SendResult("unchanged" if _content(before) == _content(after) else "configured", after)
-
-
-def _with_options(request: Request, item: Raw, *, dry_run: bool) -> Request:
-    return with_write_options(request, dry_run=dry_run, strict=not find_unknown_fields(item))
 
 
 def _content(item: Raw) -> Raw:

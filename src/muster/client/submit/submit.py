@@ -13,7 +13,6 @@ from muster.client import ignore
 from muster.client.submit import defaults, mlflow, workspace
 from muster.client.submit.transaction import Submitted, Transaction
 from muster.jobs.build import job_manifest
-from muster.jobs.unknown_fields import find_unknown_fields
 
 if TYPE_CHECKING:
     from muster.client import Notify
@@ -53,11 +52,8 @@ def create(
     notify: Notify = ignore,
 ) -> Submitted:
     """Create the job and its companions, all or nothing; a dry run lets the server check them."""
-    bundle, strict = prepared.bundle, True
-    if prepared.flags is None:
-        strict = not find_unknown_fields(bundle.job)
-    else:
+    bundle = prepared.bundle
+    if prepared.flags is not None:
         defaults.check_priority(client, prepared.flags)
         bundle = bundle.with_user(defaults.submitting_user(client))
-    transaction = Transaction(client, namespace, dry_run=dry_run, strict=strict, notify=notify)
-    return transaction.submit(bundle)
+    return Transaction(client, namespace, dry_run=dry_run, notify=notify).submit(bundle)

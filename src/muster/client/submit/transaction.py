@@ -24,7 +24,7 @@ from muster.api.meta import Key, Raw, object_name
 from muster.client import ignore
 from muster.client.interrupts import Interrupts
 from muster.client.manifests import yaml_writer
-from muster.client.manifests.apply import with_write_options
+from muster.client.manifests.apply import send_strictly
 from muster.client.manifests.served_kinds import ServedKinds
 from muster.errors import (
     AlreadyExists,
@@ -76,10 +76,7 @@ class Submitted:
 
 
 class Transaction:
-    """The creation of one job's objects; an error or a signal deletes the created objects.
-
-    With `strict` the server rejects unknown fields of the job.
-    """
+    """The creation of one job's objects; an error or a signal deletes the created objects."""
 
     def __init__(
         self,
@@ -87,12 +84,11 @@ class Transaction:
         namespace: str,
         *,
         dry_run: bool = False,
-        strict: bool = True,
         notify: Notify = ignore,
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._dry_run, self._strict, self._notify = dry_run, strict, notify
+        self._dry_run, self._notify = dry_run, notify
         self._id = secrets.token_hex(8)
         self._created: list[CreatedObject] = []
         self._interrupts = Interrupts()
@@ -205,8 +201,7 @@ class Transaction:
     def _send(self, kind: Kind[Any], body: Raw, *, dry_run: bool = False) -> Raw:
         self._interrupts.raise_if_received()
         ask = request.create(kind, body, namespace=self._namespace)
-        strict = self._strict or body["kind"] not in JOB_KIND_BY_NAME
-        response = self._client.send(with_write_options(ask, dry_run=dry_run, strict=strict))
+        response = send_strictly(self._client, ask, body, dry_run=dry_run)
         raw: Raw = msgspec.json.decode(response.body, type=dict)
         return {"apiVersion": body["apiVersion"], "kind": body["kind"], **raw}
 
