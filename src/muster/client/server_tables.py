@@ -80,7 +80,12 @@ class Table(msgspec.Struct):
     """The server's table."""
 
     columns: list[_Column] = msgspec.field(name="columnDefinitions", default_factory=list)
-    rows: list[_Row] = []
+    rows_or_null: list[_Row] | None = msgspec.field(name="rows", default=None)
+    """kube-apiserver sends null for an empty list of roles."""
+
+    @property
+    def rows(self) -> list[_Row]:
+        return self.rows_or_null or []
 
 
 class ObjectQuery(NamedTuple):
