@@ -115,7 +115,7 @@ def _colours(current: str, match: re.Match[str]) -> str:
 
 def shortened(lines: list[Line]) -> list[Line]:
     """The lines at a speed at which a person can read the commands."""
-    now, last, result = 0.5, 0.0, []
+    now, last, result = -PER_COMMAND, 0.0, []  # the first command is there from the beginning
     for line in lines:
         is_command = "".join(text for text, _ in line.parts).startswith("$ ")
         now += min(line.time - last, LONGEST_PAUSE) + (PER_COMMAND if is_command else PER_LINE)
