@@ -20,6 +20,7 @@ from muster.kube.blocking_client import BlockingClient
 from tests.waiting import until
 
 ARENA = Path(sys.executable).with_name("arena")
+INHERITED = ("HOME", "LANG", "PYTHONPATH")
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
@@ -28,16 +29,19 @@ class LocalCluster:
 
     def __init__(self, home: Path, python: str = sys.executable) -> None:
         self.home = home
-        inherited = {key: os.environ[key] for key in ("HOME", "LANG") if key in os.environ}
+        inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
         path = f"{Path(python).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         self.env = {**inherited, "PATH": path, "MUSTER_HOME": str(home)}
 
     def arena(
-        self, *words: str, check: bool = True, timeout: float = 120
+        self, *words: str, check: bool = True, timeout: float = 120, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run `arena …`; a failure shows its output and the end of the daemon's log."""
+        # An ordinary user's test has no environment of its own, only PYTHONPATH.
+        command = [ARENA] if ARENA.exists() else [sys.executable, "-m", "muster"]
         result = subprocess.run(
-            [ARENA, *words],
+            [*command, *words],
+            cwd=cwd,
             env=self.env,
             capture_output=True,
             text=True,

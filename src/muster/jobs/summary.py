@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.meta import Key, Raw
+from muster.api.meta import Key, Raw, find_condition
 from muster.errors import InvalidJob
 from muster.jobs import names, parse, pod_status
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
@@ -27,6 +27,7 @@ from muster.jobs.job_state import (
     why_not_running,
 )
 from muster.jobs.job_status import decode_status
+from muster.jobs.this_machine import FILES_DISCARDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,6 +98,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     """The replicas that it should have; 0 if its manifest is invalid."""
     ended: tuple[int, int] = (0, 0)
     """The replicas that succeeded and failed, as a finished job counts them."""
+    discarded: str = ""
+    """Which files its instances wrote that go with them; empty if none."""
 
     @property
     def name(self) -> str:
@@ -202,7 +205,14 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
             sum(row.succeeded for row in status.counts.values()),
             sum(row.failed for row in status.counts.values()),
         ),
+        discarded=_discarded(own_pods),
     )
+
+
+def _discarded(pods: Sequence[Pod]) -> str:
+    """The message of the first pod whose files are discarded."""
+    rows = ((pod, find_condition(pod.status.conditions, FILES_DISCARDED)) for pod in pods)
+    return next((f"{pod.metadata.name}: {row.message}" for pod, row in rows if row), "")
 
 
 def pods_of_job(kind: str, key: Key, uid: str, pods: Iterable[Pod]) -> list[Pod]:

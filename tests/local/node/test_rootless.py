@@ -54,6 +54,7 @@ FILES = [
     "test_attach.py",
     "runtime/test_hung_shims.py",
     "runtime/test_sandbox_recreated.py",
+    "../../e2e/test_workspace.py",
 ]
 
 

@@ -63,6 +63,8 @@ def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
         facts.append(("Line:", extras.line))
     if extras.unenforced_limits:
         facts.append(("Limits:", limits.in_words(extras.unenforced_limits)))
+    if job.discarded:
+        facts.append(("Files:", job.discarded))
     return table(facts)
 
 

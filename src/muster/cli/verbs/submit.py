@@ -173,12 +173,14 @@ def _register_model(flags: Submission) -> None:
     )
 
 
-def _wait(client: BlockingClient, job: Raw, *, instances: bool) -> None:
-    watch = waiting.JobWatch(client, JOB_KIND_BY_NAME[job["kind"]].resource, job)
-    name = job["metadata"]["name"]
+def _wait(client: BlockingClient, created: Raw, *, instances: bool) -> None:
+    watch = waiting.JobWatch(client, JOB_KIND_BY_NAME[created["kind"]].resource, created)
+    name = created["metadata"]["name"]
     subject = f"the job {name} (`arena logs -f {name}` follows it)"
     with StatusLine(instances=instances, subject=subject) as line:
-        waiting.wait_for(watch, waiting.FINISHED, on_look=line.show_job, notify=line.show)
+        job = waiting.wait_for(watch, waiting.FINISHED, on_look=line.show_job, notify=line.show)
+    if job.discarded:
+        note(f"{job.discarded}; write files that you need to a volume, e.g. --data-dir")
 
 
 _EXAMPLES = {

@@ -7,6 +7,7 @@ nothing that is only in memory.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from muster.local.node.decide import (
     restart_delay,
 )
 from muster.local.node.pod import PODS_TO_RUN
-from muster.local.node.pod_status import WaitingReason, pod_status
+from muster.local.node.pod_status import WaitingReason, discarded_message, pod_status
 from muster.local.node.runtime.pod_records import LOST
 
 if TYPE_CHECKING:
@@ -177,9 +178,15 @@ class PodLoop:
                 self._record_stop(pod, action)
                 await self.stopper.stop(pod, action.container, action.number, action.grace)
             case Close():
-                await self.runtime.close(pod.metadata.uid)
+                await self._close(pod)
             case Remove():
                 pass
+
+    async def _close(self, pod: Pod) -> None:
+        await self.runtime.close(pod.metadata.uid)
+        if not pod.terminating:  # a user who deletes a pod wants its files gone
+            note = self.runtime.records.note_discarded_files
+            await asyncio.to_thread(note, pod.metadata.uid)
 
     def _record_stop(self, pod: Pod, stop: Stop) -> None:
         restart = stop.reason and f"Container {stop.reason}, will be restarted"
@@ -195,6 +202,8 @@ class PodLoop:
         if not status or status == known.written:
             return
         self._record_failures(pod, record)
+        if record.discarded:
+            self.events.record(pod, "FilesDiscarded", discarded_message(record), warning=True)
         with contextlib.suppress(NotFound, Conflict):  # the name now belongs to another pod
             known.answer = await self.client.patch(
                 PODS_TO_RUN,

@@ -12,6 +12,7 @@ from msgspec import to_builtins
 
 from muster.api.conditions import disruption_condition
 from muster.api.meta import find_condition, timestamp
+from muster.jobs.this_machine import FILES_DISCARDED
 from muster.local.node import decide
 from muster.local.node.machine import shutdown
 from muster.local.node.pod import is_sidecar_container
@@ -197,10 +198,17 @@ def _conditions(
     ]
     if disruption:  # like a kubelet that shuts down: the pod is replaced whatever its policy
         own_conditions.append(disruption_condition("TerminationByKubelet", disruption, now))
+    if record.discarded:
+        condition = _condition(pod, FILES_DISCARDED, True, "", now)
+        own_conditions.append(condition | {"message": discarded_message(record)})
     known = {condition["type"] for condition in own_conditions}
     # A merge patch replaces the whole list: the conditions of others must be in it.
     others = [to_builtins(c) for c in pod.status.conditions if c.type not in known]
     return own_conditions + [{name: value for name, value in c.items() if value} for c in others]
+
+
+def discarded_message(record: PodRecord) -> str:
+    return f"files in private directories are discarded with the pod: {record.discarded}"
 
 
 def _condition(pod: Pod, type_: str, value: bool, reason_if_false: str, now: datetime) -> Raw:

@@ -26,6 +26,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import CannotRun
+from muster.local.node.runtime.discarded_files import names_of_discarded_files
 from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ class PodRecord:
     """The number of the last sandbox."""
     stopped: bool = False
     """Whether the cluster was stopped while the pod ran."""
+    discarded: str = ""
+    """The first files that the ended pod wrote to private directories."""
     containers: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
 
     def last(self, container: str) -> Attempt | None:
@@ -180,6 +183,7 @@ class PodRecords:
             bool(saved) and not same_boot,
             int(saved.get("sandbox", 0)),
             bool(saved.get("stopped")),
+            saved.get("discarded", ""),
             {name: attempts for name, attempts in containers.items() if attempts},
         )
 
@@ -203,6 +207,12 @@ class PodRecords:
         """Record that the pod was stopped with the cluster; the next sandbox clears it."""
         file = self.pod(uid) / "pod"
         files.write_atomically(file, json.dumps(files.read_json(file) | {"stopped": True}))
+
+    def note_discarded_files(self, uid: str) -> None:
+        """Record the files that go with the pod, now that its programs have ended."""
+        file = self.pod(uid) / "pod"
+        if names := names_of_discarded_files(self.pod(uid)):
+            files.write_atomically(file, json.dumps(files.read_json(file) | {"discarded": names}))
 
     def forget(self, uid: str) -> None:
         shutil.rmtree(self.pod(uid), ignore_errors=True)
