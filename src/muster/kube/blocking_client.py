@@ -111,6 +111,12 @@ class BlockingClient:
         """A container's log in chunks, as they arrive."""
         return self._transport.stream(request.logs(pod, options))
 
+    def log_of(
+        self, kind: Kind[Any], key: Key, **options: Unpack[request.LogOptions]
+    ) -> Iterator[bytes]:
+        """The log of an object that is no pod, in chunks."""
+        return self._transport.stream(request.logs(key, options, kind))
+
     def send(self, call: Request) -> Response:
         """Send any request; an error response is raised."""
         attempt = 1

@@ -250,7 +250,8 @@ class LogOptions(TypedDict, total=False):
     timestamps: bool
 
 
-def logs(pod: Key, options: LogOptions) -> Request:
+def logs(key: Key, options: LogOptions, kind: Kind[Any] = PODS) -> Request:
+    """The log of a pod, or of another object that has one."""
     since, follow = options.get("since"), options.get("follow")
     query = _query(
         container=options.get("container"),
@@ -260,7 +261,7 @@ def logs(pod: Key, options: LogOptions) -> Request:
         previous=options.get("previous"),
         timestamps=options.get("timestamps"),
     )
-    path = object_path(PODS, pod, "log")
+    path = object_path(kind, key, "log")
     # */* because the server rejects a client that accepts only JSON: logs are plain text.
     return Request("GET", path, query, accept="*/*", timeout=0 if follow else None)
 

@@ -11,9 +11,12 @@ import msgspec
 import pytest
 
 from muster.api.core import Pod
+from muster.api.kinds import Kind
 from muster.api.meta import Key
+from muster.api.pod_logs import POD_LOGS
 from muster.client.jobs import logs
 from muster.client.jobs.logs import LogOptions
+from muster.client.jobs.pod_logs import LogSource
 from muster.errors import BadRequest, MusterError, NotFound, Unreachable
 from muster.kube.blocking_client import BlockingClient
 from tests.waiting import until
@@ -46,7 +49,9 @@ class Script:
             raise outcome
         return outcome
 
-    def list(self, *_: object, **__: object) -> Any:
+    def list(self, kind: Kind[Any], *_: object, **__: object) -> Any:
+        if kind is POD_LOGS:
+            raise NotFound("only the local cluster serves them")
         return type("L", (), {"items": [pod("Running")], "resource_version": "1"})
 
     def logs(self, _: Key, **options: Any) -> Iterator[bytes]:
@@ -135,7 +140,8 @@ def test_chunks_of_many_logs_come_with_their_pod_and_an_end(follows: bool) -> No
         return cast(BlockingClient, Script([[first]], [pod("Running"), pod("Succeeded")]))
 
     keys = [Key("default", "w-0"), Key("default", "w-10")]
-    chunks = list(logs.read_many(connect, keys, LogOptions(follow=follows)))
+    sources = [LogSource(key) for key in keys]
+    chunks = list(logs.read_many(connect, sources, LogOptions(follow=follows)))
 
     for key in keys:
         assert [data for owner, data in chunks if owner == key] == [b"a\nb\n", b""]
@@ -150,7 +156,8 @@ def test_a_log_that_cannot_be_read_does_not_end_the_others() -> None:
     def connect() -> BlockingClient:
         return cast(BlockingClient, next(scripts))
 
-    chunks = list(logs.read_many(connect, keys, LogOptions(), warn=warnings.append))
+    sources = [LogSource(key) for key in keys]
+    chunks = list(logs.read_many(connect, sources, LogOptions(), warn=warnings.append))
 
     assert chunks == [(keys[1], b"a\n"), (keys[1], b"")]
     assert warnings == ["x: no log"]
@@ -160,7 +167,7 @@ def test_it_is_an_error_if_no_log_can_be_read() -> None:
     script = Script([[NotFound("no log")]], [pod("Running")])
 
     with pytest.raises(NotFound):
-        list(logs.read_many(lambda: cast(BlockingClient, script), [KEY], LogOptions()))
+        list(logs.read_many(lambda: cast(BlockingClient, script), [LogSource(KEY)], LogOptions()))
 
 
 def test_closing_the_generator_ends_the_threads() -> None:
@@ -175,7 +182,9 @@ def test_closing_the_generator_ends_the_threads() -> None:
     script = Endless([], [pod("Running")])
     before = threading.active_count()
     chunks = logs.read_many(
-        lambda: cast(BlockingClient, script), [KEY], LogOptions(follow=True, timestamps=True)
+        lambda: cast(BlockingClient, script),
+        [LogSource(KEY)],
+        LogOptions(follow=True, timestamps=True),
     )
     next(chunks)
 
@@ -263,7 +272,9 @@ class Waiting(Script):
         super().__init__([[line(1, "a")]], [pod("Running"), pod("Succeeded")])
         self.first, *self.later = pods
 
-    def list(self, *_: object, **__: object) -> Any:
+    def list(self, kind: Kind[Any], *_: object, **__: object) -> Any:
+        if kind is POD_LOGS:
+            raise NotFound("only the local cluster serves them")
         return type("L", (), {"items": [self.first], "resource_version": "1"})
 
     def watch(self, *_: object, **__: object) -> Iterator[Any]:

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.cli.options import Target, cluster_options, job_name_completions, type_option
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
-from muster.client.jobs import instances, logs, lookup
+from muster.client.jobs import logs
+from muster.client.jobs.log_sources import WantedLogs, find_logs
 from muster.client.jobs.logs import LogOptions
 from muster.errors import BadRequest, NotFound, UsageError
+from muster.jobs.job_state import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.jobs.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="logs")
@@ -44,11 +44,20 @@ if TYPE_CHECKING:
     "--since-time", default="", metavar="TIME", help="Only lines after this RFC3339 time."
 )
 @click.option("--timestamps", is_flag=True, help="Each line with its time.")
-@click.option("--previous", is_flag=True, help="The container before the last restart.")
+@click.option("--previous", is_flag=True, help="The attempt before the last restart.")
+@click.option(
+    "--attempt", type=click.IntRange(1), help="Attempt to read; 1 is the first (local cluster)."
+)
 @type_option
 @cluster_options
 def command(
-    target: Target, name: str, instance: str, everyone: bool, type_: str, **given: Any
+    target: Target,
+    name: str,
+    instance: str,
+    everyone: bool,
+    attempt: int | None,
+    type_: str,
+    **given: Any,
 ) -> None:
     """Print or follow the logs of a job or a pod.
 
@@ -57,26 +66,29 @@ def command(
       arena logs hello
       arena logs -f hello -i hello-worker-1
       arena logs -f hello --all
+      arena logs hello -i hello-worker-1 --previous
+
+    On the local cluster the logs of all instances and attempts stay until the job is deleted.
     """
     if instance and everyone:
         raise UsageError("-i and --all exclude each other")
     options = _log_options(**given)
+    if attempt is not None and (options.previous or options.follow):
+        raise UsageError("--attempt excludes --previous and --follow")
+    wanted = WantedLogs(options, instance, everyone, attempt)
     cluster = target.cluster()
     with cluster.connect() as client:
-        job_or_pod = lookup.get_job_or_pod(client, Key(target.namespace_in(cluster), name), type_)
-        if isinstance(job_or_pod, Pod):
-            pods = [job_or_pod.metadata.key]
-        else:
-            job = job_or_pod.summary(job_or_pod.pods(client))
-            names = _instances(client, job, instance, everyone, options.follow)
-            pods = [Key(job.namespace, pod_name) for pod_name in names]
+        key = Key(target.namespace_in(cluster), name)
+        sources, job = find_logs(client, key, type_, wanted, note)
         with _ending_in_a_sentence(options):
             if everyone:
                 warn = partial(note, level="warn")
-                chunks = logs.read_many(cluster.connect, pods, options, note, warn)
-                log_lines.print_logs(chunks, pods)
+                chunks = logs.read_many(cluster.connect, sources, options, note, warn)
+                log_lines.print_logs(chunks, [source.pod for source in sources])
             else:
-                log_lines.print_log(logs.read_log(client, pods[0], options, note))
+                log_lines.print_log(logs.read_source(client, sources[0], options, note))
+    if job is not None and not (everyone or instance):
+        _note_failure(job, sources[0].pod.name)
 
 
 @contextmanager
@@ -96,16 +108,10 @@ def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
         raise
 
 
-def _instances(
-    client: BlockingClient, job: JobSummary, instance: str, everyone: bool, follow: bool
-) -> list[str]:
-    """The names of the pods to read: all, the named pod, or the pod whose log is the job's."""
-    if not (everyone or instance):
-        return [instances.instance_to_read(client, job, follow=follow, notify=note).name]
-    job = instances.wait_for_instances(client, job, follow=follow, notify=note)
-    if instance:
-        return [instances.named_instance(job, instance).name]
-    return [row.name for row in job.instances]
+def _note_failure(job: JobSummary, shown: str) -> None:
+    """Say which instance ended a failed job, unless it is the one whose log was printed."""
+    if job.status == FAILED and f"pod {shown} " not in job.reason:
+        note(f"the job {job.name} failed{job.cause}")
 
 
 def _log_options(*, tail: int, since: str, since_time: str, **given: Any) -> LogOptions:

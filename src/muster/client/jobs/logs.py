@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from muster.api.kinds import PODS
 from muster.api.meta import find_condition
+from muster.api.pod_logs import POD_LOGS
 from muster.client import ignore
+from muster.client.jobs import pod_logs
 from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
 from muster.client.jobs.log_deduplication import ResumableLog
 from muster.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.meta import Key
     from muster.client import Notify
+    from muster.client.jobs.pod_logs import LogSource
     from muster.kube.blocking_client import BlockingClient
 
 
@@ -44,6 +47,45 @@ class LogOptions(NamedTuple):
     since: float | None = None
     timestamps: bool = False
     previous: bool = False
+
+
+class NotStarted(MusterError):
+    """No container of the pod has started."""
+
+
+def read_source(
+    client: BlockingClient, source: LogSource, options: LogOptions, notify: Notify = ignore
+) -> Iterator[bytes]:
+    """The log of a pod, or of an attempt that the cluster keeps, in chunks.
+
+    If the pod is deleted before its log is read, or was recreated and has not started, its last
+    attempt is read.
+    """
+    if source.attempt is not None:
+        yield from _read_attempt(client, source, options, notify)
+        return
+    empty = True
+    try:
+        for chunk in read_log(client, source.pod, options, notify):
+            empty = False
+            yield chunk
+    except (NotFound, BadRequest, NotStarted) as error:
+        attempts = pod_logs.attempts_of_pod(client, source.pod) if empty else []
+        last = pod_logs.last_attempt(attempts, source.pod, options.container)
+        if last is None or options.previous:
+            raise
+        notify(f"{error}; this is the log of its last attempt")
+        yield from _read_attempt(client, last, options, notify)
+
+
+def _read_attempt(
+    client: BlockingClient, source: LogSource, options: LogOptions, notify: Notify
+) -> Iterator[bytes]:
+    assert source.attempt is not None
+    if source.header:
+        notify(source.header)
+    request = options._replace(follow=False, previous=False, container="")
+    return client.log_of(POD_LOGS, source.attempt.metadata.key, **request._asdict())
 
 
 def read_log(
@@ -88,7 +130,7 @@ def _read_once(client: BlockingClient, key: Key, options: LogOptions) -> Iterato
         if not reason or reason in str(error) or _has_log(pod):
             raise
         hint = f"`arena logs -f {key.name}` waits."
-        raise MusterError(f"{error}: {reason}", hint=hint) from error
+        raise NotStarted(f"{error}: {reason}", hint=hint) from error
 
 
 def _stream(
@@ -205,7 +247,7 @@ def _has_log(pod: Pod) -> bool:
 
 def read_many(
     connect: Callable[[], BlockingClient],
-    pods: Sequence[Key],
+    sources: Sequence[LogSource],
     options: LogOptions,
     notify: Notify = ignore,
     warn: Notify = ignore,
@@ -218,19 +260,19 @@ def read_many(
     """
     failures: list[MusterError] = []
 
-    def read(pod: Key) -> Iterator[tuple[Key, bytes]]:
+    def read(source: LogSource) -> Iterator[tuple[Key, bytes]]:
         try:
             with connect() as client:
-                for chunk in read_log(client, pod, options, notify):
-                    yield pod, chunk
-            yield pod, b""
+                for chunk in read_source(client, source, options, notify):
+                    yield source.pod, chunk
+            yield source.pod, b""
         except MusterError as error:
-            warn(f"{pod.name}: {error}")
+            warn(f"{source.pod.name}: {error}")
             failures.append(error)
 
-    streams = [read(pod) for pod in pods]
+    streams = [read(source) for source in sources]
     yield from _interleaved(streams) if options.follow else itertools.chain(*streams)
-    if pods and len(failures) == len(pods):
+    if sources and len(failures) == len(sources):
         raise failures[-1]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import key_of
 from muster.client import ignore
-from muster.client.jobs import lookup
+from muster.client.jobs import lookup, pod_logs
 from muster.errors import ApiError, InvalidJob, JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
@@ -135,7 +135,8 @@ class JobWatch:
     def keeps_logs(self, job: JobSummary) -> bool:
         """Whether logs of the ended job still exist: its pods, or the job, may be deleted.
 
-        A pod that ran to its end stays unless the policy deletes all; a launcher always stays.
+        A pod that ran to its end stays unless the policy deletes all; a launcher always stays. The
+        local cluster keeps the logs of deleted pods.
         """
         try:
             policy = parse.parse_job(self._raw).policy
@@ -144,9 +145,9 @@ class JobWatch:
         if self._deleted or (policy.ttl_seconds is not None and policy.ttl_seconds < SHORT_TTL):
             return False
         ended = [row for row in job.instances if row.phase in ("Succeeded", "Failed")]
-        return any(
-            policy.clean_pod_policy != "All" or row.role.lower() == "launcher" for row in ended
-        )
+        if any(policy.clean_pod_policy != "All" or row.role.lower() == "launcher" for row in ended):
+            return True
+        return bool(pod_logs.attempts_of_job(self._client, self._key, self._uid))
 
     def wait(self, seconds: float) -> None:
         """Wait for about that time, and record changes of the job meanwhile."""

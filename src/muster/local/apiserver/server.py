@@ -46,7 +46,7 @@ from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
 from muster.local.apiserver.verbs import Verbs
-from muster.local.apiserver.views import resource_metrics, tables
+from muster.local.apiserver.views import pod_logs, resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
 
 if TYPE_CHECKING:
@@ -282,6 +282,8 @@ class ApiServer:
             return await resource_metrics.answer(
                 call, self.store, self.registry, self.streams.backend
             )
+        if call.resource.group == pod_logs.GROUP:
+            return await pod_logs.answer(call, self.streams.backend)
         if call.resource.group in reviews.GROUPS:
             return reviews.answer(call, self.authorizer, self.tokens, self.verbs.clock())
         return await self.verbs.by_name[route.verb](call)

@@ -26,6 +26,7 @@ from muster.local.node.config_maps_and_secrets import (
 from muster.local.node.container_start import ContainerStarter
 from muster.local.node.container_stop import ContainerStopper
 from muster.local.node.events import PodEvents
+from muster.local.node.log_archive.cleaner import ArchiveCleaner
 from muster.local.node.machine import capacity, python_interpreter
 from muster.local.node.machine.gpus import GpuAllocator
 from muster.local.node.machine.node_heartbeat import NodeHeartbeat
@@ -204,6 +205,7 @@ class Agent:
         manager.background(
             "size limits", SizeLimits(client, pods, self._pods_dir, events, clock).run
         )
+        ArchiveCleaner(self.records.archive, client).register(manager)
         manager.background("events", events.run)
         manager.background("probes", probes.run)
         manager.background("hooks", hooks.run)

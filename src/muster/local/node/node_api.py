@@ -19,8 +19,10 @@ from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from muster.api.meta import Raw
+    from muster.api.pod_logs import PodLog
     from muster.local.apiserver.streams.node_interface import (
         ExecOptions,
         LogOptions,
@@ -58,6 +60,27 @@ class Backend:
             return read_attempt(path.parents[1], number).alive
 
         async for data in container_log_reader.read(path, options, alive):
+            yield data
+
+    async def pod_logs(self) -> list[PodLog]:
+        return await asyncio.to_thread(self._pod_logs)
+
+    def _pod_logs(self) -> list[PodLog]:
+        records = self._runtime.records
+        # First those of pods that exist: a log that moves meanwhile is found in the archive.
+        logs = {row.metadata.name: row for uid in records.uids() for row in records.pod_logs(uid)}
+        archived = {row.metadata.name: row for row in records.archive.entries()}
+        return list((archived | logs).values())
+
+    async def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncIterator[bytes]:
+        records = self._runtime.records
+        attempt = records.attempt(pod_log.pod_uid, pod_log.container, pod_log.attempt)
+        path: Path | None = attempt / "log"
+        if not (attempt / "log").exists():
+            path = records.archive.path(pod_log.metadata.name)
+        if path is None:
+            raise _bad_request(f'the log "{pod_log.metadata.name}" was removed')
+        async for data in container_log_reader.read(path, options, lambda: False):
             yield data
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:

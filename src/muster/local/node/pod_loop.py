@@ -26,6 +26,7 @@ from muster.local.node.decide import (
     decide,
     restart_delay,
 )
+from muster.local.node.log_archive.archive import job_pod
 from muster.local.node.pod import PODS_TO_RUN
 from muster.local.node.pod_status import WaitingReason, discarded_message, pod_status
 from muster.local.node.runtime.pod_records import LOST
@@ -57,6 +58,8 @@ class _KnownPod:
     """A pod that has a record on this machine."""
 
     key: Key
+    job: str = ""
+    """The UID of the job that its record names as the owner of its logs."""
     written: Raw = field(default_factory=dict)
     """The status that we wrote last."""
     answer: Pod | None = None
@@ -197,6 +200,7 @@ class PodLoop:
     async def _write_status(self, pod: Pod, waiting: Mapping[str, WaitingReason]) -> None:
         uid = pod.metadata.uid
         record, known = self._read(pod), self._known[uid]
+        self._record_job(pod, record, known)
         host = self.runtime.host_address
         status = pod_status(pod, record, waiting, host, self.clock())
         if not status or status == known.written:
@@ -212,6 +216,13 @@ class PodLoop:
                 subresource="status",
             )
             known.written = status
+
+    def _record_job(self, pod: Pod, record: PodRecord, known: _KnownPod) -> None:
+        """Name the pod's job in its record, so that its logs outlive it; a job may adopt a pod."""
+        owned = job_pod(pod)
+        if record.known and owned is not None and owned.job.uid != known.job:
+            self.runtime.records.write_job_pod(pod.metadata.uid, owned)
+            known.job = owned.job.uid
 
     def _record_failures(self, pod: Pod, record: PodRecord) -> None:
         for name, attempts in record.containers.items():

@@ -62,6 +62,7 @@ _VIEW = (
     _rule(_READ, ["kubeflow.org"], _status(*_JOBS)),
     _rule(_READ, _GANGS, _status("podgroups")),
     _rule(_READ, ["metrics.k8s.io"], ["pods", "nodes"]),
+    _rule(_READ, ["logs.muster.dev"], ["podlogs", "podlogs/log"]),
 )  # fmt: skip
 # Reading is not enough for these: a command in a pod can do whatever its service account may.
 _INTO_PODS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")

@@ -25,7 +25,7 @@ from muster.local.apiserver.kinds.secret import SECRETS
 from muster.local.apiserver.kinds.service import SERVICES
 from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import CREATED_AT, NAME
+from muster.local.apiserver.views.cells import AGE, CREATED_AT, NAME, number, text
 
 _CREATE = frozenset({"create"})
 _READ = frozenset({"get", "list"})
@@ -44,6 +44,16 @@ _METRICS = (
     Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, verbs=_READ),
     Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
 )
+_POD_LOGS = Resource(
+    "logs.muster.dev", "v1", "podlogs", "PodLog", verbs=_READ, subresources=frozenset({"log"}),
+    fields=("podName", "podUid"),
+    strategy=Strategy(columns=NAME | {
+        "Pod": lambda obj, _: text(obj, "podName"),
+        "Container": lambda obj, _: text(obj, "container"),
+        "Attempt": lambda obj, _: number(obj, "attempt"),
+        "Size": lambda obj, _: number(obj, "size"),
+    } | AGE),
+)  # fmt: skip
 _REVIEWS = tuple(
     Resource(group, "v1", f"{kind.lower()}s", kind, kind.startswith("Local"), verbs=_CREATE)
     for group, kind in (
@@ -63,7 +73,7 @@ BUILTIN = (
     DEPLOYMENTS, REPLICA_SETS, JOBS, PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS,
-    *_METRICS, *_REVIEWS,
+    *_METRICS, _POD_LOGS, *_REVIEWS,
 )  # fmt: skip
 
 _STRATEGIES = {resource.collection: resource.strategy for resource in reversed(BUILTIN)}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
+    from muster.api.pod_logs import PodLog
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,17 @@ class UsageSource(Protocol):
 
     async def usage(self) -> Usage:
         """The newest measurement."""
+
+
+@runtime_checkable
+class PodLogSource(Protocol):
+    """A backend that has logs of pods that are gone."""
+
+    async def pod_logs(self) -> list[PodLog]:
+        """Every attempt at a container of a job's pod, whether or not the pod still exists."""
+
+    def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncIterator[bytes]:
+        """The log of one attempt; raises a StatusError if it was removed meanwhile."""
 
 
 class NodeBackend(Protocol):

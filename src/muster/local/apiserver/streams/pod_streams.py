@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,16 @@ from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.http.requests import query_bool
 from muster.local.apiserver.streams import exec_websocket, pod_proxy
-from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions
+from muster.local.apiserver.streams.node_interface import (
+    ExecOptions,
+    LogOptions,
+    PodLogSource,
+)
+from muster.local.apiserver.views import pod_logs
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.store.store import Store
@@ -34,6 +42,8 @@ class PodStreams:
         """Answer a call for one of `STREAMED`."""
         if call.route.subresource not in call.resource.subresources:
             raise api_errors.path_not_found()
+        if call.resource.group == pod_logs.GROUP:
+            return await self._archived_log(request, call)
         name, _, port = call.route.name.partition(":")
         entry = store.get(codec.key(call.resource, call.route.namespace, name))
         if entry is None or call.resource.collection != "pods":
@@ -79,25 +89,36 @@ class PodStreams:
         return self.backend
 
     async def _log(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
-        options = log_options(call, pod, datetime.now(UTC))
+        container = container_of(pod, call.query.get("container", ""))
+        options = log_options(call, container, datetime.now(UTC))
         if not pod["spec"].get("nodeName"):  # no container has run yet: the log is empty
             return web.Response(body=b"", content_type="text/plain")
-        pieces = self._backend(pod).logs(pod, options).__aiter__()
-        # The backend raises with the first piece, while the answer can still be a Status.
-        first = await anext(pieces, None)
-        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        with suppress(ConnectionResetError):  # the reader has disconnected
-            if first is not None:
-                await response.write(first)
-                async for piece in pieces:
-                    await response.write(piece)
-            await response.write_eof()
-        return response
+        return await _stream(request, self._backend(pod).logs(pod, options))
+
+    async def _archived_log(self, request: web.Request, call: Call) -> web.StreamResponse:
+        pod_log = await pod_logs.named(call, self.backend)
+        assert isinstance(self.backend, PodLogSource)
+        options = log_options(call, pod_log.container, datetime.now(UTC))
+        options = replace(options, follow=False, previous=False)
+        return await _stream(request, self.backend.read_pod_log(pod_log, options))
 
 
-def log_options(call: Call, pod: Raw, now: datetime) -> LogOptions:
+async def _stream(request: web.Request, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
+    # The backend raises with the first piece, while the answer can still be a Status.
+    first = await anext(pieces, None)
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    with suppress(ConnectionResetError):  # the reader has disconnected
+        if first is not None:
+            await response.write(first)
+            async for piece in pieces:
+                await response.write(piece)
+        await response.write_eof()
+    return response
+
+
+def log_options(call: Call, container: str, now: datetime) -> LogOptions:
     """The query of a log request, checked."""
     query = call.query
     seconds = call.number("sinceSeconds")
@@ -108,7 +129,7 @@ def log_options(call: Call, pod: Raw, now: datetime) -> LogOptions:
         except ValueError as error:
             raise api_errors.bad_request(f"sinceTime: {error}") from error
     return LogOptions(
-        container=container_of(pod, query.get("container", "")),
+        container=container,
         follow=query_bool(query.get("follow")),
         previous=query_bool(query.get("previous")),
         timestamps=query_bool(query.get("timestamps")),

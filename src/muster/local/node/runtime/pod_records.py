@@ -4,6 +4,7 @@ The pod loop reads it again on every visit.
 
     pods/<uid>/pod                          the sandbox: its number, first process, address; for
                                             pods without namespaces, that it is open
+    pods/<uid>/job_pod                      of a job's pod: whose logs the archive gets
     pods/<uid>/hosts, resolv.conf           mounted into the containers
     pods/<uid>/volumes/<name>/              contents of volumes
     pods/<uid>/containers/<name>/<n>/       attempt n: spec, placement, lock, started, log,
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 from dataclasses import dataclass, field
@@ -25,18 +27,25 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from muster.errors import CannotRun
+from muster.local.node.log_archive.archive import JobPod, LogArchive, pod_log
 from muster.local.node.runtime.discarded_files import names_of_discarded_files
 from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from muster.api.meta import Raw
+    from muster.api.pod_logs import PodLog
+
+log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 2
-"""Attempts per container whose files stay: the last one, and the one for `logs --previous`."""
+"""Attempts per container whose files stay in the record: the last one, and the one for
+`logs --previous`. Logs of earlier ones are in the archive, if the pod belongs to a job."""
 
 
 class AttemptKey(NamedTuple):
@@ -141,6 +150,7 @@ class PodRecords:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.archive = LogArchive(root.parent / "pod-logs")
         self.boot = kernel.boot_id()
 
     def uids(self) -> list[str]:
@@ -165,13 +175,12 @@ class PodRecords:
         same_process = not pause or kernel.start_time(pause) == saved.get("started")
         valid = same_boot and same_process
         folder = self.pod(uid) / "containers"
-        names = sorted(os.listdir(folder)) if folder.is_dir() else []
         containers = {
             name: tuple(
                 read_attempt(folder / name, number)
                 for number in self.attempts(uid, name)[-MAX_ATTEMPTS:]
             )
-            for name in names
+            for name in self._containers(uid)
         }
         return PodRecord(
             uid,
@@ -214,12 +223,51 @@ class PodRecords:
         if names := names_of_discarded_files(self.pod(uid)):
             files.write_atomically(file, json.dumps(files.read_json(file) | {"discarded": names}))
 
+    def write_job_pod(self, uid: str, pod: JobPod) -> None:
+        """Record that the pod belongs to a job, so that its logs are archived."""
+        text = msgspec.json.encode(pod).decode()
+        files.write_atomically(self.pod(uid) / "job_pod", text)
+
+    def read_job_pod(self, uid: str) -> JobPod | None:
+        try:
+            return msgspec.json.decode((self.pod(uid) / "job_pod").read_bytes(), type=JobPod)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def pod_logs(self, uid: str) -> Iterator[PodLog]:
+        """The attempts at containers of a job's pod; none of other pods."""
+        pod = self.read_job_pod(uid)
+        if pod is None:
+            return
+        for container in self._containers(uid):
+            for number in self.attempts(uid, container):
+                folder = self.attempt(uid, container, number)
+                yield pod_log(pod, container, read_attempt(folder.parent, number), folder)
+
     def forget(self, uid: str) -> None:
+        """Delete the record; the logs of a job's pod are moved to the archive."""
+        self._archive_logs(self.pod_logs(uid))
         shutil.rmtree(self.pod(uid), ignore_errors=True)
 
     def forget_old_attempts(self, uid: str, container: str) -> None:
-        for number in self.attempts(uid, container)[:-MAX_ATTEMPTS]:
+        old = self.attempts(uid, container)[:-MAX_ATTEMPTS]
+        if old:
+            logs = self.pod_logs(uid)
+            self._archive_logs(p for p in logs if p.container == container and p.attempt in old)
+        for number in old:
             shutil.rmtree(self.attempt(uid, container, number), ignore_errors=True)
+
+    def _archive_logs(self, logs: Iterable[PodLog]) -> None:
+        try:
+            for pod_log in logs:
+                folder = self.attempt(pod_log.pod_uid, pod_log.container, pod_log.attempt)
+                self.archive.add(pod_log, folder)
+        except OSError as error:  # a full disk must not keep the pod
+            log.warning("a log is lost: %s", error)
+
+    def _containers(self, uid: str) -> list[str]:
+        folder = self.pod(uid) / "containers"
+        return sorted(os.listdir(folder)) if folder.is_dir() else []
 
 
 def read_attempt(folder: Path, number: int) -> Attempt:

@@ -1,0 +1,146 @@
+"""Choosing the logs that `arena logs` reads: of pods that exist, of pods that are gone, of earlier
+attempts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.api.core import Pod
+from muster.api.meta import Key
+from muster.client import ignore
+from muster.client.jobs import instances, lookup, pod_logs
+from muster.client.jobs.pod_logs import LogSource
+from muster.errors import MusterError, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.api.pod_logs import PodLog
+    from muster.client import Notify
+    from muster.client.jobs.logs import LogOptions
+    from muster.client.jobs.lookup import FoundJob
+    from muster.jobs.summary import JobSummary
+    from muster.kube.blocking_client import BlockingClient
+
+
+class WantedLogs(NamedTuple):
+    """Which logs of a job or a pod the user asks for."""
+
+    options: LogOptions
+    instance: str = ""
+    everyone: bool = False
+    attempt: int | None = None
+    """The number of an attempt; 1 is the first."""
+
+    @property
+    def earlier(self) -> bool:
+        """Whether an attempt is asked for that may not be the last one."""
+        return self.options.previous or self.attempt is not None
+
+
+class FoundLogs(NamedTuple):
+    sources: list[LogSource]
+    job: JobSummary | None = None
+
+
+def find_logs(
+    client: BlockingClient, key: Key, type_: str, wanted: WantedLogs, notify: Notify = ignore
+) -> FoundLogs:
+    """The logs of the job of that name, else of the pod, which may be gone."""
+    try:
+        job_or_pod = lookup.get_job_or_pod(client, key, type_)
+    except NotFound:
+        parsed = lookup.parse_name(key.name, type_)
+        pod = Key(key.namespace, parsed.name)
+        attempts = [] if parsed.must_be == "job" else pod_logs.attempts_of_pod(client, pod)
+        if not attempts:
+            raise
+        return FoundLogs([_source(pod, "", attempts, wanted)])
+    if isinstance(job_or_pod, Pod):
+        pod = job_or_pod.metadata.key
+        attempts = pod_logs.attempts_of_pod(client, pod) if wanted.earlier else []
+        return FoundLogs([_source(pod, job_or_pod.metadata.uid, attempts, wanted)])
+    return _of_job(client, job_or_pod, wanted, notify)
+
+
+def _of_job(
+    client: BlockingClient, found: FoundJob, wanted: WantedLogs, notify: Notify
+) -> FoundLogs:
+    pods = found.pods(client)
+    existing = {pod.metadata.name: pod.metadata.uid for pod in pods}
+    job, attempts = found.summary(pods), []
+    if _needs_attempts(job, wanted):
+        attempts = pod_logs.attempts_of_job(client, found.key, found.uid)
+    if job.over or not wanted.options.follow:
+        gone = pod_logs.pods_that_are_gone(attempts, existing)
+        job = found.summary([*pods, *gone])
+    try:
+        pod_names = _instances(client, job, wanted, notify)
+    except MusterError:
+        if job.over or not wanted.options.follow:
+            raise
+        # The job may have ended while it was waited for, and its pods may be gone.
+        found = lookup.get_job(client, found.key, found.kind.kind)
+        if not found.summary([]).over or not pod_logs.attempts_of_job(client, found.key, found.uid):
+            raise
+        return _of_job(client, found, wanted, notify)
+    sources = []
+    for name in pod_names:
+        try:
+            key = Key(job.namespace, name)
+            sources.append(_source(key, existing.get(name, ""), attempts, wanted))
+        except NoSuchAttempt as error:
+            if not wanted.everyone:
+                raise
+            notify(str(error))
+    if not sources:
+        raise MusterError(f"no instance of {job.name} has such an attempt")
+    return FoundLogs(sources, job)
+
+
+def _needs_attempts(job: JobSummary, wanted: WantedLogs) -> bool:
+    """Whether the existing pods may not be enough: on most clusters the question is in vain."""
+    if wanted.everyone or wanted.earlier:
+        return True
+    if wanted.instance:
+        return all(row.name != wanted.instance for row in job.instances)
+    return job.chief is None
+
+
+def _instances(
+    client: BlockingClient, job: JobSummary, wanted: WantedLogs, notify: Notify
+) -> list[str]:
+    """The names of the pods to read: all, the named pod, or the pod whose log is the job's."""
+    follow = wanted.options.follow
+    if not (wanted.everyone or wanted.instance):
+        return [instances.instance_to_read(client, job, follow=follow, notify=notify).name]
+    job = instances.wait_for_instances(client, job, follow=follow, notify=notify)
+    if wanted.instance:
+        return [instances.named_instance(job, wanted.instance).name]
+    return [row.name for row in job.instances]
+
+
+class NoSuchAttempt(UsageError):
+    """The pod has no attempt of that number, or none before the last one."""
+
+
+def _source(pod: Key, uid: str, attempts: Sequence[PodLog], wanted: WantedLogs) -> LogSource:
+    """The log to read of the pod; `uid` is empty if it does not exist."""
+    rows = pod_logs.at_container(attempts, pod.name, wanted.options.container)
+    count = len(rows)
+    if not wanted.earlier:
+        return LogSource(pod) if uid or not rows else LogSource(pod, rows[-1], count, count)
+    if wanted.attempt is not None:
+        number = wanted.attempt
+    elif not rows:
+        return LogSource(pod)  # the cluster keeps no attempts: it may have the previous one
+    else:
+        # A pod that waits to start again has no attempt of its own yet.
+        number = count if uid and rows[-1].pod_uid != uid else count - 1
+    if not 1 <= number <= count:
+        problem = f"has no attempt {number}" if wanted.attempt else "was not restarted"
+        raise NoSuchAttempt(
+            f"{pod.name} {problem}", hint=f"The cluster has {count} of its logs." if count else ""
+        )
+    return LogSource(pod, rows[number - 1], number, count)

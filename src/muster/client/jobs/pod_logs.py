@@ -1,0 +1,92 @@
+"""Logs that outlive their pods: the attempts at a job's containers that the local cluster keeps.
+
+Other clusters do not serve PodLogs: there, no attempt is known, and only existing pods have logs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from muster.api.core import Pod, PodStatus
+from muster.api.meta import Key, timestamp
+from muster.api.pod_logs import POD_LOGS, PodLog
+from muster.errors import Forbidden, NotFound
+from muster.jobs import names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from muster.kube.blocking_client import BlockingClient
+
+
+class LogSource(NamedTuple):
+    """Where a log is read: from a pod, or from an attempt that the cluster keeps."""
+
+    pod: Key
+    attempt: PodLog | None = None
+    """None for the pod itself."""
+    number: int = 0
+    """The place of the attempt among all attempts at the container; 1 is the first."""
+    attempts: int = 0
+    """How many attempts there were."""
+
+    @property
+    def header(self) -> str:
+        """Which attempt it is, in a sentence; empty for the only one and for a pod itself."""
+        if self.attempt is None or self.attempts < 2:
+            return ""
+        finished, code = self.attempt.finished_at, self.attempt.exit_code
+        ending = f", ended {timestamp(finished)} with exit code {code}" if finished else ""
+        return f"{self.pod.name}: attempt {self.number} of {self.attempts}{ending}"
+
+
+def attempts_of_job(client: BlockingClient, job: Key, uid: str) -> list[PodLog]:
+    """All attempts at containers of the job's pods, the oldest first."""
+    logs = _list(client, job.namespace, labels=f"{names.JOB}={job.name}")
+    return [log for log in logs if any(o.uid == uid for o in log.metadata.owner_references)]
+
+
+def attempts_of_pod(client: BlockingClient, pod: Key) -> list[PodLog]:
+    """All attempts at containers of pods of that name, the oldest first."""
+    return _list(client, pod.namespace, fields=f"podName={pod.name}")
+
+
+def _list(
+    client: BlockingClient, namespace: str, *, labels: str = "", fields: str = ""
+) -> list[PodLog]:
+    try:
+        return client.list(POD_LOGS, namespace, labels=labels, fields=fields).items
+    except (NotFound, Forbidden):
+        return []
+
+
+def at_container(attempts: Sequence[PodLog], pod: str, container: str = "") -> list[PodLog]:
+    """The attempts at one container of a pod; by default its main container.
+
+    If only init containers have run, it is the last of them.
+    """
+    rows = [log for log in attempts if log.pod_name == pod]
+    if not container:
+        main = [log.container for log in rows if not log.init]
+        container = (main or [log.container for log in rows[-1:]] or [""])[0]
+    return [log for log in rows if log.container == container]
+
+
+def last_attempt(attempts: Sequence[PodLog], pod: Key, container: str = "") -> LogSource | None:
+    """The last attempt at a container of a pod, if any is kept."""
+    rows = at_container(attempts, pod.name, container)
+    return LogSource(pod, rows[-1], len(rows), len(rows)) if rows else None
+
+
+def pods_that_are_gone(attempts: Sequence[PodLog], existing: Collection[str]) -> list[Pod]:
+    """The pods of the job that no longer exist, as far as their logs tell about them."""
+    last = {log.pod_name: log for log in attempts if log.pod_name not in existing}
+    return [
+        Pod(
+            metadata=replace(log.metadata, name=log.pod_name, uid=log.pod_uid),
+            status=PodStatus(phase="Failed" if log.exit_code else "Succeeded"),
+        )
+        for log in last.values()
+    ]

@@ -1,0 +1,124 @@
+"""Removes archived logs: those of deleted jobs, and the oldest ones beyond the bound.
+
+It runs when a job is deleted, when a log was archived, and once at the start: a job may have been
+deleted while no daemon ran. A job that the watches do not show is read from the API before its logs
+are removed, because the watches may be behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import JOB_KINDS, PartialObjectMetadata
+from muster.api.meta import Key
+from muster.errors import MusterError, NotFound
+from muster.jobs.job_status import decode_status
+from muster.kube.watch.informer import Informer
+from muster.local.node.log_archive import bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muster.api.meta import OwnerReference, Raw
+    from muster.api.pod_logs import PodLog
+    from muster.control.manager import Manager
+    from muster.kube.client import Client
+    from muster.kube.watch.informer_cache import Change
+    from muster.local.node.log_archive.archive import LogArchive
+
+_KINDS = {kind.kind: kind for kind in JOB_KINDS}
+
+
+class ArchiveCleaner:
+    def __init__(self, archive: LogArchive, client: Client) -> None:
+        self._archive, self._client = archive, client
+        self._wake = asyncio.Event()
+        self._wake.set()
+        self._jobs = {
+            kind.kind: Informer(client, kind.read_as(PartialObjectMetadata)) for kind in JOB_KINDS
+        }
+
+    def register(self, manager: Manager) -> None:
+        """Add the watches of jobs and the cleaning to the node's tasks."""
+        for informer in self._jobs.values():
+            manager.informer(informer).subscribe(self._job_changed)
+        manager.background("log archive", self.run)
+
+    def _job_changed(self, change: Change[PartialObjectMetadata]) -> None:
+        if change.new is None:
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Clean until cancelled."""
+        loop = asyncio.get_running_loop()
+
+        def changed() -> None:  # logs are archived by threads
+            loop.call_soon_threadsafe(self._wake.set)
+
+        self._archive.changed = changed
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self.clean()
+
+    async def clean(self) -> None:
+        """Remove the logs of deleted jobs, then logs beyond the bound."""
+        logs = await asyncio.to_thread(lambda: list(self._archive.entries()))
+        jobs = {log.metadata.owner_references[0].uid: log for log in logs}
+        gone = {uid for uid, log in jobs.items() if not await self._exists(log)}
+        for uid in gone:
+            await asyncio.to_thread(self._archive.remove_job, uid)
+        left = [log for log in logs if log.metadata.owner_references[0].uid not in gone]
+        entries = [_entry(log) for log in left]
+        removed = bound.over_replica_bound(entries, bound.PER_REPLICA)
+        entries = [entry for entry in entries if entry not in removed]
+        if sum(entry.charge for entry in entries) > bound.TOTAL:
+            removed += bound.over_total_bound(entries, await self._ends(left), bound.TOTAL)
+        await asyncio.to_thread(self._remove, removed)
+        await asyncio.to_thread(self._archive.remove_fragments)
+
+    def _remove(self, entries: Iterable[bound.Entry]) -> None:
+        for entry in entries:
+            self._archive.remove(entry.job, entry.name)
+
+    async def _exists(self, log: PodLog) -> bool:
+        owner = log.metadata.owner_references[0]
+        known = self._jobs[owner.kind].get(Key(log.metadata.namespace, owner.name))
+        if known is not None and known.metadata.uid == owner.uid:
+            return True
+        try:
+            job = await self._read(log.metadata.namespace, owner)
+        except NotFound:
+            return False
+        except MusterError:
+            return True  # not known: a later round decides
+        return bool(job["metadata"]["uid"] == owner.uid)
+
+    async def _read(self, namespace: str, owner: OwnerReference) -> Raw:
+        return await self._client.get(_KINDS[owner.kind], Key(namespace, owner.name))
+
+    async def _ends(self, logs: Sequence[PodLog]) -> dict[str, float]:
+        """When each finished job ended."""
+        ends = {}
+        owners = {log.metadata.owner_references[0].uid: log for log in logs}
+        for uid, log in owners.items():
+            with contextlib.suppress(MusterError):
+                job = await self._read(log.metadata.namespace, log.metadata.owner_references[0])
+                status = decode_status(job.get("status"))
+                if status.outcome is not None:
+                    ended = status.finished_at
+                    ends[uid] = ended.timestamp() if ended is not None else 0.0
+        return ends
+
+
+def _entry(log: PodLog) -> bound.Entry:
+    ended = log.finished_at or log.started_at
+    return bound.Entry(
+        log.metadata.owner_references[0].uid,
+        f"{log.pod_name}/{log.container}",
+        log.metadata.name,
+        ended.timestamp() if ended is not None else 0.0,
+        log.size,
+    )

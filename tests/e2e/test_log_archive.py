@@ -1,0 +1,112 @@
+"""Logs of jobs outlive their pods and the daemon, until the job is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.local_cluster import LocalCluster, manifest
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+CRASH = """\
+case $HOSTNAME in
+  *-1) python -c 'print("one speaks", flush=True); raise ValueError("boom")';;
+  *) echo "$HOSTNAME speaks"; sleep 100;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+def archived(local: LocalCluster) -> list[Path]:
+    return sorted((local.home / "data" / "pod-logs").glob("*"))
+
+
+@pytest.mark.parametrize("policy", ["All", "Running"])
+def test_the_logs_of_a_crashed_job_stay_until_it_is_deleted(
+    local: LocalCluster, policy: str
+) -> None:
+    words = ["submit", "tf", "--name=crash", "--image=i", "--workers=3", "--wait"]
+    waited = local.arena(*words, f"--clean-task-policy={policy}", CRASH, check=False)
+
+    assert waited.returncode == 10
+    failure = "First: pod crash-worker-1 exited with code 1."
+    assert waited.stderr.count(failure) == waited.stderr.count("crash-worker-1") == 1
+    assert waited.stderr.count("  ValueError: boom\n") == waited.stderr.count("boom") == 1
+    assert "See: arena logs crash" in waited.stderr
+
+    def gone() -> bool:
+        left = {row["name"] for row in local.job("crash")["instances"]}
+        return left == (set() if policy == "All" else {"crash-worker-1"})
+
+    until(gone, what="the pods are cleaned up")
+    if policy == "All":
+        local.kill_daemon()
+        local.up()
+
+    chief = local.arena("logs", "crash")
+    assert chief.stdout == "crash-worker-0 speaks\n"
+    assert failure in chief.stderr
+    assert "  ValueError: boom\n" in chief.stderr
+    lines = local.arena("logs", "crash", "--all").stdout.splitlines()
+    assert lines[0] == "crash-worker-0 | crash-worker-0 speaks"
+    assert lines[1:3] == [
+        "crash-worker-1 | one speaks",
+        "crash-worker-1 | Traceback (most recent call last):",
+    ]
+    assert lines[-2:] == [
+        "crash-worker-1 | ValueError: boom",
+        "crash-worker-2 | crash-worker-2 speaks",
+    ]
+    followed = local.arena("logs", "-f", "crash", "-i", "crash-worker-1", "--tail", "1")
+    assert (followed.stdout, followed.stderr) == ("ValueError: boom\n", "")
+    for verb in ("get", "explain"):
+        page = local.arena(verb, "crash").stdout
+        assert failure in page
+        assert page.count("  ValueError: boom\n") == 1
+
+    local.arena("delete", "crash")
+    until(lambda: archived(local) == [], what="the logs are deleted with the job")
+
+
+def test_every_attempt_of_a_gang_stays_readable(local: LocalCluster, tmp_path: Path) -> None:
+    script = """
+        cd FOLDER
+        if [ -d $HOSTNAME ]; then echo second; exit; fi
+        echo first; mkdir $HOSTNAME
+        case $HOSTNAME in
+          *-0) exec sleep 100;;
+          *) until [ -d again-worker-0 ]; do sleep 0.05; done; exit 137;;
+        esac
+    """.replace("FOLDER", str(tmp_path))
+    job = manifest("TFJob", "again", {"Worker": 2}, script, tmp_path)
+    job["metadata"]["annotations"] = {"muster.dev/restart": "gang"}
+    job["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode"
+    job["spec"]["runPolicy"] = {"cleanPodPolicy": "All"}
+    local.apply(job)
+    local.wait_job("again", "SUCCEEDED")
+    until(lambda: local.job("again")["instances"] == [], what="the pods are cleaned up")
+
+    last = local.arena("logs", "again", "--all").stdout.splitlines()
+    assert last == ["again-worker-0 | second", "again-worker-1 | second"]
+    previous = local.arena("logs", "again", "-i", "again-worker-1", "--previous")
+    assert previous.stdout == "first\n"
+    assert previous.stderr.startswith("again-worker-1: attempt 1 of 2, ended ")
+    assert previous.stderr.endswith(" with exit code 137\n")
+    assert local.arena("logs", "again", "--attempt", "1").stdout == "first\n"
+
+    local.down()
+    local.up()
+    assert local.arena("logs", "again-worker-1", "--attempt", "1").stdout == "first\n"
+    local.arena("delete", "again")
+    until(lambda: archived(local) == [], what="the logs are deleted with the job")
