@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, PODS, SERVICES, VOLCANO_POD_GROUPS
+from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICES, VOLCANO_POD_GROUPS
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
@@ -21,6 +21,21 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 COUNT = "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"
+
+TYPOS = """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: typos}
+spec:
+  runPolicy: {suspend: true}
+  tfReplicaSpecs:
+    Worker:
+      replica: 2
+      template:
+        spec:
+          containers:
+          - {name: tensorflow, image: i, comand: [python]}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -199,3 +214,26 @@ def test_logs_wait_for_a_pod_that_has_no_room_yet(local: LocalCluster) -> None:
 
     assert follower.communicate(timeout=60)[0] == "at last\n"
     local.arena("delete", "second")
+
+
+def test_typos_in_a_file_are_warned_of_at_once_and_in_an_event(
+    local: LocalCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "typos.yaml"
+    file.write_text(TYPOS)
+    submitted = local.arena("submit", "-f", str(file))
+
+    assert submitted.stderr.splitlines()[:2] == [
+        "warning: unknown field spec.tfReplicaSpecs.Worker.replica (did you mean replicas?)",
+        "warning: unknown field spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand "
+        "(did you mean command?)",
+    ]
+    with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
+
+        def reported() -> list[str]:
+            events = client.list(EVENTS, "default").items
+            return [event.message for event in events if event.reason == "UnknownField"]
+
+        (message,) = until(reported, what="the event")
+    assert message.startswith("unknown fields: spec.tfReplicaSpecs.Worker.replica (did you mean")
+    local.arena("delete", "typos")
