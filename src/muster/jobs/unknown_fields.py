@@ -19,7 +19,7 @@ from muster.api.schemas import Schema
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from muster.api.meta import Raw
 
@@ -45,14 +45,14 @@ def find_unknown_fields(job: Raw) -> list[UnknownField]:
     kind = job.get("kind")
     if not isinstance(kind, str) or kind not in SPEC_FIELDS:
         return []
-    return list(_walk(job, _known_fields(kind), ""))
+    return _walk(job, _known_fields(kind), "")
 
 
 def unknown_fields_of_spec(kind: str, spec: object) -> list[UnknownField]:
     """All unknown fields of the spec of a job."""
     schema = _known_fields(kind).field("spec")
     assert schema is not None
-    return list(_walk(spec, schema, "spec"))
+    return _walk(spec, schema, "spec")
 
 
 def summary(fields: Iterable[UnknownField]) -> str:
@@ -65,18 +65,25 @@ def summary(fields: Iterable[UnknownField]) -> str:
     return f"unknown field{'s:' if texts[1:] else ''} {listed}{more}"
 
 
-def _walk(value: Any, schema: Schema, path: str) -> Iterator[UnknownField]:
+def _walk(value: Any, schema: Schema, path: str) -> list[UnknownField]:
+    unknown: list[UnknownField] = []
     if isinstance(value, dict):
         for name, part in value.items():
             field = schema.field(name) or _in_other_case(name, schema)
-            where = f"{path}.{name}" if path else str(name)
-            if field is not None:
-                yield from _walk(part, field, where)
-            elif schema.properties:  # without declared fields an object is open
-                yield UnknownField(where, _similar(str(name), schema.properties))
+            if field is None:
+                if schema.properties:  # without declared fields an object is open
+                    similar = _similar(str(name), schema.properties)
+                    unknown.append(UnknownField(_joined(path, name), similar))
+            elif isinstance(part, dict | list):
+                unknown += _walk(part, field, _joined(path, name))
     elif isinstance(value, list) and (items := schema.items()) is not None:
         for i, part in enumerate(value):
-            yield from _walk(part, items, f"{path}[{i}]")
+            unknown += _walk(part, items, f"{path}[{i}]")
+    return unknown
+
+
+def _joined(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)
 
 
 def _in_other_case(name: str, schema: Schema) -> Schema | None:

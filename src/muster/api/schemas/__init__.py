@@ -9,7 +9,7 @@ The structural schemas of CRDs are walked with the same class.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -28,7 +28,7 @@ class Schema:
     """
 
     __slots__ = (
-        *("_defs", "_extra", "_fields", "_items"),
+        *("_defs", "_extra", "_fields", "_has_defaults", "_items"),
         *("accepts_any_text", "preserves", "properties", "raw", "type"),
     )
 
@@ -40,6 +40,7 @@ class Schema:
         # Whether undeclared fields are preserved.
         self.preserves = bool(raw.get("x-kubernetes-preserve-unknown-fields"))
         self.accepts_any_text = self.type == "string" and raw.keys() <= _NO_RULES
+        self._has_defaults: bool | None = None
         self._fields: dict[str, Schema] = {}
         self._extra: Schema | None = None
         self._items: Schema | None = None
@@ -52,6 +53,13 @@ class Schema:
         if "$ref" in raw:
             return cast("Raw", self._defs[raw["$ref"].rpartition("/")[2]])
         return raw
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether the schema may fill in defaults, here or further inside."""
+        if self._has_defaults is None:
+            self._has_defaults = _names_default(self.raw)
+        return self._has_defaults
 
     @property
     def merge_key(self) -> str:
@@ -83,6 +91,14 @@ class Schema:
         if self._items is None and isinstance(items, dict):
             self._items = Schema(items, self._defs)
         return self._items
+
+
+def _names_default(raw: Any) -> bool:
+    if isinstance(raw, dict):
+        return not raw.keys().isdisjoint(("default", "$ref")) or any(
+            isinstance(part, dict | list) and _names_default(part) for part in raw.values()
+        )
+    return any(_names_default(part) for part in raw) if isinstance(raw, list) else False
 
 
 def _packed(name: str) -> Raw:

@@ -53,6 +53,7 @@ def _old_value(key: str | int, part: Any, old: Any, raw: Raw) -> Any:
 
 
 _COMBINATORS = {"allOf", "anyOf", "oneOf", "not"}
+_OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
 METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_RULE = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -77,31 +78,42 @@ def children(value: Any, schema: Schema, path: str = "") -> Iterator[Child]:
 
 
 def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> list[str]:
-    """Remove, in place, unknown fields and nulls; returns the unknown paths."""
-    unknown: list[str] = []
+    """Remove, in place, unknown fields and nulls; returns the unknown paths, outer ones first."""
+    if not isinstance(value, dict):
+        return [
+            unknown
+            for part, part_schema, part_path, _ in children(value, schema, path)
+            if isinstance(part, dict | list)
+            for unknown in prune(part, part_schema, part_path)
+        ]
     embedded = bool(schema.raw.get("x-kubernetes-embedded-resource"))
-    if isinstance(value, dict):
-        for name in list(value):
-            field = schema.field(name)
-            # CRDs need not declare these fields, which every object has.
-            implied = (top or embedded) and name in ("apiVersion", "kind", "metadata")
-            if field is None and schema.type and not schema.preserves and not implied:
-                if schema.properties or schema.raw.get("additionalProperties") is None:
-                    unknown.append(join_path(path, name))
-                    del value[name]
-            elif value[name] is None and field is not None and not field.raw.get("nullable"):
-                # A null that is not allowed counts as no value, so that a default can be filled in.
+    # CRDs need not declare the fields that every object has.
+    implied = _OF_EVERY_OBJECT if top or embedded else ()
+    open_map = not schema.properties and schema.raw.get("additionalProperties") is not None
+    keeps_all = not schema.type or schema.preserves or open_map
+    outer: list[str] = []
+    inner: list[str] = []
+    for name, part in list(value.items()):
+        field = schema.field(name)
+        if field is None:
+            if not keeps_all and name not in implied:
+                outer.append(join_path(path, name))
                 del value[name]
-    if embedded and isinstance(value, dict) and isinstance(value.get("metadata"), dict):
-        unknown += prune(value["metadata"], schemas.by_name(METADATA), join_path(path, "metadata"))
-    for part, part_schema, part_path, _ in children(value, schema, path):
-        if isinstance(part, dict | list):
-            unknown += prune(part, part_schema, part_path)
-    return unknown
+        elif part is None:
+            # A null that is not allowed counts as no value, so that a default can be filled in.
+            if not field.raw.get("nullable"):
+                del value[name]
+        elif isinstance(part, dict | list):
+            inner += prune(part, field, join_path(path, name))
+    if embedded and isinstance(value.get("metadata"), dict):
+        outer += prune(value["metadata"], schemas.by_name(METADATA), join_path(path, "metadata"))
+    return outer + inner
 
 
 def fill_defaults(value: Any, schema: Schema) -> None:
     """Write the schema's defaults into missing fields, in place."""
+    if not schema.has_defaults:
+        return
     if isinstance(value, dict):
         for name, declared in schema.properties.items():
             missing = name not in value or (value[name] is None and not declared.get("nullable"))
