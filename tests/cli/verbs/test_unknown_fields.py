@@ -74,3 +74,17 @@ def test_a_field_of_the_wrong_type_is_refused_with_what_to_write_instead(
         assert code == 1
         assert f"{WORKER}.replicas: is text, not a whole number" in err
         assert "write 2 without quotes" in err
+
+
+def test_a_typo_that_makes_the_manifest_invalid_is_warned_of_before_the_error(
+    place: Place, tmp_path: Path
+) -> None:
+    body = job()
+    worker = body["spec"]["tfReplicaSpecs"]["Worker"]
+    worker["templat"] = worker.pop("template")
+    code, _, err = place.arena("submit", "-f", write(tmp_path, body))
+
+    assert code == 1
+    assert err.index(f"unknown field {WORKER}.templat (did you mean template?)") < err.index(
+        f"{WORKER}.template.spec.containers: is empty"
+    )

@@ -107,9 +107,8 @@ def submit_file(file: str, changes: Sequence[str], target: Target, chosen: Submi
     """Submit the job of a file, with these changes."""
     from muster.client.submit import job_file
 
-    loaded = job_file.load(file, sys.stdin, changes)
+    loaded = job_file.load(file, sys.stdin, changes, warn_of_unknown_fields)
     if isinstance(loaded, Bundle):
-        warn_of_unknown_fields(loaded.job)
         check_namespace(loaded.job, target.namespace)
         _submit(PreparedJob(loaded), find_cluster(target), target, chosen)
     else:

@@ -26,7 +26,7 @@ from muster.jobs.build.job_manifest import Bundle
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import TextIO
 
     from muster.api.meta import Raw
@@ -109,8 +109,16 @@ _MANY = "`arena apply -f` takes many objects."
 _STEP = re.compile(r"((?:[^.\[\]\\]|\\.)+)|\[(\d+)\]")
 
 
-def load(place: str, stdin: TextIO, changes: Iterable[str] = ()) -> Bundle | ShortForm:
-    """The job of the file after the changes: a manifest with its companions, or flags."""
+def load(
+    place: str,
+    stdin: TextIO,
+    changes: Iterable[str] = (),
+    on_manifest: Callable[[Raw], None] = lambda manifest: None,
+) -> Bundle | ShortForm:
+    """The job of the file after the changes: a manifest with its companions, or flags.
+
+    `on_manifest` gets a manifest before it is checked: an unknown field may be why it is invalid.
+    """
     document, source = _read(place, stdin)
     companions: tuple[Raw, ...] = ()
     if document.get("kind") == "List":
@@ -120,6 +128,7 @@ def load(place: str, stdin: TextIO, changes: Iterable[str] = ()) -> Bundle | Sho
     for change in changes:
         set_field(document, change, typed=is_manifest)
     if is_manifest:
+        on_manifest(document)
         return Bundle(_checked_job(document, source), companions)
     return short_form(document, source)
 
