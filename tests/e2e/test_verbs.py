@@ -123,7 +123,7 @@ def test_get_with_watch_redraws_the_terminal_when_the_job_changes(
         screen.type("arena get count -w")
         until(lambda: "Status:      RUNNING" in screen.text(), what="the job runs")
         counting.arena("suspend", "count")
-        until(lambda: "Status:      PENDING" in screen.text(), what="the job is stopped")
+        until(lambda: "Status:      SUSPENDED" in screen.text(), what="the job is stopped")
         assert screen.text().count("Name:        count") == 1
         screen.interrupt()
         screen.run("true")

@@ -56,7 +56,7 @@ def command(
             _confirm(cluster, old)
         failures = Failures()
         for job in old:
-            text = f"{job.trainer} {job.name} with age {duration(job.age(now).total_seconds())}"
+            text = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
             if dry_run:
                 print(f"Would delete {text}")
                 continue
