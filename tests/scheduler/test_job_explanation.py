@@ -45,6 +45,15 @@ def test_a_waiting_gang_has_its_reason_and_its_place_in_line() -> None:
     assert [member.role for member in explanation.members] == ["worker"] * 5
 
 
+def test_a_row_that_misses_members_is_ignored_once_they_exist() -> None:
+    gathering = WaitingGang(
+        "default/big", 1, "NotEnoughMembers", "2 of 3 members exist", "", "volcano", pending=2
+    )
+
+    assert explain_job("big", gang("big", 2), [gathering]).text.startswith("2 of 3 members exist")
+    assert explain_job("big", gang("big", 3), [gathering]).state == "unseen"
+
+
 def test_a_gang_of_the_same_name_in_another_dialect_or_namespace_is_another_gang() -> None:
     line = [row("default/big", 1, "coscheduling"), row("other/big", 2)]
 

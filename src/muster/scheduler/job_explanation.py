@@ -12,7 +12,7 @@ import msgspec
 
 from muster.api.gang_dialects import PDB, gang_named_by, role_of, single_pod_gang
 from muster.api.meta import condition_is_true, find_condition
-from muster.scheduler.waiting_line_format import WaitingGang, ordinal
+from muster.scheduler.waiting_line_format import NOT_ENOUGH_MEMBERS, WaitingGang, ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,8 +78,17 @@ def _row(pods: Sequence[Pod], rows: Sequence[WaitingGang]) -> WaitingGang | None
         owner = pod.metadata.controller
         if owner is not None:
             names.add((PDB.name, f"{pod.metadata.namespace}/{owner.name}"))
-    own = [row for row in rows if (row.dialect, row.gang) in names]
+    own = [row for row in rows if (row.dialect, row.gang) in names and not _is_outdated(row, pods)]
     return min(own, key=lambda row: row.place, default=None)
+
+
+def _is_outdated(row: WaitingGang, pods: Sequence[Pod]) -> bool:
+    """Whether members that the row misses exist by now; the line is up to a second old."""
+    present = sum(
+        not (pod.finished or pod.spec.scheduling_gates or pod.metadata.deletion_timestamp)
+        for pod in pods
+    )
+    return row.code == NOT_ENOUGH_MEMBERS and present > row.bound + row.pending
 
 
 def _verdict(pods: Sequence[Pod], row: WaitingGang | None) -> tuple[str, str]:

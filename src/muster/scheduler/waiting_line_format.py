@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 CONFIG_MAP = "muster-line"
 NAMESPACE = "kube-system"
 DATA_KEY = "line"
+NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
+"""The code of a gang that waits for members that do not exist yet."""
 
 
 class WaitingGang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -39,6 +39,45 @@ async def test_a_reason_names_roles_and_not_the_classes_that_a_selector_tells_ap
     assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
 
 
+async def test_an_idle_node_that_is_too_small_is_not_called_full() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), node("n2", gpus=1))
+    cluster.add(volcano_group("big", 1), *gang("big", 1, gpus=3, role="worker"))
+    await cluster.run()
+
+    assert cluster.reason("big") == (
+        "0 of 1 worker fit; no node is large enough: each worker requests 3 nvidia.com/gpu, "
+        "the largest node has 2"
+    )
+
+
+async def test_a_small_node_beside_a_full_one_is_called_small() -> None:
+    cluster = FakeCluster()
+    cluster.add(
+        node("n1", gpus=2), node("n2", gpus=1), pod("other", gpus=1, spec={"nodeName": "n1"})
+    )
+    cluster.add(volcano_group("big", 1), *gang("big", 1, gpus=2, role="worker"))
+    await cluster.run()
+
+    assert cluster.reason("big") == (
+        "0 of 1 worker fit; short 2 nvidia.com/gpu; 1 node too small, 1 full"
+    )
+
+
+async def test_roles_that_fit_only_alone_name_the_resource_that_is_short() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", cpu="4", gpus=2))
+    servers = [pod("g-ps", group="g", cpu="3", role="ps")]
+    workers = gang("g", 2, cpu="1", gpus=1, role="worker")
+    cluster.add(volcano_group("g", 3), *servers, *workers)
+    await cluster.run()
+
+    assert cluster.reason("g") in (
+        "every role fits alone; 2 workers do not fit next to the rest: short 1 cpu",
+        "every role fits alone; 1 ps does not fit next to the rest: short 3 cpu",
+    )
+
+
 async def test_a_gang_that_fits_is_bound_whole() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), node("n2", gpus=4))

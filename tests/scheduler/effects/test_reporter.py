@@ -115,6 +115,22 @@ async def test_a_reason_that_changes_every_second_is_written_every_half_minute()
     assert writes.count(PODS) <= 3 * 4
 
 
+async def test_a_gang_reported_with_missing_members_is_reported_again_once_it_is_complete() -> None:
+    state, report = waiting()
+    missing = Reason("NotEnoughMembers", "2 of 3 members exist")
+    async with reporting(state) as (reporter, writes):
+        for reason in (missing, report.reason):
+            assert reason is not None
+            state.rest(report.gang, Parked(reason, Wake.ROOM), None)
+            reporter.report(Report(report.gang, reason))
+            await asyncio.sleep(3)  # pace: virtual
+
+    texts = [b["status"]["conditions"][0]["message"] for k, _, b in writes.log if k is PODS]
+    assert texts[:3] == [missing.text] * 3
+    assert report.reason is not None
+    assert texts[3:] == [report.reason.text] * 3
+
+
 async def test_a_new_pod_of_an_old_name_is_reported_as_soon_as_any_other() -> None:
     state = State(Settings())
     key = single_pod_gang(pod("p"))

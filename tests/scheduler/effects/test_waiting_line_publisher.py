@@ -79,6 +79,26 @@ async def test_a_gang_that_still_waits_after_a_restart_stays_in_the_line() -> No
     assert server.lines == [["default/g"]]
 
 
+@pytest.mark.parametrize(("late", "published"), [(0.5, False), (5.0, True)])
+async def test_a_gang_whose_pods_are_just_being_created_is_not_in_the_line(
+    late: float, published: bool
+) -> None:
+    server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
+    cluster.add(node("n1", gpus=2))
+    line = publisher(server, cluster)
+    async with scheduler(cluster, line):
+        await cluster.settle(60)
+        cluster.add(volcano_group("g", 2), *gang("g", 1, gpus=1))
+        await cluster.settle(0.1)
+        line.changed()
+        await cluster.settle(late)
+        cluster.add(*gang("g", 2, gpus=1)[1:])
+        await cluster.settle(60)
+
+    assert len(cluster.bound("g")) == 2
+    assert (["default/g"] in server.lines) is published
+
+
 async def test_the_line_is_written_again_in_each_term() -> None:
     server, cluster = ConfigMapServer(OLD_LINE), FakeCluster()
     line = publisher(server, cluster)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.gang_dialects import DIALECT_BY_NAME
 from muster.api.quantity import format_amount
+from muster.scheduler import waiting_line_format
 from muster.scheduler.cluster.pod_class import PODS
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Reason:
 
 MAX_NAMED_GANGS = 3
 """Gangs for which room is held, or budgets, that a reason names."""
-NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
+NOT_ENOUGH_MEMBERS = waiting_line_format.NOT_ENOUGH_MEMBERS
 NO_SUCH_GROUP = "NoSuchGroup"
 NOT_ENOUGH_ROOM = "NotEnoughRoom"
 FITS_NOWHERE = "FitsNowhere"
@@ -80,8 +81,7 @@ def unplaced(result: Unplaced, nodes: int) -> Reason:
     if not result.short:
         return Reason(NOT_ENOUGH_ROOM, "does not fit")
     if not result.alone:
-        names = " and ".join(_members(short) for short in result.short)
-        return Reason(NOT_TOGETHER, f"every role fits alone; {names} do not fit next to the rest")
+        return Reason(NOT_TOGETHER, "; ".join(map(_not_together, result.short)))
     code = NOT_ENOUGH_ROOM if all(short.ever for short in result.short) else FITS_NOWHERE
     return Reason(code, "; ".join(map(_shortage, result.short)))
 
@@ -115,6 +115,12 @@ def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:
     )
     text = f"it would fit in place of pods of lower priority, but {subject} them"
     return Reason(reason.code, f"{reason.text}; {text}")
+
+
+def _not_together(short: ClassShortage) -> str:
+    verb = "does" if short.wanted == 1 else "do"
+    text = f"every role fits alone; {_members(short)} {verb} not fit next to the rest"
+    return f"{text}: short {_amounts(short.lacks)}" if short.lacks else text
 
 
 def _shortage(short: ClassShortage) -> str:

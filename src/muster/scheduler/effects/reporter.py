@@ -27,7 +27,7 @@ from muster.api.kinds import PODS
 from muster.api.meta import timestamp
 from muster.control.event_recorder import EventRecorder
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
-from muster.scheduler.decisions.reasons import BIND_FAILED
+from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.gangs.members import count_succeeded
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ class Reporter:
         now = asyncio.get_running_loop().time()
         soon = now + self._state.settings.report_after
         not_before = reported.at + self._state.settings.report_every if reported else soon
-        if reported is not None and reported.succeeded != self._succeeded(report.gang):
+        if reported is not None and (
+            reported.succeeded != self._succeeded(report.gang) or _is_complete(reported, report)
+        ):
             not_before = soon
         due = max(soon, not_before)
         if due < self._due.get(report.gang, math.inf):
@@ -281,6 +283,13 @@ def group_status(state: State, gang: Gang, reason: Reason | None, stamp: str) ->
         reason=reason.text if reason is not None else "",
     )
     return write(counts, stamp)
+
+
+def _is_complete(reported: _Reported, report: Report) -> bool:
+    """Whether members that were reported missing exist now: people see both side by side."""
+    before, reason = reported.reason, report.reason
+    missing = before is not None and before.code == NOT_ENOUGH_MEMBERS
+    return missing and (reason is None or reason.code != NOT_ENOUGH_MEMBERS)
 
 
 def _subject(gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None:

@@ -18,11 +18,13 @@ from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key, timestamp
 from muster.errors import MusterError, NotFound
 from muster.scheduler import metrics, waiting_line_format
+from muster.scheduler.decisions.reasons import NOT_ENOUGH_MEMBERS
 from muster.scheduler.gangs.phase import is_half_bound
 from muster.scheduler.waiting_line_format import WaitingGang
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
+    from muster.scheduler.gangs.phase import GangRecord
     from muster.scheduler.state import State
 
 log = logging.getLogger(__name__)
@@ -34,9 +36,13 @@ MAX_ROWS = 1000
 
 
 def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
-    """The waiting gangs in the order in which they are tried."""
+    """The waiting gangs in the order in which they are tried, without those that just gather."""
     rows = []
-    waiting = [key for key, record in state.records.items() if record.rest.reason is not None]
+    waiting = [
+        key
+        for key, record in state.records.items()
+        if record.rest.reason is not None and not _is_gathering(state, record, now)
+    ]
     line = sorted(map(state.place_of, waiting))
     for number, place in enumerate(line[:MAX_ROWS], start=1):
         gang, record = state.index.gangs.get(place.key), state.records[place.key]
@@ -61,6 +67,13 @@ def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
             )
         )
     return rows
+
+
+def _is_gathering(state: State, record: GangRecord, now: float) -> bool:
+    """Whether members are only missing because the gang is being created."""
+    rest = record.rest
+    is_new = rest.since is None or now - rest.since < state.settings.report_after
+    return is_new and rest.reason is not None and rest.reason.code == NOT_ENOUGH_MEMBERS
 
 
 def encode_line(line: list[WaitingGang]) -> dict[str, str]:
@@ -105,7 +118,10 @@ class LinePublisher:
             await self._changed.wait()
             self._changed.clear()
             set_gauges(self._state)
-            done = self._quiet or await self._publish(waiting_gangs(self._state, loop.time()))
+            now = loop.time()
+            if any(_is_gathering(self._state, row, now) for row in self._state.records.values()):
+                self._changed.set()
+            done = self._quiet or await self._publish(waiting_gangs(self._state, now))
             await asyncio.sleep(PUBLISH_EVERY if done else RETRY_SECONDS)
 
     async def _publish(self, line: list[WaitingGang]) -> bool:

@@ -45,7 +45,9 @@ def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> C
             lacks[name] = each * (lacking - usable)
     ever = bool(filters.fits_if_empty(snapshot, cls).any())
     largest = {} if ever else _largest(snapshot, cls, mask)
-    return ClassShortage(want, wanted, fits, lacks, tuple(_removed(snapshot, cls)), ever, largest)
+    # The largest node tells more than the number of nodes that are too small.
+    removed = [row for row in _removed(snapshot, cls) if row[0] != filters.TOO_SMALL or not largest]
+    return ClassShortage(want, wanted, fits, lacks, tuple(removed), ever, largest)
 
 
 def _largest(snapshot: Snapshot, cls: PodClass, mask: Mask) -> dict[str, int]:

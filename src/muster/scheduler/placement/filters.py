@@ -83,12 +83,18 @@ def has_room(snapshot: Snapshot, cls: PodClass) -> Mask:
     return _room(snapshot, cls) > 0
 
 
+def is_large_enough(snapshot: Snapshot, cls: PodClass) -> Mask:
+    """Nodes that would have enough of every requested resource for one copy if they were empty."""
+    enough = snapshot.nodes.allocatable[cls.columns] >= cls.amounts[:, None]
+    mask: Mask = np.logical_and.reduce(enough, axis=0)
+    return mask
+
+
 def fits_if_empty(snapshot: Snapshot, *classes: PodClass) -> Mask:
     """Nodes where a pod of any of these classes would fit if the node were empty."""
     mask = np.zeros(len(snapshot.nodes), np.bool_)
     for cls in classes:
-        large = (snapshot.nodes.allocatable[cls.columns] >= cls.amounts[:, None]).all(axis=0)
-        mask |= large & static_mask(snapshot, cls)
+        mask |= is_large_enough(snapshot, cls) & static_mask(snapshot, cls)
     return mask
 
 
@@ -118,6 +124,9 @@ def is_coupled(snapshot: Snapshot, cls: PodClass) -> bool:
     return counts.active and any(count.counts.any() for count in counts.forbidding.matching(cls))
 
 
+TOO_SMALL = "too small"
+
+
 class Filter(NamedTuple):
     """A filter, and the words for the nodes it removes: `3 nodes tainted`."""
 
@@ -130,6 +139,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter(tolerates_taints, "tainted"),
     Filter(matches_selector, "not matching the node selector"),
     Filter(volume_rules.reaches_volumes, "that cannot reach its volumes"),
+    Filter(is_large_enough, TOO_SMALL),
     Filter(has_room, "full"),
     Filter(pod_rules.has_host_ports, "with the host port in use"),
     Filter(pod_rules.meets_affinity, "away from the pods it must be near"),

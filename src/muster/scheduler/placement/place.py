@@ -349,4 +349,20 @@ def _why_unplaced(
         trial.undo(mark)
     if alone:
         return Unplaced(tuple(alone))
-    return Unplaced((short,) if short else (), alone=False)
+    return Unplaced(
+        (_next_to_the_rest(trial, demand, counts, short),) if short else (), alone=False
+    )
+
+
+def _next_to_the_rest(
+    trial: Trial, demand: Demand, counts: Sequence[int], short: ClassShortage
+) -> ClassShortage:
+    """What a class lacks while all others are in place."""
+    mark = trial.mark()
+    for want, n in zip(demand.wants, counts, strict=True):
+        if want is not short.want:
+            fill(trial, want.cls, n, demand)
+    fits = fill(trial, short.want.cls, short.wanted, demand).total()
+    result = diagnosis.shortage(trial.snapshot, short.want, short.wanted, fits)
+    trial.undo(mark)
+    return result
