@@ -34,6 +34,7 @@ CLOCKED = (
     "cli.verbs.get",
     "cli.verbs.list",
     "cli.verbs.prune",
+    "client.jobs.explain",
     "client.jobs.lookup",
     "client.jobs.usage",
 )

@@ -115,6 +115,7 @@ class Home(msgspec.Struct, frozen=True):
         draft = self.record.with_suffix(".new")
         draft.write_bytes(msgspec.json.encode({"pid": os.getpid(), **status}))
         draft.rename(self.record)
+        _set_text(self.root / "last-data", str(status.get("data") or ""))
 
     def status(self) -> dict[str, Any] | None:
         """The status of the running daemon, or None while it is not ready."""
@@ -124,6 +125,11 @@ class Home(msgspec.Struct, frozen=True):
     def last_data(self) -> Path:
         """The data directory of the daemon that runs or was killed."""
         return Path(self._last_status().get("data") or self.data)
+
+    def kept_data(self) -> Path | None:
+        """The data directory of the last daemon that was ready; None if there is none."""
+        data = Path(_text(self.root / "last-data") or self.data)
+        return data if data.is_dir() else None
 
     def _last_status(self) -> dict[str, Any]:
         status: dict[str, Any] = msgspec.json.decode(_text(self.record) or "{}")

@@ -12,14 +12,13 @@ import asyncio
 import logging
 import os
 import signal
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api import crds, limits
-from muster.api.kinds import CRDS, NODES
-from muster.api.meta import Key, condition_is_true
+from muster.api import crds
+from muster.api.kinds import CRDS
+from muster.api.meta import Key
 from muster.errors import UsageError
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
@@ -28,6 +27,7 @@ from muster.local.controllers import run as controllers
 from muster.local.node import agent as node
 from muster.local.node.machine import shutdown
 from muster.local.node.machine.capacity import declare_nodes
+from muster.local.node.machine.node_readiness import wait_for_nodes
 from muster.operator import run as operator
 from muster.operator.settings import Settings as JobSettings
 from muster.scheduler import run as scheduler
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from muster.api.core import Node
     from muster.api.meta import Raw
     from muster.local.home import Home
     from muster.local.node.machine.capacity import NodeSpec
@@ -169,11 +168,11 @@ class _Cluster:
     async def run(self, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
         """Run until `stop` is set; then stop the pods and mark them as stopped by the machine."""
         server, settings = self.server, self.settings
-        names = {spec.name for spec in settings.node_specs()}
+        specs = {spec.name: spec.resources for spec in settings.node_specs()}
         endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
 
         async def announce() -> None:
-            await _nodes_ready(client, names, self.agent.groups.enforcement)
+            await wait_for_nodes(client, specs, self.agent.groups.enforcement)
             settings.home.write_status(url=server.url, **self._status())
             ready(server.url)
 
@@ -190,7 +189,7 @@ class _Cluster:
                     task.cancel()
             # The API server still runs, so the pods can be marked after they are stopped.
             await self.agent.teardown()
-            await shutdown.mark_stopped_pods(client, names, datetime.now(UTC))
+            await shutdown.mark_stopped_pods(client, specs, datetime.now(UTC))
 
     def _parts(self, client: Client, stop: asyncio.Event) -> tuple[Part, ...]:
         server, agent = self.server, self.agent
@@ -216,27 +215,6 @@ class _Cluster:
             **({"isolated": True} if self.settings.isolated else {}),
             **({"note": note} if note else {}),
         }
-
-
-async def _nodes_ready(client: Client, names: set[str], enforcement: dict[str, str]) -> None:
-    """Return when every declared node is ready and says which limits it enforces now: nodes of an
-    earlier start are in the store."""
-
-    def is_ready(node: Node) -> bool:
-        published = limits.enforcement([node.metadata.annotations])
-        return condition_is_true(node.status.conditions, "Ready") and published == enforcement
-
-    while True:
-        listing = await client.list(NODES)  # again whenever the watch ends
-        waiting = names - {n.metadata.name for n in listing.items if is_ready(n)}
-        if not waiting:
-            return
-        async with aclosing(client.watch(NODES, since=listing.resource_version)) as events:
-            async for event in events:
-                if event.type != "BOOKMARK" and is_ready(event.object):
-                    waiting.discard(event.object.metadata.name)
-                if not waiting:
-                    return
 
 
 def _port(settings: Settings) -> int:

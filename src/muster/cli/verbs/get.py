@@ -32,6 +32,7 @@ from muster.client.server_tables import ObjectQuery
 from muster.errors import Forbidden, UsageError
 from muster.jobs.job_state import PENDING
 from muster.jobs.summary import instance
+from muster.scheduler.waiting_line_format import ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,7 +201,9 @@ class _View:
         place = ""  # only pending jobs have one: others cost no request for the waiting line
         if job.status == PENDING:
             explanation = explain.explain_pods(self.client, job.name, pods, _debug_once)
-            job = replace(job, reason=job.reason or explanation.text)
+            place_text = f"; {ordinal(explanation.place)} in line"  # it has a row of its own
+            reason = job.reason or explanation.text.removesuffix(place_text)
+            job = replace(job, reason=reason)
             place = job_details.place_in_line(explanation)
         state = (job.status, job.reason, job.instances)
         if self.output == "name":

@@ -27,10 +27,8 @@ def command(target: Target, output: str) -> None:
         "from": cluster.source if cluster else "",
         "url": cluster.endpoint.url if cluster else "",
         "local": "up" if daemon else "down",
-        **({"daemon": daemon} if daemon else {}),
+        **({"daemon": daemon} if daemon else _without_daemon(home)),
     }
-    if not daemon and any((home.last_data() / "pods").glob("*")):
-        data["pods"] = "may still run: `arena up` finds them again, `arena down` stops them"
     problem: MusterError | None = None
     if cluster is not None:
         try:
@@ -47,10 +45,25 @@ def command(target: Target, output: str) -> None:
     if output != "wide":
         print(json_or_yaml(data, output))
     else:
-        print(table([(f"{key}:", str(value)) for key, value in data.items() if key != "daemon"]))
+        shown = {**data, "local": data.get("hint") or data["local"], "daemon": "", "hint": ""}
+        print(table([(f"{key}:", str(value)) for key, value in shown.items() if value]))
         for key, value in (daemon or {}).items():
             print(f"  {key}: {value}")
     if cluster is None:
-        raise no_cluster()
+        raise no_cluster(hint="")  # the table says how to start one
     if problem is not None:
         raise problem
+
+
+def _without_daemon(home: Home) -> dict[str, str]:
+    """What became of a local cluster whose daemon is not ready, and the next step."""
+    data = home.kept_data()
+    if pid := home.running():
+        return {"local": "starting", "hint": f"starting or stopping (pid {pid})"}
+    if home.was_killed():
+        pods = "pods may still run: `arena up` finds them again, `arena down` stops them"
+        return {"hint": f"killed; {pods}"}
+    if data is None:
+        return {"hint": "down; `arena up --detach` starts it"}
+    flag = f" --data-dir {data}" if data != home.data else ""
+    return {"hint": f"stopped; `arena up --detach{flag}` starts it again, with its jobs"}

@@ -15,7 +15,7 @@ from muster.api.kinds import LEASES, NAMESPACES, NODES
 from muster.api.limits import ANNOTATIONS
 from muster.api.meta import Key, timestamp
 from muster.errors import AlreadyExists, MusterError, NotFound
-from muster.local.node.machine import capacity
+from muster.local.node.machine import capacity, gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -128,6 +128,9 @@ class NodeHeartbeat:
             except AlreadyExists:
                 await self._client.patch(NODES, Key("", node.name), declared)
             status = node_status(node, self._address, self._since, self._clock())
+            # A merge patch keeps the GPUs of an earlier start unless it removes them.
+            amounts = {gpus.RESOURCE: None, **node.resources}
+            status |= {"capacity": amounts, "allocatable": amounts}
             await self._client.patch(
                 NODES, Key("", node.name), {"status": status}, subresource="status"
             )

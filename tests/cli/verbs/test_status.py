@@ -1,0 +1,61 @@
+"""`arena status` of a local cluster that is not up says why, and what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muster.cli import main
+from muster.local.home import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return Home.of_user()
+
+
+def test_before_the_first_start(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run("arena", ["status"]) == 5
+
+    out, err = capsys.readouterr()
+    assert out == "local:  down; `arena up --detach` starts it\n"
+    assert err == "error: no cluster is configured, and the local one is not running\n"
+    assert not home.root.exists()
+
+
+@pytest.mark.parametrize("custom", [False, True])
+def test_after_down_the_jobs_are_kept(
+    home: Home, tmp_path: Path, custom: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "elsewhere" if custom else home.data
+    with home.held():
+        (data / "pods" / "uid").mkdir(parents=True)
+        home.write_status(data=str(data))
+
+    main.run("arena", ["status"])
+    flag = f" --data-dir {data}" if custom else ""
+    text = f"stopped; `arena up --detach{flag}` starts it again, with its jobs"
+    assert capsys.readouterr().out == f"local:  {text}\n"
+    main.run("arena", ["status", "-o", "json"])
+    assert json.loads(capsys.readouterr().out)["local"] == "down"
+
+
+def test_after_a_kill_pods_may_still_run(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    home.make()
+    home.lock.write_text("123456789")
+
+    main.run("arena", ["status"])
+
+    assert "local:  killed; pods may still run: `arena up`" in capsys.readouterr().out
+
+
+def test_while_it_starts(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    with home.held():
+        main.run("arena", ["status"])
+
+    assert capsys.readouterr().out.startswith("local:  starting or stopping (pid ")

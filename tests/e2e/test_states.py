@@ -1,0 +1,134 @@
+"""Every state of a job is told as it is: restarting, suspended, waiting, ended, stopped cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.local_cluster import ARENA, LocalCluster
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+CRASH = "sh -c 'echo step 7; if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 99'"
+RESTARTED = r"worker 1 restarted \d times; the last time it exited with code 3: boom"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster without GPUs, with jobs that crash."""
+    cluster = LocalCluster(tmp_path_factory.mktemp("home"))
+    cluster.up("--cpus-per-node=4")
+    cluster.submit("crash", "--workers=2", "--retry=99", command=CRASH)
+    restart = "--annotation=muster.dev/restart=gang"
+    cluster.submit("gang", "--workers=2", "--gang", restart, "--retry=99", command=CRASH)
+    yield cluster
+    cluster.down()
+
+
+def restarting(local: LocalCluster, name: str) -> dict[str, Any]:
+    """The job once it waits for its next try after two failures."""
+
+    def waits() -> dict[str, Any] | None:
+        job = local.job(name)
+        return job if job["nextTry"] and job["restarts"] >= 2 else None
+
+    return until(waits, timeout=40, every=0.3, what=f"{name} waits for its next try")
+
+
+def test_workers_that_just_end_all_succeed_and_are_counted(local: LocalCluster) -> None:
+    words = ["tf", "--name=ends", "--image=x", "--workers=3", "--wait", "sh -c 'echo done'"]
+    output = local.arena("submit", *words).stderr
+
+    assert re.findall(r"ends SUCCEEDED \((.*)\)", output)[-1].endswith(" of 3")
+    until(lambda: status(local, "ends")["replicaStatuses"] == {"Worker": {"succeeded": 3}})
+    assert "Restarting" not in {row["type"] for row in status(local, "ends")["conditions"]}
+    assert [row["status"] for row in local.job("ends")["instances"]] == ["Completed"] * 3
+    assert "has ended: 3 succeeded of 3" in local.arena("explain", "ends").stdout
+
+
+def status(local: LocalCluster, name: str) -> dict[str, Any]:
+    raw = json.loads(local.arena("get", "tfjobs", name, "-o", "json").stdout)
+    result: dict[str, Any] = raw["status"]
+    return result
+
+
+def test_a_crash_loop_is_restarting_with_its_reason(local: LocalCluster) -> None:
+    job = restarting(local, "crash")
+    assert job["status"] == "RESTARTING"
+    assert re.fullmatch(RESTARTED, job["reason"])
+    crash = job["instances"][1]["crash"]
+    assert (crash["exitCode"], crash["lastLine"]) == (3, "boom")
+
+    line = rf"{RESTARTED}; next try (in \d+ s|now)"
+    for verb in ("get", "explain"):
+        assert re.search(line, local.arena(verb, "crash").stdout)
+    listing = local.arena("list")
+    assert re.search(r"^crash +RESTARTING ", listing.stdout, re.MULTILINE)
+    assert re.search(f"^crash: {line}$", listing.stderr, re.MULTILINE)
+    late = local.arena("wait", "crash", "--timeout=1s", check=False)
+    assert late.returncode == 1
+    assert re.search(f"the job crash is still restarting: {RESTARTED}", late.stderr)
+
+
+def test_a_gang_that_waits_for_its_restart_names_the_replica_that_failed(
+    local: LocalCluster,
+) -> None:
+    job = restarting(local, "gang")
+    assert job["status"] == "RESTARTING"
+    text = r"the gang failed \d times; the last time worker 1 exited with code 3: boom"
+    assert re.fullmatch(text, job["reason"])
+    explained = local.arena("explain", "gang").stdout
+    assert re.search(r"State: +restarting\n", explained)
+    assert re.search(rf"{text}; next try (in \d+ s|now)", explained)
+
+
+def test_a_suspended_job_is_suspended_everywhere(local: LocalCluster) -> None:
+    local.submit("sleeps", command="sleep 99")
+    local.arena("suspend", "sleeps")
+    text = "TFJob sleeps is suspended; `arena resume sleeps` starts it again"
+    assert local.wait_job("sleeps", "SUSPENDED")["reason"] == text
+    assert re.search("^sleeps +SUSPENDED ", local.arena("list").stdout, re.MULTILINE)
+    assert re.search(rf"State: +suspended\nWhy: +{text}", local.arena("explain", "sleeps").stdout)
+
+
+def test_a_job_that_no_node_can_run_does_not_call_idle_nodes_full(local: LocalCluster) -> None:
+    local.submit("large", "--workers=3", "--gpus=1", "--gang", command="sleep 9")
+    reason = (
+        "0 of 3 workers fit; no node is large enough: each worker requests 1 nvidia.com/gpu, "
+        "the largest node has 0"
+    )
+    until(lambda: local.job("large")["reason"] == reason, what="the reason")
+    total = local.arena("top", "job").stdout.splitlines()[-1]
+    assert total == "Total Allocated/Requested GPUs of Training Jobs: 0/3"
+
+
+def test_roles_that_fit_only_alone_name_what_is_short(local: LocalCluster) -> None:
+    flags = ["--ps=1", "--ps-cpu=3", "--workers=2", "--worker-cpu=1", "--gang"]
+    local.submit("both", *flags, command="sleep 9")
+    text = r"every role fits alone; .* not fit next to the rest: short \d cpu"
+    until(lambda: re.match(text, local.job("both")["reason"]), what="the reason")
+
+
+def test_a_stopped_cluster_says_so_and_starts_again_with_other_nodes(local: LocalCluster) -> None:
+    local.arena("delete", "crash", "gang", "large", "both")
+    local.down()
+    stopped = subprocess.run(
+        [ARENA, "status"], env=local.env, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert stopped.returncode == 5
+    assert "stopped; `arena up --detach` starts it again, with its jobs" in stopped.stdout
+    assert "may still run" not in stopped.stdout
+
+    for flags, gpus in ((["--nodes=2", "--gpus-per-node=3"], [3, 3]), ([], [0])):
+        local.up(*flags)
+        nodes = json.loads(local.arena("top", "node", "-o", "json").stdout)
+        assert [node["total"]["gpus"] for node in nodes] == gpus
+        if gpus[0]:
+            local.down()
+    assert local.job("sleeps")["status"] == "SUSPENDED"
