@@ -82,6 +82,15 @@ def test_a_replacement_that_waits_for_a_node_is_pending() -> None:
     assert (summary.status, summary.reason) == ("PENDING", "short 1 GPU")
 
 
+def test_a_replica_that_waits_beside_running_ones_is_named() -> None:
+    row = {"type": "PodScheduled", "status": "False", "message": "short 1 GPU"}
+    summary = summarize(
+        job("Created", "Running"), [pod(), pod(index=1, phase="Pending", conditions=[row])]
+    )
+
+    assert (summary.status, summary.reason) == ("PENDING", "worker 1: short 1 GPU")
+
+
 def test_a_suspended_job_names_the_command_that_resumes_it() -> None:
     summary = summarize(job("Created", "Suspended"), [])
 

@@ -87,11 +87,20 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     if "Running" in true and not waiting:
         # A program that crashes after some time runs between two crashes.
         return JobState(RUNNING, _words(list(crashes.values())))
-    reason = next((reason for pod in waiting if (reason := why_not_running(pod))), "")
+    reason = _why_pending(waiting, len(pods))
     recorded = status.waiting.message if status.waiting else ""
     if "Restarting" in true and not reason:
         return JobState(RESTARTING, recorded or true["Restarting"])
     return JobState(PENDING, reason or recorded)
+
+
+def _why_pending(waiting: Sequence[Pod], total: int) -> str:
+    """Why pods wait; if the others do not, with the replica that does."""
+    reasons = ((pod, why_not_running(pod)) for pod in waiting)
+    pod, reason = next(((pod, reason) for pod, reason in reasons if reason), (None, ""))
+    if pod is None or len(waiting) == total:
+        return reason
+    return f"{_replica_in_words(pod)}: {reason}"
 
 
 def _crashing(crashes: Sequence[tuple[Pod, Crash]]) -> JobState:
