@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.api.kinds import Kind
-from muster.api.meta import Key
-from muster.api.pod_logs import POD_LOGS
+from muster.api.meta import Key, ObjectMeta
+from muster.api.pod_logs import POD_LOGS, PodLog
 from muster.client.jobs import logs
 from muster.client.jobs.logs import LogOptions
 from muster.client.jobs.pod_logs import LogSource
@@ -308,3 +309,41 @@ def test_a_log_that_does_not_exist_yet_is_an_error_with_the_reason() -> None:
 
     assert str(error.value) == f'{refusal}: CreateContainerConfigError: secret "keys" not found'
     assert error.value.hint == "`arena logs -f p` waits."
+
+
+def test_the_end_of_a_log_is_read_if_the_pod_ended_while_the_cluster_was_away() -> None:
+    script = Script(
+        [[line(1, "a"), Unreachable("broken")], [line(1, "a"), line(2, "b")]],
+        [pod("Running"), pod("Failed")],
+    )
+
+    assert run(script, LogOptions(follow=True)) == b"a\nb\n"
+
+
+class ArchivingScript(Script):
+    """A cluster that has the logs of pods that are gone."""
+
+    def list(self, kind: Kind[Any], *_: object, **__: object) -> Any:
+        if kind is not POD_LOGS:
+            return super().list(kind)
+        meta = ObjectMeta(namespace="default")
+        attempts = [
+            PodLog(replace(meta, name=f"{uid}.c.0"), pod_name="p", pod_uid=uid, container="c")
+            for uid in ("former", "u")
+        ]
+        return type("L", (), {"items": attempts})
+
+    def log_of(self, kind: Kind[Any], key: Key, **options: Any) -> Iterator[bytes]:
+        assert key.name == "u.c.0"
+        return self.logs(key, **options)
+
+
+def test_the_end_of_a_log_is_read_if_the_pod_was_deleted_while_the_cluster_was_away() -> None:
+    script = ArchivingScript(
+        [[line(1, "a"), Unreachable("broken")], [line(1, "a"), line(2, "b")]],
+        [pod("Running"), NotFound("gone")],
+    )
+
+    assert run(script, LogOptions(follow=True, tail=5)) == b"a\nb\n"
+    assert not script.requests[-1]["follow"]
+    assert script.requests[-1]["tail"] is None

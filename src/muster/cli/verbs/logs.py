@@ -7,7 +7,7 @@ instances, each line with the name of its instance.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,17 @@ from muster.api.meta import Key
 from muster.cli.options import Target, cluster_options, job_name_completions, type_option
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
-from muster.client.jobs import logs
+from muster.client.jobs import logs, lookup
 from muster.client.jobs.log_sources import WantedLogs, find_logs
 from muster.client.jobs.logs import LogOptions
-from muster.errors import BadRequest, NotFound, UsageError
+from muster.errors import BadRequest, MusterError, NotFound, UsageError
 from muster.jobs.job_state import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from muster.jobs.summary import JobSummary
+    from muster.kube.blocking_client import BlockingClient
 
 
 @click.command(name="logs")
@@ -87,8 +88,8 @@ def command(
                 log_lines.print_logs(chunks, [source.pod for source in sources])
             else:
                 log_lines.print_log(logs.read_source(client, sources[0], options, note))
-    if job is not None and not (everyone or instance):
-        _note_failure(job, sources[0].pod.name)
+        if job is not None and not (everyone or instance):
+            _note_failure(client, job, sources[0].pod.name)
 
 
 @contextmanager
@@ -108,8 +109,11 @@ def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
         raise
 
 
-def _note_failure(job: JobSummary, shown: str) -> None:
+def _note_failure(client: BlockingClient, job: JobSummary, shown: str) -> None:
     """Say which instance ended a failed job, unless it is the one whose log was printed."""
+    if not job.over:  # it may have ended while its log was followed
+        with suppress(MusterError):
+            job = lookup.get_summary(client, job.key, job.trainer)
     if job.status == FAILED and f"pod {shown} " not in job.reason:
         note(f"the job {job.name} failed{job.cause}")
 

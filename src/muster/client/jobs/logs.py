@@ -104,6 +104,7 @@ def _follow(
     wait_for_start(client, key, notify)
     pod: Pod | None = client.get(PODS, key)
     while pod is not None:
+        ended, uid = pod.finished, pod.metadata.uid
         try:
             # Always with timestamps: ResumableLog recognises repeated lines by them.
             for chunk in _stream(client, pod, key, options, timestamps=True):
@@ -113,11 +114,35 @@ def _follow(
         except (Unreachable, ServerError) as error:
             notify(f"the log of {key.name} broke off: {error}; waiting for the cluster")
             lost = True
-        pod = _wait_for_restart(client, key, pod.metadata.uid, notify, lost=lost)
+        if ended:
+            return
+        try:
+            pod = _wait_for_restart(client, key, uid, notify, lost=lost)
+        except NotFound:
+            yield from _unread_lines(client, key, uid, options, log)
+            return
         log.reopened()
-        since = log.since(datetime.now(UTC))
-        if since is not None:
-            options = options._replace(since=since, tail=None)
+        options = _resumed(options, log)
+
+
+def _resumed(options: LogOptions, log: ResumableLog) -> LogOptions:
+    """The options that continue a log which was read so far."""
+    since = log.since(datetime.now(UTC))
+    return options if since is None else options._replace(since=since, tail=None)
+
+
+def _unread_lines(
+    client: BlockingClient, key: Key, uid: str, options: LogOptions, log: ResumableLog
+) -> Iterator[bytes]:
+    """The last lines of a pod that was deleted before they were read, if the cluster has them."""
+    attempts = pod_logs.attempts_of_pod(client, key)
+    for attempt in pod_logs.at_container(attempts, key.name, options.container):
+        if attempt.pod_uid == uid:
+            log.reopened()
+            request = _resumed(options, log)._replace(follow=False, container="", timestamps=True)
+            for chunk in client.log_of(POD_LOGS, attempt.metadata.key, **request._asdict()):
+                if data := log.feed(chunk):
+                    yield data
 
 
 def _read_once(client: BlockingClient, key: Key, options: LogOptions) -> Iterator[bytes]:
@@ -158,8 +183,9 @@ def _wait_for_restart(
 ) -> Pod | None:
     """The pod once a container runs again; None if the pod has ended or was replaced.
 
-    With `lost`, the user was told already that the cluster is unreachable; else it is reported
-    once.
+    A pod that ended while the stream was lost is returned too: the end of its log is unread. Raises
+    NotFound if it was deleted. With `lost`, the user was told already that the cluster is
+    unreachable; else it is reported once.
     """
     deadline = time.monotonic() + RECONNECT_TIMEOUT
     while True:
@@ -168,7 +194,7 @@ def _wait_for_restart(
         except NotFound:
             if lost:
                 notify(f"{key.name} was deleted while the cluster was unreachable")
-            return None
+            raise
         except (Unreachable, ServerError) as error:
             if time.monotonic() > deadline:
                 raise
@@ -177,7 +203,7 @@ def _wait_for_restart(
             lost = True
         else:
             if _has_ended(pod, uid, notify):
-                return None
+                return pod if lost and pod.metadata.uid == uid else None
             statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
             if any(status.state.running for status in statuses):
                 return pod
