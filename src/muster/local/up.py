@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.api import crds
@@ -35,7 +35,6 @@ from muster.scheduler.settings import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from pathlib import Path
     from typing import Any
 
     from muster.api.meta import Raw
@@ -84,9 +83,18 @@ class Settings:
             self.node_specs(),
             python=self.python,
             images=self.home.images,
-            visible=(os.getcwd(),),
+            visible=self._visible_directories(),
             runtime=self.runtime,
         )
+
+    def _visible_directories(self) -> tuple[str, ...]:
+        """The directory where `up` was called, unless it is part of the cluster's state."""
+        try:
+            current = Path.cwd()
+        except FileNotFoundError:  # it was deleted
+            return ()
+        state = (self.home.root.resolve(), self.data.resolve())
+        return () if any(current.is_relative_to(folder) for folder in state) else (str(current),)
 
 
 async def serve(settings: Settings, ready: Callable[[str], None]) -> None:

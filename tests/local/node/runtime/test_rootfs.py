@@ -11,7 +11,12 @@ HOST: dict[str, Any] = {
     "usr": {"bin": {"python3": ""}, "share": {"doc": {}}},
     "etc": {"hosts": "", "passwd": ""},
     "var": {"tmp": {}, "run": "-> /run", "lib": {}},
-    "tmp": {"secret": "", "link": "-> /data", "venv": {"bin": {}}, "muster": {"db": ""}},
+    "tmp": {
+        "secret": "",
+        "link": "-> /data",
+        "venv": {"bin": {}},
+        "muster": {"db": "", "venv": {}},
+    },
     "run": {},
     "root": {
         ".kube": {"config": ""},
@@ -271,3 +276,19 @@ def test_a_volume_at_a_link_in_a_temporary_directory_is_mounted_at_that_name() -
     plan = steps(Mount("/data", "/tmp/link"))
 
     assert ["bind", "/data", "/tmp/link", False] in plan
+
+
+def test_state_inside_a_visible_directory_is_hidden() -> None:
+    rules = RootfsRules(
+        home="/root",
+        hidden=("/tmp/muster",),
+        visible=("/tmp/muster/venv", "/tmp"),
+    )
+
+    plan = steps(rules=rules)
+
+    assert at(plan, "/tmp") == ["host"]
+    assert at(plan, "/tmp/muster") == ["disk"]
+    assert ["bind", "/tmp/muster/venv", "/tmp/muster/venv", True] in plan
+    hidden_alone = steps(rules=RootfsRules("/root", hidden=("/tmp/muster",), visible=("/tmp",)))
+    assert at(hidden_alone, "/tmp/muster") == ["hide"]

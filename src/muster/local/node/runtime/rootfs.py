@@ -125,8 +125,7 @@ def plan_rootfs(
     for path in rules.hidden:
         if not sketch.covered(path):  # inside a new directory it is hidden already
             sketch.put(path, _Kind.HIDE)
-    for path in rules.visible:
-        sketch.show(path)
+    sketch.show(rules)
     for layer in layers:
         sketch.lay(layer, "")
     for mount in sorted(mounts, key=lambda m: m.path):  # outer mounts before inner ones
@@ -180,11 +179,10 @@ class _Sketch:
             _drop_directories(node)
         for path in rules.hidden:
             self._hide_in_volume(node.path, mount.source, path)
-        for path in rules.visible:
-            self.show(path)
+        self.show(rules)
 
     def _hide_in_volume(self, place: str, source: str, hidden: str) -> None:
-        """Hide a path of the host that the volume at `place` contains."""
+        """Hide a path of the host that a mount of `source` at `place` contains."""
         top, path = self._on_host(source), self._on_host(hidden)
         if path == top or path.startswith(f"{top.rstrip('/')}/"):
             below = path[len(top) :].strip("/")
@@ -196,11 +194,18 @@ class _Sketch:
         """The path with the host's links resolved."""
         return _Sketch(self._tree)._resolved(path)
 
-    def show(self, path: str) -> None:
-        """Make a path of the host visible: its target and, if it is a hidden link, itself."""
-        for as_named in (False, True):
-            if self.covered(path, as_named=as_named):
-                self.put(path, _Kind.BIND, source=path, as_named=as_named)
+    def show(self, rules: RootfsRules) -> None:
+        """Make visible paths exist: the target and, if it is a hidden link, the path itself."""
+        for path in sorted(rules.visible):  # outer paths first: a hidden path may be between
+            for as_named in (False, True):
+                if self.covered(path, as_named=as_named):
+                    self.put(path, _Kind.BIND, source=path, as_named=as_named)
+                    self._hide_in_shown(path if as_named else self._resolved(path), rules.hidden)
+
+    def _hide_in_shown(self, path: str, hidden: Iterable[str]) -> None:
+        for inner in hidden:
+            if self._on_host(inner) != self._on_host(path):  # the interpreter may be in it
+                self._hide_in_volume(path, path, inner)
 
     def covered(self, path: str, *, as_named: bool = False) -> bool:
         """Whether the path is inside a directory that shows nothing of the host."""
