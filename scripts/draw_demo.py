@@ -16,7 +16,6 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -179,5 +178,4 @@ def _row(number: int, line: Line) -> str:
 
 
 if __name__ == "__main__":
-    subprocess.run(["make", "install"], check=True, stdout=subprocess.DEVNULL)
     main()
