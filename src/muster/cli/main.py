@@ -176,7 +176,7 @@ def overview(program: str) -> str:
         "",
         "Examples:",
         f"  {program} up --nodes 2 --gpus-per-node 1 --detach",
-        f'  {program} submit tf --name=hello --image=python:3.12 --workers=2 --gang "python t.py"',
+        f'  {program} submit tf --name=hello --workers=2 --gang "python train.py"',
         f"  {program} get hello",
         f"  {program} logs -f hello",
         "",

@@ -78,16 +78,15 @@ def command(
         raise UsageError("--attempt excludes --previous and --follow")
     wanted = WantedLogs(options, instance, everyone, attempt)
     cluster = target.cluster()
-    with cluster.connect() as client:
+    with cluster.connect() as client, _ending_in_a_sentence(options):
         key = Key(target.namespace_in(cluster), name)
         sources, job = find_logs(client, key, type_, wanted, note)
-        with _ending_in_a_sentence(options):
-            if everyone:
-                warn = partial(note, level="warn")
-                chunks = logs.read_many(cluster.connect, sources, options, note, warn)
-                log_lines.print_logs(chunks, [source.pod for source in sources])
-            else:
-                log_lines.print_log(logs.read_source(client, sources[0], options, note))
+        if everyone:
+            warn = partial(note, level="warn")
+            chunks = logs.read_many(cluster.connect, sources, options, note, warn)
+            log_lines.print_logs(chunks, [source.pod for source in sources])
+        else:
+            log_lines.print_log(logs.read_source(client, sources[0], options, note))
         if job is not None and not (everyone or instance):
             _note_failure(client, job, sources[0].pod.name)
 

@@ -207,8 +207,9 @@ def type_command(type_: str) -> click.Command:
 
     \b
     Examples:
-      arena submit {short} --name=hello --image=python:3.12 {flags} --gang "{example}"
-      arena submit {short} --name=hello --image=python:3.12 {flags} --wait {example} --lr 0.1
+      arena submit {short} --name=hello {flags} --gang "{example}"
+      arena submit {short} --name=hello {flags} --wait {example} --lr 0.1
+      arena submit {short} --name=hello {flags} --image=team/train:3 "{example}"
     """
     command: Any = cluster_options(run)
     command = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND")(command)
