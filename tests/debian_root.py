@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -64,6 +65,8 @@ class DebianRoot:
         folder.chmod(0o755)
         subprocess.run(["tar", "-xf", base_system(), "-C", folder], check=True)
         shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
+        names = f"localhost {socket.gethostname()}"  # the installer of Debian writes it
+        (folder / "etc/hosts").write_text(f"127.0.0.1 {names}\n::1 localhost\n")
         if _CERTIFICATES.exists():  # the way to the package registries is the machine's
             shutil.copy(_CERTIFICATES, folder / _CERTIFICATES.relative_to("/"))
         self.run(f"useradd --create-home --shell /bin/bash {USER}", user="root", directory="/")

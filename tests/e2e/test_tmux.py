@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.e2e.tmux import Screen
 from tests.examples.training import PYTHON, mpirun, need
-from tests.test_readme import commands
+from tests.prerequisites import missing_prerequisite
+from tests.test_readme import first_job
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -61,8 +63,7 @@ def nobody(tmp_path: Path) -> Iterator[LocalCluster]:
 def test_the_readme_commands_lead_from_an_empty_home_to_a_finished_job(
     nobody: LocalCluster,
 ) -> None:
-    lines = [line for line in commands() if " pip install " not in line]
-    assert len(lines) >= 5
+    lines = first_job()
 
     with Screen(nobody.env, EXAMPLES.parent) as screen:
         shown = {line: screen.run(line) for line in lines}
@@ -90,6 +91,8 @@ def eight_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluste
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> str:
     """`benchmarks.git`, with the branch and the program that the guide names."""
+    if shutil.which("git") is None:
+        missing_prerequisite("git", "there is no git on this machine")
     folder = tmp_path_factory.mktemp("git")
     source = folder / "work" / "scripts" / "tf_cnn_benchmarks"
     source.mkdir(parents=True)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from muster.api.kinds import EVENTS, PODS
@@ -114,8 +115,8 @@ async def test_all_processes_of_a_plain_pod_end_with_it(local: LocalNode) -> Non
 
 
 def _running(word: str) -> bool:
-    result = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return f"sleep {word}" in result.stdout.splitlines()
+    processes = psutil.process_iter(["cmdline"])
+    return any(process.info["cmdline"] == ["sleep", word] for process in processes)
 
 
 async def test_exec_in_a_plain_pod_has_the_pods_environment(local: LocalNode) -> None:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 FAMILY = """
 import os, signal, sys
 from muster.local.node.standalone.linux import kernel
-kernel.unshare(kernel.CLONE_NEWPID)
+kernel.unshare(kernel.CLONE_NEWPID | (kernel.CLONE_NEWUSER if os.geteuid() else 0))
 first = os.fork() or signal.pause()
 second = os.fork() or signal.pause()
 print(first, second, flush=True)
