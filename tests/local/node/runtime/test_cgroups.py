@@ -71,16 +71,19 @@ async def test_exec_counts_towards_the_containers_memory_limit(tmp_path: Path) -
 @pytest.mark.slow
 @needs_namespaces
 async def test_exec_counts_towards_the_containers_usage(tmp_path: Path) -> None:
-    script = f"x = b'x' * (100 << 20); open('{tmp_path}/held', 'w').close(); input()"
-    async with local_node(tmp_path) as local, asyncio.TaskGroup() as group:
-        place: Raw = {"name": "here", "mountPath": str(tmp_path)}
-        volume: Raw = {"name": "here", "hostPath": {"path": str(tmp_path)}}
+    shared, home = tmp_path / "shared", tmp_path / "home"
+    shared.mkdir()
+    home.mkdir()
+    script = f"x = b'x' * (100 << 20); open('{shared}/held', 'w').close(); input()"
+    async with local_node(home) as local, asyncio.TaskGroup() as group:
+        place: Raw = {"name": "here", "mountPath": str(shared)}
+        volume: Raw = {"name": "here", "hostPath": {"path": str(shared)}}
         idle = container("main", "sleep", "1000", volumeMounts=[place])
         await local.run(manifest("p", idle, volumes=[volume]))
         pod = await local.phase("p", "Running")
         inside = ExecOptions("main", ("python", "-c", script), stdin=True)
         running = group.create_task(local.backend.exec(pod, inside, Waiting(b"")))
-        await eventually((tmp_path / "held").exists, what="the memory is held")
+        await eventually((shared / "held").exists, what="the memory is held")
 
         usage = await local.backend.usage()
 
