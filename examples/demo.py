@@ -5,7 +5,8 @@
 3. A parameter server job trains while a rival waits for one GPU more than is free. A worker of the
    job is lost: the rival would fit now, but the room is held, and the worker comes back to it.
 
-The demo runs on a local cluster of its own, in a temporary home, and removes both at the end.
+The demo runs on a local cluster of its own, in a temporary home, and removes both at the end, also
+after Ctrl-C. If a step fails, the log of the cluster is kept.
 KEEP=1 leaves the cluster up and prints how to reach it. MUSTER_TRAINING_PYTHON names the Python of
 the jobs if it is not our own; mpirun and mpi4py must be installed with it.
 """
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 ARENA = Path(sys.executable).with_name("arena")
 HERE = Path(__file__).parent.absolute()
-HOROVOD = "--image=uber/horovod:0.13.11-tf1.10.0-torch0.4.0-py3.5"
-WORKER_IMAGE = "--worker-image=tensorflow/tensorflow:1.5.0-devel-gpu"
-PS_IMAGE = "--ps-image=tensorflow/tensorflow:1.5.0-devel"
 BEGAN = time.monotonic()
 
 
@@ -48,16 +46,55 @@ def main() -> int:
     os.environ["MUSTER_HOME"] = home
     os.environ.pop("KUBECONFIG", None)
     activate(os.environ.get("MUSTER_TRAINING_PYTHON") or sys.executable)
+    failure, code = "", 0
     try:
-        say(f"A local cluster of four nodes with two (declared) GPUs each, in {home}")
-        arena("up", "--detach", "--nodes=4", "--gpus-per-node=2")
-        too_big()
-        fits()
-        comes_back()
-        say("Done.")
+        scenes(home)
+    except KeyboardInterrupt:
+        failure, code = "interrupted", 130
+    except (subprocess.CalledProcessError, DemoFailed) as error:
+        failure, code = f"{describe(error)}; the cluster's log is {save_log(home)}", 1
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave the cluster
         leave(home, keep=bool(os.environ.get("KEEP")))
-    return 0
+    if failure:
+        print(f"The demo ended early: {failure}", file=sys.stderr)
+    else:
+        say("Done, and the cluster is gone. Your own script, in your own directory:")
+        command(f'{shorter(ARENA)} submit tf --name=mine --workers=2 "python train.py"')
+    return code
+
+
+class DemoFailed(Exception):
+    """A job did not do what the demo shows."""
+
+
+def scenes(home: str) -> None:
+    say("Three scenes on a temporary local cluster, less than a minute; Ctrl-C removes it.")
+    say(f"Four nodes with two (declared) GPUs each, in {home} (about 3 s)")
+    arena("up", "--detach", "--nodes=4", "--gpus-per-node=2")
+    too_big()
+    fits()
+    comes_back()
+
+
+def describe(error: subprocess.CalledProcessError | DemoFailed) -> str:
+    if isinstance(error, DemoFailed):
+        return str(error)
+    words = shlex.join(str(word) for word in error.cmd[1:])
+    return f"`arena {words}` failed with exit code {error.returncode}"
+
+
+def save_log(home: str) -> str:
+    """Copy the log of the cluster to a file that stays; returns its place."""
+    with tempfile.NamedTemporaryFile(prefix="muster-demo-", suffix=".log", delete=False) as file:
+        log = Path(home, "daemon.log")
+        file.write(log.read_bytes() if log.exists() else b"")
+    return file.name
+
+
+def shorter(path: Path) -> str:
+    """The path as a person in this directory types it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def activate(python: str) -> None:
@@ -76,7 +113,7 @@ def leave(home: str, *, keep: bool) -> None:
 
 
 def too_big() -> None:
-    say("Five workers of two GPUs each do not fit on eight GPUs: none starts, and it says why.")
+    say("1. Five workers of two GPUs each do not fit on eight GPUs: none starts, and it says why.")
     submit_mpi(workers=5)
     await_job("mpi-dist", waiting(5))
     arena("get", "mpi-dist")
@@ -84,7 +121,7 @@ def too_big() -> None:
 
 
 def fits() -> None:
-    say("Four of them fit: they start together, and mpirun runs a rank for each of the GPUs.")
+    say("2. Four of them fit: they start together, and mpirun trains on all GPUs (about 10 s).")
     submit_mpi(workers=4)
     await_job("mpi-dist", running(5))
     arena("get", "mpi-dist")
@@ -95,16 +132,16 @@ def fits() -> None:
 
 
 def submit_mpi(*, workers: int) -> None:
-    train = f"mpirun python {HERE / 'mpi_allreduce.py'} --steps 80 --pause 0.05"
-    flags = ("--name=mpi-dist", "--gpus=2", f"--workers={workers}", "--gang=true", HOROVOD)
+    train = f"mpirun python {shorter(HERE / 'mpi_allreduce.py')} --steps 80 --pause 0.05"
+    flags = ("--name=mpi-dist", "--gpus=2", f"--workers={workers}", "--gang")
     arena("submit", "mpi", *flags, train)
 
 
 def comes_back() -> None:
-    say("Two workers with a GPU each and a parameter server: six GPUs stay free.")
-    train = f"python {HERE / 'numpy_ps.py'} --logdir /training_logs"
-    flags = ("--gang", "--gpus=1", WORKER_IMAGE, "--success-policy=AllWorkers")
-    ours = ("--name=tf-dist", "--workers=2", "--ps=1", PS_IMAGE)
+    say("3. Two workers with a GPU each and a parameter server: six GPUs stay free (about 20 s).")
+    train = f"python {shorter(HERE / 'numpy_ps.py')} --logdir /training_logs"
+    flags = ("--gang", "--gpus=1", "--success-policy=AllWorkers")
+    ours = ("--name=tf-dist", "--workers=2", "--ps=1")
     arena("submit", "tf", *ours, *flags, f"{train} --steps 100 --pause 0.1")
     await_job("tf-dist", running(3))
     say("A rival wants seven, one more than there are: it waits.")
@@ -137,7 +174,9 @@ def lose_a_worker() -> None:
     arena("get", "tf-dist")
     arena("list")
     if after["node"] != before["node"] or rival["status"] != "PENDING":
-        sys.exit(f"the room was not kept: {name} is on {after['node']}, rival {rival['status']}")
+        raise DemoFailed(
+            f"the room was not kept: {name} is on {after['node']}, rival {rival['status']}"
+        )
     say(f"Its room was kept: it is back on {after['node']}, and the training goes on.")
 
 
@@ -164,24 +203,35 @@ def ended(job: Job) -> bool:
 
 
 def say(text: str) -> None:
-    print(f"\n# [{time.monotonic() - BEGAN:3.0f} s] {text}", flush=True)
+    print(f"\n{styled(f'# [{time.monotonic() - BEGAN:3.0f} s] {text}', 1, 36)}", flush=True)
+
+
+def command(text: str) -> None:
+    print(f"{styled('$', 32)} {styled(text, 1)}", flush=True)
+
+
+def styled(text: str, *codes: int) -> str:
+    """The text in colour, if standard output is a terminal."""
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+        return text
+    return f"\x1b[{';'.join(map(str, codes))}m{text}\x1b[0m"
 
 
 def arena(*words: str) -> None:
     """Print the command as a user would type it, and run it."""
-    print(f"$ arena {shlex.join(words)}", flush=True)
+    command(f"arena {shlex.join(words)}")
     subprocess.run([ARENA, *words], check=True)
 
 
 def follow(name: str, *, when: str = "", then: Callable[[], None] | None = None) -> None:
     """Print the chief's log as it is written; call `then` at the line that starts with `when`."""
-    print(f"$ arena logs -f {name}", flush=True)
+    command(f"arena logs -f {name}")
     with subprocess.Popen([ARENA, "logs", "-f", name], stdout=subprocess.PIPE, text=True) as log:
         for line in log.stdout or ():
             print(line, end="", flush=True)
             if then is not None and line.startswith(when):
                 then()
-                print(f"$ arena logs -f {name}", flush=True)
+                command(f"arena logs -f {name}")
 
 
 def get(name: str) -> Job:
@@ -207,9 +257,9 @@ def give_up(job: Job, why: str) -> NoReturn:
     """End the demo with the job, the end of its chief's log, and the reason."""
     print(json.dumps(job, indent=1), flush=True)
     words = ("logs", job["name"], "--tail=40")
-    print(f"$ arena {shlex.join(words)}", flush=True)
+    command(f"arena {shlex.join(words)}")
     subprocess.run([ARENA, *words], check=False)
-    sys.exit(why)
+    raise DemoFailed(why)
 
 
 if __name__ == "__main__":
