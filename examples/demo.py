@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 ARENA = Path(sys.executable).with_name("arena")
 HERE = Path(__file__).parent.absolute()
 BEGAN = time.monotonic()
+NOISE = "plm:ssh: Warning: setpgid"
+"""mpirun prints it on a busy machine, when a child runs before its parent has set its group."""
 
 
 def main() -> int:
@@ -69,7 +71,7 @@ class DemoFailed(Exception):
 
 
 def scenes(home: str) -> None:
-    say("Three scenes on a temporary local cluster, less than a minute; Ctrl-C removes it.")
+    say("Three scenes on a temporary local cluster, about a minute. Ctrl-C ends them.")
     say(f"Four nodes with two (declared) GPUs each, in {home} (about 3 s)")
     arena("up", "--detach", "--nodes=4", "--gpus-per-node=2")
     too_big()
@@ -108,7 +110,7 @@ def leave(home: str, *, keep: bool) -> None:
         say("The cluster is still up. See it, and stop it, with:")
         print(f"export MUSTER_HOME={home}\n{ARENA} status\n{ARENA} down")
     else:
-        arena("down")
+        arena("down", check=False)
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -217,10 +219,10 @@ def styled(text: str, *codes: int) -> str:
     return f"\x1b[{';'.join(map(str, codes))}m{text}\x1b[0m"
 
 
-def arena(*words: str) -> None:
-    """Print the command as a user would type it, and run it."""
+def arena(*words: str, check: bool = True) -> None:
+    """Print the command as a user would type it, and run it; a failure ends the demo."""
     command(f"arena {shlex.join(words)}")
-    subprocess.run([ARENA, *words], check=True)
+    subprocess.run([ARENA, *words], check=check)
 
 
 def follow(name: str, *, when: str = "", then: Callable[[], None] | None = None) -> None:
@@ -228,7 +230,8 @@ def follow(name: str, *, when: str = "", then: Callable[[], None] | None = None)
     command(f"arena logs -f {name}")
     with subprocess.Popen([ARENA, "logs", "-f", name], stdout=subprocess.PIPE, text=True) as log:
         for line in log.stdout or ():
-            print(line, end="", flush=True)
+            if NOISE not in line:
+                print(line, end="", flush=True)
             if then is not None and line.startswith(when):
                 then()
                 command(f"arena logs -f {name}")

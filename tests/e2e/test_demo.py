@@ -1,9 +1,10 @@
-"""`make demo` runs to its end and leaves nothing behind, as root and as another user."""
+"""`make demo` runs to its end or to Ctrl-C, and leaves nothing behind."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,5 +48,59 @@ def test_the_demo_shows_gangs_that_wait_train_and_keep_their_room(tmp_path: Path
     assert re.findall(r"^(rival|tf-dist) +SUCCEEDED", last, re.MULTILINE) == ["rival", "tf-dist"]
     assert "(100.0%)" in story
     assert list(tmp_path.iterdir()) == []
-    (home,) = re.findall(r"GPUs each, in (\S+)$", story, re.MULTILINE)
+    assert "\x1b" not in story
+    assert story.splitlines()[-1].endswith(
+        'arena submit tf --name=mine --workers=2 "python train.py"'
+    )
+    (home,) = re.findall(r"GPUs each, in (\S+) ", story)
     assert Footprint.now().beyond(before, Path(home)) == []
+
+
+def test_ctrl_c_ends_the_demo_and_removes_its_cluster(tmp_path: Path) -> None:
+    before = Footprint.now()
+    with subprocess.Popen(
+        [sys.executable, "-m", "examples.demo"],
+        cwd=EXAMPLES.parent,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as demo:
+        assert demo.stdout is not None
+        lines = []
+        for line in demo.stdout:
+            lines.append(line)
+            if line.startswith("local cluster is up"):
+                os.killpg(demo.pid, signal.SIGINT)  # as a terminal sends it, to every program
+        code = demo.wait(TWO_MINUTES)
+
+    story = "".join(lines)
+    assert code == 130, story
+    assert story.endswith("The demo ended early: interrupted\n")
+    assert "Traceback" not in story
+    assert list(tmp_path.iterdir()) == []
+    (home,) = re.findall(r"GPUs each, in (\S+) ", story)
+    assert Footprint.now().beyond(before, Path(home)) == []
+
+
+def test_a_failed_step_is_one_sentence_with_the_place_of_the_log(tmp_path: Path) -> None:
+    program = "from pathlib import Path; from examples import demo; demo.ARENA = Path('/bin/false')"
+
+    result = subprocess.run(
+        [sys.executable, "-c", f"{program}; raise SystemExit(demo.main())"],
+        cwd=EXAMPLES.parent,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=TWO_MINUTES,
+        check=False,
+    )
+
+    assert result.returncode == 1
+    (log,) = tmp_path.iterdir()
+    assert result.stderr == (
+        "The demo ended early: `arena up --detach --nodes=4 --gpus-per-node=2` failed with exit "
+        f"code 1; the cluster's log is {log}\n"
+    )
