@@ -174,7 +174,7 @@ def test_kubectl_prints_these_words(kubectl: Kubectl, arguments: str, words: lis
     assert [word for word in words if word not in text] == []
 
 
-def test_typos_in_a_job_are_refused_or_warned_of_as_the_user_asks(kubectl: Kubectl) -> None:
+def test_typos_in_a_job_have_a_warning_each(kubectl: Kubectl) -> None:
     container = {"name": "tensorflow", "image": "i", "comand": ["python"]}
     worker = {"replica": 2, "template": {"spec": {"containers": [container]}}}
     job = {
@@ -184,8 +184,7 @@ def test_typos_in_a_job_are_refused_or_warned_of_as_the_user_asks(kubectl: Kubec
         "spec": {"tfReplicaSpecs": {"Worker": worker}},
     }
     apply = ("apply", "-f", "-")
-    refused = kubectl(*apply, stdin=json.dumps(job))  # strict is the default of kubectl
-    warned = kubectl(*apply, "--validate=warn", stdin=json.dumps(job))
+    warned = kubectl(*apply, stdin=json.dumps(job))
     unchanged = kubectl("annotate", "tfjob", "typos", "a=b")
     kubectl.says("delete", "tfjob", "typos")
     silent = kubectl(*apply, "--validate=ignore", stdin=json.dumps(job))
@@ -195,9 +194,6 @@ def test_typos_in_a_job_are_refused_or_warned_of_as_the_user_asks(kubectl: Kubec
         "spec.tfReplicaSpecs.Worker.replica",
         "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand",
     ]
-    assert refused.returncode == 1
-    fields = ", ".join(f'unknown field "{path}"' for path in paths)
-    assert f"strict decoding error: {fields}" in refused.stderr
     assert warned.stdout == silent.stdout == "tfjob.kubeflow.org/typos created\n"
     assert warned.stderr.splitlines() == [f'Warning: unknown field "{path}"' for path in paths]
     assert (unchanged.returncode, unchanged.stderr, silent.stderr) == (0, "", "")

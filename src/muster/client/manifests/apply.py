@@ -29,7 +29,6 @@ from muster.errors import (
 )
 from muster.jobs import parse
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.jobs.unknown_fields import find_unknown_fields
 from muster.kube import request
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     Send = Callable[[BlockingClient, Kind[Raw], Raw], "SendResult"]
 
 MANAGER = "arena"
-_STRICT = "strict decoding error"
 _OWNER = re.compile(r'conflicts? with "((?:[^"\\]|\\.)*)"')
 
 
@@ -56,33 +54,14 @@ class SendResult(NamedTuple):
     item: Raw
 
 
-def send_strictly(client: BlockingClient, ask: Request, item: Raw, *, dry_run: bool) -> Response:
-    """Send the object with our field manager; the server rejects unknown fields.
-
-    Unknown fields of a job are sent all the same if the server stores them: other tools may keep
-    fields there, and the user was warned. The local API server rejects them in a strict request,
-    but stores them in another one. A server that drops them shows it in a dry run, and its
-    rejection stands.
-    """
-    try:
-        return client.send(_with_options(ask, "Strict", dry_run=dry_run))
-    except (BadRequest, Invalid) as error:
-        unknown = set(find_unknown_fields(item))
-        if not unknown or _STRICT not in str(error):
-            raise
-        trial = client.send(_with_options(ask, "Ignore", dry_run=True))
-        if set(find_unknown_fields(msgspec.json.decode(trial.body, type=dict))) != unknown:
-            raise
-    return client.send(_with_options(ask, "Ignore", dry_run=dry_run))
-
-
-def _with_options(ask: Request, field_validation: str, *, dry_run: bool) -> Request:
-    query = (*ask.query, ("fieldValidation", field_validation))
+def send_strictly(client: BlockingClient, ask: Request, *, dry_run: bool) -> Response:
+    """Send the object with our field manager; the server rejects fields that it would drop."""
+    query = (*ask.query, ("fieldValidation", "Strict"))
     if not any(key == "fieldManager" for key, _ in query):
         query += (("fieldManager", MANAGER),)
     if dry_run:
         query += (("dryRun", "All"),)
-    return ask._replace(query=query)
+    return client.send(ask._replace(query=query))
 
 
 def read_objects(
@@ -160,7 +139,7 @@ def create_object(
     """Create the object; it is an error if it exists."""
     ask = request.create(kind, item)
     try:
-        response = send_strictly(client, ask, item, dry_run=dry_run)
+        response = send_strictly(client, ask, dry_run=dry_run)
     except AlreadyExists as error:
         error.hint = "`arena apply -f` changes an object that exists."
         raise
@@ -179,7 +158,7 @@ def apply_object(
     before = client.find(kind, key_of(item))
     ask = request.apply(kind, item, owner=MANAGER, force=force)
     try:
-        response = send_strictly(client, ask, item, dry_run=dry_run)
+        response = send_strictly(client, ask, dry_run=dry_run)
     except Conflict as error:
         owners = {match[1] for cause in error.causes if (match := _OWNER.search(cause.message))}
         if owners == {MANAGER} and not force:

@@ -201,7 +201,7 @@ class Transaction:
     def _send(self, kind: Kind[Any], body: Raw, *, dry_run: bool = False) -> Raw:
         self._interrupts.raise_if_received()
         ask = request.create(kind, body, namespace=self._namespace)
-        response = send_strictly(self._client, ask, body, dry_run=dry_run)
+        response = send_strictly(self._client, ask, dry_run=dry_run)
         raw: Raw = msgspec.json.decode(response.body, type=dict)
         return {"apiVersion": body["apiVersion"], "kind": body["kind"], **raw}
 

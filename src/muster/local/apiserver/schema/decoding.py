@@ -202,8 +202,8 @@ def decode_body(call: Call) -> Raw:
 def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
     """Drop, in place, fields that the kind does not have, and warn of them.
 
-    Unknown fields of a patched object are reported as faults of the patch, without those `stored`
-    in the object before.
+    Unknown fields that the schema preserves are no error in a strict request either: the real
+    server accepts them. A patch is not warned of those `stored` in the object before.
     """
     resource, schema = call.resource, schema_of(call.resource)
     if schema is None:
@@ -214,7 +214,6 @@ def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
     if not resource.custom and _may_hold_nulls(call):
         fill_nulls(obj, _struct_of(resource))
     unknown += structural.prune(obj, schema, top=True)
-    unknown += [path for path in preserved_unknown_fields(call, obj) if path not in stored]
     warnings = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
     if resource.custom or patched:
         warnings.sort()
@@ -228,6 +227,8 @@ def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
         _check_struct(resource, obj, schema, call.body if patched else b"")
     if strictness != "Ignore":
         call.warn(*(warning.text for warning in warnings))
+        preserved = set(preserved_unknown_fields(call, obj)) - set(stored)
+        call.warn(*(f'unknown field "{path}"' for path in sorted(preserved)))
 
 
 def preserved_unknown_fields(call: Call, obj: Raw) -> list[str]:
