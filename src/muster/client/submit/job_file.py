@@ -85,7 +85,7 @@ def _nested(change: str, text: str, loader: Any) -> Any:
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or error
         raise UsageError(f"--set {change!r} is not YAML: {problem}", hint=_QUOTE) from None
-    if text[node.end_mark.index :].strip():
+    if node is not None and text[node.end_mark.index :].strip():
         raise UsageError(f"--set {change!r}: the text after the value would be lost", hint=_QUOTE)
     return value if loader is reader.Loader else _written(value)
 
