@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muster.local.node.runtime.discarded_files import names_of_discarded_files
+from muster.local.node.runtime.discarded_files import _Search, names_of_discarded_files
 
 STEPS: list[list[Any]] = [
     ["dir", "/tmp", 0o1777],
@@ -102,3 +103,22 @@ def test_a_pod_without_a_root_directory_names_files_of_its_working_directory(
     (tmp_path / "work" / "ckpt").touch()
 
     assert names_of_discarded_files(tmp_path) == "/ckpt"
+
+
+def test_a_name_that_is_not_utf8_can_be_written_to_the_status_of_the_pod(pod: Pod) -> None:
+    pod.write(os.fsdecode(b"home/me/caf\xe9.txt"))
+
+    assert pod.shown == "/home/me/caf\ufffd.txt"
+    assert pod.shown.encode()
+
+
+def test_a_file_whose_size_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    """As in a directory that an ordinary user may list and not enter."""
+    for name in (".1-large", ".2-gone", "last"):
+        (tmp_path / name).touch()
+    os.truncate(tmp_path / ".1-large", 1 << 20)
+    search = _Search(str(tmp_path), {}).walk()
+    assert next(search) == "/.1-large"
+    (tmp_path / ".2-gone").unlink()
+
+    assert list(search) == ["/last"]

@@ -27,12 +27,17 @@ _SHOWN, _COUNTED = 3, 1000
 
 def names_of_discarded_files(pod: Path) -> str:
     """The first files of the pod with this folder, and how many more there are; empty if none."""
-    paths = list(islice(_written(pod), _COUNTED + 1))
+    paths = [_readable(path) for path in islice(_written(pod), _COUNTED + 1)]
     more = len(paths) - _SHOWN
     if more <= 0:
         return ", ".join(paths)
     count = str(more) if len(paths) <= _COUNTED else f"at least {more}"
     return f"{', '.join(paths[:_SHOWN])} and {count} more"
+
+
+def _readable(path: str) -> str:
+    """The path as the API accepts it: file names are bytes, and may be no text."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _written(pod: Path) -> Iterator[str]:
@@ -81,4 +86,9 @@ class _Search:
 
 
 def _counts(place: str, entry: os.DirEntry[str]) -> bool:
-    return "/." not in place or entry.stat(follow_symlinks=False).st_size >= _LARGE
+    if "/." not in place:
+        return True
+    try:
+        return entry.stat(follow_symlinks=False).st_size >= _LARGE
+    except OSError:  # an ordinary user may list a directory without the right to enter it
+        return False
