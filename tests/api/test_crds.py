@@ -17,7 +17,7 @@ from muster.api.kinds import (
     VOLCANO_POD_GROUPS,
     Kind,
 )
-from muster.jobs.job_status import JobStatus, ReplicaStatus
+from muster.jobs.job_status import JobStatus, ReplicaFailures, ReplicaStatus, Waiting
 
 GROUPS: tuple[Kind[Any], ...] = (
     VOLCANO_POD_GROUPS,
@@ -108,12 +108,15 @@ def test_kubectl_apply_can_annotate_a_definition_with_itself(crd: Any) -> None:
 
 
 def test_every_field_of_a_status_is_described() -> None:
-    written = {field.encode_name for field in msgspec.structs.fields(JobStatus)}
-    counted = {field.encode_name for field in msgspec.structs.fields(ReplicaStatus)}
-
-    assert written <= job_fields.STATUS_FIELDS.keys()
-    counts = job_fields.STATUS_FIELDS["replicaStatuses"]["additionalProperties"]["properties"]
-    assert counted <= counts.keys()
+    fields = job_fields.STATUS_FIELDS
+    described: list[tuple[type[msgspec.Struct], Any]] = [
+        (JobStatus, fields),
+        (ReplicaStatus, fields["replicaStatuses"]["additionalProperties"]["properties"]),
+        (ReplicaFailures, fields["failures"]["additionalProperties"]["properties"]),
+        (Waiting, fields["waiting"]["properties"]),
+    ]
+    for struct, known in described:
+        assert {field.encode_name for field in msgspec.structs.fields(struct)} <= known.keys()
 
 
 def test_no_category_hides_a_resource_of_its_name() -> None:

@@ -247,10 +247,12 @@ _COUNTS = _map(
 _FAILURES: Fields = {
     "count": _number("Failures in a row."),
     "at": _text("When it failed last."),
+    "ending": _text("How it failed last. Missing if another replica of its gang failed."),
 }
 _WAITING: Fields = {
     "reason": _text("The reason in one word."),
     "message": _text("The reason in a sentence."),
+    "until": _text("When the pods are created again, if that is known."),
 }
 STATUS_FIELDS: Fields = {
     "conditions": _array("What happened to the job.", _object("One condition.", _CONDITION)),
