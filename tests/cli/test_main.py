@@ -134,7 +134,7 @@ def test_without_a_cluster_a_verb_says_how_to_get_one(
     code, _, err = run(capsys, "list")
 
     assert code == 5
-    assert "error: no cluster is configured, and the local one is not running\n`arena up" in err
+    assert "error: no cluster is configured, and the local cluster is not running\n`arena up" in err
 
 
 @pytest.mark.parametrize(

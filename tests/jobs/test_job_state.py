@@ -43,7 +43,8 @@ def test_a_crash_of_several_instances_names_the_first_and_the_next_try_of_any() 
     summary = summarize(job("Created", "Running"), pods)
 
     assert summary.reason == (
-        "worker 0 restarted once; the last time it exited with code 3; 1 more restarted too"
+        "worker 0 restarted once; the last time it exited with code 3; "
+        "1 other replica restarted too"
     )
     assert summary.next_try == at(5, 10)
 

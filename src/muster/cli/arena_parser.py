@@ -88,7 +88,7 @@ def refuse_loose_values(words: list[str], options: dict[str, click.Option]) -> N
             continue
         loose = option.secondary_opts and word in ("true", "false") and number < len(words)
         if loose or word in choices_if_optional(option):
-            raise click.UsageError(f"{before} {word}: its value follows a '=': {before}={word}")
+            raise click.UsageError(f"{before} {word}: write {before}={word}, with an equals sign")
 
 
 def _as_click_reads(word: str, options: dict[str, click.Option]) -> list[str]:

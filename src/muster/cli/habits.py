@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 _SUBMIT = '`arena submit tf --name=NAME "python train.py"` runs a command as a job'
 _LIST = "`arena list` lists jobs"
-_GET = "`arena get JOB` shows a job, its instances and why it waits"
+_GET = "`arena get JOB` shows a job, its replicas and why it waits"
 _DELETE = "`arena delete JOB` deletes a job, `arena suspend JOB` stops it without deleting it"
 _STOP = "`arena suspend JOB` stops a job, `arena down` stops the local cluster"
 _START = "`arena up` starts the local cluster, `arena resume JOB` starts a suspended job again"
-_ATTACH = "`arena attach JOB -- COMMAND` runs a command in an instance of a job"
+_ATTACH = "`arena attach JOB -- COMMAND` runs a command in a replica of a job"
 _LOGS = "`arena logs -f JOB` prints and follows a log"
 _TOP = "`arena top job` and `arena top node` show the resources in use"
 _NODES = "`arena get nodes` lists nodes, `arena top node` shows their resources"

@@ -127,7 +127,7 @@ all_namespaces_option = click.option(
 dry_run_option = click.option(
     "--dry-run", type=click.Choice(["none", "client", "server"]), default="none",
     is_flag=False, flag_value="client", metavar="[client|server]",
-    help="client: check and print only. server: let the cluster check, keep nothing.",
+    help="client: check and print only. server: let the cluster check, store nothing.",
 )  # fmt: skip
 objects_option = click.option(
     "--output", "-o", type=click.Choice(["yaml", "json", "name"]), default=None,

@@ -38,7 +38,7 @@ _SHELL_SYNTAX = re.compile(r"\|\|?|&&?|;|[0-9]?>>?(&[0-9])?|<|\$\{?\w+\}?")
 _COMMAND_WORD = re.compile(r"python|torchrun|mpirun|bash|sh$|.*[\s./]")
 """The first word of a training command, which a user wrote without the kind of job."""
 _KIND_FIRST = 'write tf, mpi, pytorch or jax first: arena submit tf --name=NAME "python train.py"'
-_COMMAND_GROUP, _CLUSTER_GROUP = "This command", "Cluster"
+_COMMAND_GROUP, _CLUSTER_GROUP = "Output and waiting", "Cluster"
 _CLUSTER_OPTIONS = ("namespace", "kubeconfig", "context", "loglevel")
 
 

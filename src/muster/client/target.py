@@ -74,7 +74,7 @@ class Target(msgspec.Struct, frozen=True):
 
 def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") -> NoCluster:
     """The error of a command that needs a cluster and has none."""
-    return NoCluster("no cluster is configured, and the local one is not running", hint=hint)
+    return NoCluster("no cluster is configured, and the local cluster is not running", hint=hint)
 
 
 def no_dashboard(hint: str) -> NotFound:
@@ -134,7 +134,7 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
         raise no_cluster("In CI the local cluster is not started by itself.")
     from muster.client.local_cluster import start  # imports subprocess
 
-    notify("no cluster is configured: starting the local one (arena down stops it)")
+    notify("no cluster is configured: starting the local cluster (`arena down` stops it)")
     start([], notify)
     started = _running_local_cluster(Home.of_user(), "the local cluster")
     return msgspec.structs.replace(started, request_log=target.request_log)

@@ -104,18 +104,20 @@ def _why_pending(waiting: Sequence[Pod], total: int) -> str:
 
 
 def _crashing(crashes: Sequence[tuple[Pod, Crash]]) -> JobState:
-    """A job with instances that wait for their next try; the one that waits least comes first."""
+    """A job with replicas that wait for their next try; the time is that of the next try."""
     times = [crash.next_try for _, crash in crashes if crash.next_try is not None]
     return JobState(RESTARTING, _words(crashes), min(times, default=None))
 
 
 def _words(crashes: Sequence[tuple[Pod, Crash]]) -> str:
-    """The first crash, and how many other instances crashed."""
+    """The first crash, and how many other replicas crashed."""
     if not crashes:
         return ""
     pod, crash = crashes[0]
     text, others = crash.in_words(_replica_in_words(pod)), len(crashes) - 1
-    return f"{text}; {others} more restarted too" if others else text
+    if not others:
+        return text
+    return f"{text}; {others} other {'replica' if others == 1 else 'replicas'} restarted too"
 
 
 def _replica_in_words(pod: Pod) -> str:

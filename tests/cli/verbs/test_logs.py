@@ -37,7 +37,7 @@ def test_a_job_that_failed_without_pods_is_not_waited_for(follow: bool) -> None:
 
 
 def test_without_follow_a_job_that_has_no_pods_yet_is_not_waited_for() -> None:
-    with pytest.raises(MusterError, match="has no instances yet"):
+    with pytest.raises(MusterError, match="has no replicas yet"):
         wait_for_instances(cast(Any, None), job(), follow=False)
 
 
@@ -95,7 +95,7 @@ def test_without_follow_a_missing_launcher_is_an_error(mpi: Scene) -> None:
     assert code == 1
     assert err == (
         "error: the launcher of mpi is not there yet\n"
-        "`arena logs -f mpi` waits for it; -i reads another instance: mpi-worker-0, mpi-worker-1\n"
+        "`arena logs -f mpi` waits for it; -i reads another replica: mpi-worker-0, mpi-worker-1\n"
     )
 
 

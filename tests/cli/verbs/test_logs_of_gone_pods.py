@@ -112,7 +112,7 @@ def test_an_attempt_that_never_was_is_an_error(failed: Scene) -> None:
 
     code, out, err = failed.arena("logs", "tf-worker-1", "--attempt", "3")
     assert (code, out) == (2, "")
-    assert err == "error: tf-worker-1 has no attempt 3\nThe cluster has 2 of its logs.\n"
+    assert err == "error: tf-worker-1 has no attempt 3\nThe cluster has the logs of 2 attempts.\n"
 
     code, out, err = failed.arena("logs", "tf", "--all", "--attempt", "2")
     assert (code, out) == (0, "tf-worker-1 | log of gone-1.c.1\n")

@@ -148,7 +148,7 @@ def test_scaling_keeps_a_minimum_and_variables_that_the_user_chose(place: Place)
 
 def test_scaling_a_running_job_reports_that_its_instances_are_not_restarted(place: Place) -> None:
     assert place.arena("submit", "tf", "--name=r", "--image=i", "--workers=2", "x")[0] == 0
-    note = "running instances keep the former numbers"
+    note = "running replicas keep the old numbers"
     assert note not in place.arena("scale", "r", "--workers", "3")[2]
     running = {"status": {"conditions": [{"type": "Running", "status": "True"}]}}
     place.client.patch(TFJOBS, Key(place.namespace, "r"), running, subresource="status")

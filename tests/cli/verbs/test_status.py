@@ -24,7 +24,7 @@ def test_before_the_first_start(home: Home, capsys: pytest.CaptureFixture[str]) 
 
     out, err = capsys.readouterr()
     assert out == "local:  down; `arena up --detach` starts it\n"
-    assert err == "error: no cluster is configured, and the local one is not running\n"
+    assert err == "error: no cluster is configured, and the local cluster is not running\n"
     assert not home.root.exists()
 
 

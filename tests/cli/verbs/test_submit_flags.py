@@ -234,7 +234,7 @@ def test_the_help_shows_the_flags_in_groups_and_the_most_used_first(
     _, shown, _ = machine.run("submit", type_, "--help")
 
     headings = [line for line in shown.splitlines() if line.endswith(":") and line[0] != " "]
-    assert headings[:2] == ["Main flags:", "This command:"]
+    assert headings[:2] == ["Main flags:", "Output and waiting:"]
     assert {"Files and data:", "Code sync:", "TensorBoard:", "Cluster:"} <= set(headings)
     first = shown.partition("Main flags:\n")[2].partition("\n\n")[0].splitlines()
     assert len(first) <= 10

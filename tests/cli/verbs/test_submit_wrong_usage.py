@@ -154,6 +154,6 @@ def test_the_value_of_a_dry_run_is_never_a_word_of_the_command(submitter: Submit
     ):
         code, out, err = submitter.arena(*TF, *words)
         assert (code, out) == (2, [])
-        assert "--dry-run server: its value follows a '=': --dry-run=server" in err
+        assert "--dry-run server: write --dry-run=server, with an equals sign" in err
     assert submitter.arena(*TF, "--dry-run", "--", "server")[0] == 0
     assert submitter.arena(*TF, "--dry-run", "python server")[0] == 0

@@ -45,7 +45,7 @@ CHUNK = 32 * 1024
 def command(
     ctx: click.Context, /, target: Target, name: str, words: tuple[str, ...], **given: str
 ) -> None:
-    """Run a command in an instance of a job; without one, a shell.
+    """Run a command in a replica of a job; without one, a shell.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:
         )
     if pod.status.phase != "Running":
         raise MusterError(
-            f"instance {pod.metadata.name} is not running",
+            f"{pod.metadata.name} is not running",
             hint=f"`arena get pod/{pod.metadata.name}` says why.",
         )
     return pod

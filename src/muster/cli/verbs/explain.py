@@ -1,4 +1,4 @@
-"""`muster explain JOB|POD`: whether it runs, and if not, why, and its place in line."""
+"""`arena explain JOB|POD`: whether it runs, and if not, why, and its place in line."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def command(target: Target, name: str, output: str, type_: str) -> None:
 
     \b
     Examples:
-      muster explain hello
-      muster explain hello-worker-0 -o json
+      arena explain hello
+      arena explain hello-worker-0 -o json
     """
     cluster = target.cluster()
     with cluster.connect() as client:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option("--output", "-o", type=click.Choice(["wide", "json", "yaml", "name"]))
 @click.option(
     "--format", "form", type=click.Choice(["sections", "classic"]), default="sections",
-    help="classic is one table, a row per instance.",
+    help="classic: one table with a row per replica.",
 )  # fmt: skip
 @click.option("--events", "-e", is_flag=True, help="Also its events.")
 @click.option("--gpus", "-g", is_flag=True, help="Also its GPUs.")
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 def command(
     target: options.Target, words: tuple[str, ...], watch: bool, type_: str, **given: Any
 ) -> None:
-    """Show one training job, its instances and why it waits; or list pods, nodes, events, …
+    """Show one training job, its replicas and why it waits; or list pods, nodes, events, …
 
     \b
     Examples:

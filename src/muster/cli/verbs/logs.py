@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="JOB|POD", shell_complete=job_name_completions)
 @click.option("--follow", "-f", is_flag=True, help="Wait for the pod and follow its log.")
 @click.option("--instance", "-i", default="", help="Pod to read  [default: the chief]")
-@click.option("--all", "-a", "everyone", is_flag=True, help="Every instance, with its name.")
+@click.option("--all", "-a", "everyone", is_flag=True, help="All replicas, each line with its pod.")
 @click.option("--container", "-c", default="", help="Container to read.")
 @click.option(
     "--tail", "-t", type=click.IntRange(-1), default=-1, help="Only the last lines; -1 prints all."
@@ -69,7 +69,7 @@ def command(
       arena logs -f hello --all
       arena logs hello -i hello-worker-1 --previous
 
-    On the local cluster the logs of all instances and attempts stay until the job is deleted.
+    On the local cluster the logs of all replicas and attempts stay until the job is deleted.
     """
     if instance and everyone:
         raise UsageError("-i and --all exclude each other")

@@ -32,8 +32,8 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
     """Change the number of a job's workers or parameter servers.
 
     The master of a PyTorch job counts as one of the workers, as it does for submit. A gang that
-    needed all its members needs all of the new number. Running instances are not restarted: only
-    instances that start from now on see the new numbers.
+    needed all its members needs all of the new number. Running replicas are not restarted: only
+    replicas that start from now on see the new numbers.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
         operations = job_operations.scale(client, job, counts)
         is_running = summarize(job.raw, []).status in (RUNNING, RESTARTING)
         if is_running and any("/template/" in row["path"] for row in operations):
-            note("running instances keep the former numbers in their environment and labels")
+            note("running replicas keep the old numbers in their environment and labels")
         return "scaled"
 
     change_each_job(target, [name], type_, scale)

@@ -1,4 +1,4 @@
-"""`arena status`: which cluster commands use, and whether the local one is up."""
+"""`arena status`: which cluster commands use, and whether the local cluster is up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.local.home import Home
 @options.output_option("wide", "json", "yaml")
 @options.cluster_options
 def command(target: Target, output: str) -> None:
-    """Show which cluster is used and whether the local one is up."""
+    """Show which cluster is used and whether the local cluster is up."""
     home = Home.of_user()
     daemon = home.status()
     cluster = find_cluster(target)

@@ -76,9 +76,9 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, chosen=chosen, **kwargs)
 
     for option in (
-        click.option("--watch", is_flag=True, help="Wait, and print every change of an instance."),
+        click.option("--watch", is_flag=True, help="Wait, and print every change of a replica."),
         click.option(
-            "--wait", is_flag=True, help="Wait for the end; exit code 10 if the job fails."
+            "--wait", is_flag=True, help="Wait until the job ends; exit code 10 if it fails."
         ),
         objects_option,
         dry_run_option,
@@ -202,8 +202,8 @@ def type_command(type_: str) -> click.Command:
 
     run.__doc__ = f"""Submit {noun}.
 
-    The training command is one quoted word, or all words from the first one that is no flag. Put
-    flags of `submit` before it; after a quoted command they may follow.
+    COMMAND is one quoted string, or all words from the first one that is no flag. Put flags of
+    `submit` before COMMAND; they may also follow a quoted COMMAND.
 
     \b
     Examples:
@@ -270,14 +270,13 @@ def command(
     \b
       kind: tf
       name: hello
-      image: python:3.12
       workers: 2
       env: {EPOCHS: 3}
       command: python train.py
 
     \b
     Examples:
-      arena submit tf --name=hello --image=python:3.12 --gang --workers=2 "python train.py"
+      arena submit tf --name=hello --gang --workers=2 "python train.py"
       arena submit -f job.yaml --set workers=4 --set env.EPOCHS=5 --wait
     """
     if ctx.invoked_subcommand is not None:

@@ -93,7 +93,7 @@ def node(
 @command.command(name="job")
 @options.name_argument(required=False)
 @options.all_namespaces_option
-@click.option("--instance", "-i", default="", help="Only this instance of the job.")
+@click.option("--instance", "-i", default="", help="Only this pod of the job.")
 @options.type_option
 @_table_options
 @options.cluster_options
@@ -105,7 +105,7 @@ def job(
     type_: str,
     **form: Any,
 ) -> None:
-    """Show the resources that jobs request and use; with a JOB, of each of its instances.
+    """Show the resources that jobs request and use; with a JOB, of each of its replicas.
 
     \b
     Examples:

@@ -38,8 +38,8 @@ def named_instance(job: JobSummary, name: str) -> Instance:
         if instance.name == name:
             return instance
     raise NotFound(
-        f"the job {job.name} has no instance {name}",
-        hint=f"`arena get {job.name}` lists its instances.",
+        f"the job {job.name} has no replica {name}",
+        hint=f"`arena get {job.name}` lists its replicas.",
     )
 
 
@@ -47,7 +47,7 @@ def instance_to_enter(job: JobSummary, name: str = "") -> Instance:
     """The instance of that name; without a name the chief, else the first instance."""
     if not job.instances:
         raise MusterError(
-            f"the job {job.name} has no instances",
+            f"the job {job.name} has no replicas",
             hint=f"`arena get {job.name}` says why.",
         )
     return named_instance(job, name) if name else job.chief or job.instances[0]
@@ -82,7 +82,7 @@ def instance_to_read(
         return job.instances[0]
     names = "\n".join(instance.name for instance in job.instances)
     raise UsageError(
-        f"the job {job.name} has {len(job.instances)} instances and no chief",
+        f"the job {job.name} has {len(job.instances)} replicas and no chief",
         hint=f"-i reads one of them, --all reads all:\n{names}",
     )
 
@@ -100,7 +100,7 @@ def wait_for_instances(
             )
         if not follow:
             raise MusterError(
-                f"the job {job.name} has no instances yet{job.because}",
+                f"the job {job.name} has no replicas yet{job.because}",
                 hint=f"`arena logs -f {job.name}` waits.",
             )
         job = _look_again(client, job, notice)
@@ -117,7 +117,7 @@ def wait_for_chief(
             names = ", ".join(instance.name for instance in job.instances)
             raise MusterError(
                 f"the {job.lead} of {job.name} is not there yet{job.because}",
-                hint=f"`arena logs -f {job.name}` waits for it; -i reads another instance: {names}",
+                hint=f"`arena logs -f {job.name}` waits for it; -i reads another replica: {names}",
             )
         job = _look_again(client, job, notice)
     return job

@@ -95,7 +95,7 @@ def _of_job(
                 raise
             notify(str(error))
     if not sources:
-        raise MusterError(f"no instance of {job.name} has such an attempt")
+        raise MusterError(f"no replica of {job.name} has such an attempt")
     return FoundLogs(sources, job)
 
 
@@ -140,7 +140,6 @@ def _source(pod: Key, uid: str, attempts: Sequence[PodLog], wanted: WantedLogs) 
         number = count if uid and rows[-1].pod_uid != uid else count - 1
     if not 1 <= number <= count:
         problem = f"has no attempt {number}" if wanted.attempt else "was not restarted"
-        raise NoSuchAttempt(
-            f"{pod.name} {problem}", hint=f"The cluster has {count} of its logs." if count else ""
-        )
+        logs = f"The cluster has the logs of {count} attempt{'' if count == 1 else 's'}."
+        raise NoSuchAttempt(f"{pod.name} {problem}", hint=logs if count else "")
     return LogSource(pod, rows[number - 1], number, count)

@@ -35,7 +35,7 @@ FINISHED, STARTED = (SUCCEEDED,), (RUNNING, SUCCEEDED)
 LOOK_SECONDS = 1.0
 SHORT_TTL = 60
 """The logs of a job that is deleted this many seconds after its end cannot be read in time."""
-NO_LOGS = "Its instances were cleaned up at its end, and their logs with them."
+NO_LOGS = "Its pods were deleted when it ended, and their logs with them."
 
 
 def wait_for(

@@ -82,7 +82,7 @@ def current_directory() -> str:
     except FileNotFoundError:
         raise UsageError(
             "the current directory was deleted",
-            hint="Go to another directory, or name one with --working-dir.",
+            hint="Go to another directory, or set --working-dir.",
         ) from None
     named = os.environ.get("PWD", "")
     normal = os.path.isabs(named) and os.path.normpath(named) == named
@@ -105,10 +105,10 @@ def notes(args: Submission, *, local: bool) -> tuple[str, ...]:
         if args.working_dir != "/" or is_private(args):
             return ()
         return (
-            "the job runs in /, of which every replica has its own: files written there are "
-            "discarded; submit from your project's directory, or name one with --working-dir",
+            "the job runs in /: every replica has its own, and files written there are discarded; "
+            "submit from your project's directory, or set --working-dir",
         )
-    rows = ["--python has no effect: it is for the local cluster"] if args.python else []
+    rows = ["--python has no effect: only the local cluster uses it"] if args.python else []
     if files := _unseen_files(args):
         rows.append(
             f"the pods see {' and '.join(files)} only if the image has it: this is a file of this "
@@ -194,7 +194,7 @@ def _check_directory(args: Submission, directory: str) -> None:
         if below(real, os.path.realpath(folder)):
             raise UsageError(
                 f"{shown} is inside {folder}, which pods do not see: it holds the cluster's state",
-                hint="Go to another directory, or name one with --working-dir.",
+                hint="Go to another directory, or set --working-dir.",
             )
 
 

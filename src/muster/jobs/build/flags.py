@@ -32,7 +32,7 @@ GROUPS: dict[str, Texts] = {
         "Code sync": "sync_mode sync_source sync_branch sync_revision sync_depth sync_submodules "
         "sync_secret sync_image",
         "TensorBoard": "tensorboard logdir tensorboard_image",
-        "Failures and the end": "retry success_policy clean_task_policy running_timeout "
+        "Retries, timeouts and cleanup": "retry success_policy clean_task_policy running_timeout "
         "starting_timeout ttl_after_finished",
         "Queue and placement": "priority queue scheduler selector worker_selector ps_selector "
         "chief_selector evaluator_selector toleration worker_affinity_policy "
@@ -107,22 +107,22 @@ class Submission:
 
     command: Texts
     name: str = _flag(MISSING, "Name of the job.")
-    image: str = _flag("", "Image of every role; the local cluster needs none.")
+    image: str = _flag("", "Image of all replicas; optional on the local cluster.")
     gpus: int = _flag(0, "GPUs of each worker.")
     device: Texts = _flag((), "Other device of each replica, NAME=AMOUNT.")
     workers: int = _flag(1, "Number of workers.")
     retry: int = _flag(0, "Restart replicas that fail; the job fails at its N-th restart.")
     working_dir: str = _flag(
         "",
-        "Working directory of the command  [default: this directory on the local cluster, "
+        "Working directory of the command  [default: the current directory on the local cluster, "
         "else /root]",
         old="--workingDir",
     )
     python: str = _flag(
-        "", "Interpreter or environment directory, on the local cluster  [default: the active one]"
+        "", "Python or environment of the job, on the local cluster  [default: the active one]"
     )
     isolated: bool = _flag(
-        False, "Private home and working directory, on the local cluster; they are discarded."
+        False, "Private home and working directory, deleted with the pod (local cluster)."
     )
     env: Texts = _flag((), "Environment variable, KEY=VALUE.", short="-e")
     env_from: Texts = _flag((), "All keys of secret/NAME or configmap/NAME.")
@@ -140,7 +140,7 @@ class Submission:
     toleration: Texts = _flag((), "KEY=VALUE:EFFECT,Equal|Exists, or all.")
     selector: Texts = _flag((), "Node label to run on, KEY=VALUE.")
     scheduler: str = _flag("", "Scheduler of the pods.")
-    rdma: bool = _flag(False, "Ask for RDMA.")
+    rdma: bool = _flag(False, "Request RDMA devices.")
     host_network: bool = _flag(False, "Use the host's network.", spelling="--hostNetwork")
     host_ipc: bool = _flag(False, "Use the host's IPC namespace.", spelling="--hostIPC")
     host_pid: bool = _flag(False, "Use the host's PID namespace.", spelling="--hostPID")
@@ -150,7 +150,7 @@ class Submission:
     config_file: Texts = _flag((), "File of this machine to mount, FILE[:/path].")
     share_memory: str = _flag("2Gi", "Size of /dev/shm.")
     sync_mode: str = _flag("", "Fetch code first: git or rsync.", old="--syncMode")
-    sync_source: str = _flag("", "Where the code is: URL, or a path here.", old="--syncSource")
+    sync_source: str = _flag("", "URL of the code, or a path on this machine.", old="--syncSource")
     sync_image: str = _flag("", "Image that fetches the code.", old="--syncImage")
     sync_branch: str = _flag("", "Branch or tag to fetch.")
     sync_revision: str = _flag("", "Commit to fetch.")

@@ -27,7 +27,8 @@ def validate(args: Submission) -> None:
     _numbers(args)
     if not "".join(args.command).strip():
         raise UsageError(
-            "the training command is missing", hint='End with it: arena submit … "python train.py"'
+            "the training command is missing",
+            hint='Add it at the end: arena submit … "python train.py"',
         )
     if not args.shell.strip():
         raise UsageError("--shell is empty", hint="For example --shell=bash")
