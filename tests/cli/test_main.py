@@ -54,7 +54,7 @@ def test_a_typo_gets_the_nearest_verb(capsys: pytest.CaptureFixture[str]) -> Non
         ("nodes", "get"), ("cp", "submit"), ("edit", "scale"), ("rollout", "scale"),
     ],
 )  # fmt: skip
-def test_a_verb_of_another_program_gets_ours(
+def test_a_verb_of_another_program_gets_a_hint(
     word: str, verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = run(capsys, word, "x")
@@ -100,13 +100,13 @@ def test_a_submission_without_a_kind_gets_an_example(
 @pytest.mark.parametrize(
     ("words", "near"), [(["submit", "tff"], "tf"), (["config", "lst"], "arena config list")]
 )
-def test_a_misspelt_kind_gets_the_nearest(
+def test_a_misspelt_kind_gets_the_most_similar_kind(
     words: list[str], near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert f"did you mean {near}?" in run(capsys, *words)[2].replace("`", "")
 
 
-def test_a_misspelt_run_is_not_taken_for_prune(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_run_does_not_suggest_prune(capsys: pytest.CaptureFixture[str]) -> None:
     assert "prune" not in run(capsys, "rune")[2]
     assert "`arena submit tf" in run(capsys, "rune")[2]
 

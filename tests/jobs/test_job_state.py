@@ -25,7 +25,7 @@ def at(minute: int, second: int) -> datetime:
     return datetime(2026, 1, 2, 3, minute, second, tzinfo=UTC)
 
 
-def test_a_job_with_a_crashing_instance_restarts() -> None:
+def test_a_job_with_a_crashing_replica_is_restarting() -> None:
     crashed = pod(index=1, **container(last=ENDED | {"message": "step 1\nboom\n"}, waiting=LOOP))
     summary = summarize(job("Created", "Running"), [pod(), crashed])
 
@@ -37,7 +37,7 @@ def test_a_job_with_a_crashing_instance_restarts() -> None:
     assert [row.reason for row in summary.instances] == ["", text]
 
 
-def test_a_crash_of_several_instances_names_the_first_and_the_next_try_of_any() -> None:
+def test_a_crash_of_several_replicas_names_the_first_and_the_earliest_next_try() -> None:
     later = container(last=ENDED | {"finishedAt": "2026-01-02T03:04:50Z"}, waiting=LOOP)
     pods = [pod(index=0, **container(1, waiting=LOOP)), pod(index=1, **later)]
     summary = summarize(job("Created", "Running"), pods)
@@ -49,7 +49,7 @@ def test_a_crash_of_several_instances_names_the_first_and_the_next_try_of_any() 
     assert summary.next_try == at(5, 10)
 
 
-def test_an_instance_that_runs_again_says_how_often_it_crashed() -> None:
+def test_a_replica_that_runs_again_says_how_often_it_crashed() -> None:
     summary = summarize(job("Created", "Running"), [pod(**container(running={}))])
 
     assert (summary.status, summary.next_try) == ("RUNNING", None)

@@ -49,7 +49,7 @@ def _free(description: str) -> Raw:
     return _field("object", description, **{PRESERVE: True})
 
 
-# A null in a field counts as no field; in a map or a list it must be allowed to be accepted.
+# A null field counts as missing; null values of maps and lists must be declared nullable.
 def _map(description: str, values: Raw) -> Raw:
     return _field("object", description, additionalProperties={**values, "nullable": True})
 
@@ -118,17 +118,17 @@ RUN_POLICY: Fields = {
     "schedulingPolicy": _object("How the pods are scheduled as a gang.", SCHEDULING_POLICY),
 }
 _SPEC: Fields = {
-    "runPolicy": _object("The policies of the job; they win over those under spec.", RUN_POLICY),
+    "runPolicy": _object("The policies of the job; they override those under spec.", RUN_POLICY),
     **{
         name: {**schema, "description": f"{schema['description']} As in runPolicy."}
         for name, schema in _POLICY.items()
     },
     "cleanupPodPolicy": _text("cleanPodPolicy as v1alpha1 spells it; its default is All."),
-    "schedulerName": _text("The scheduler of all pods; it wins over the templates'."),
+    "schedulerName": _text("The scheduler of all pods; it overrides the templates'."),
 }
 ELASTIC_POLICY: Fields = {
-    "minReplicas": _number("Fewest workers that can train. The number of workers by default."),
-    "maxReplicas": _number("Most workers that can train. The number of workers by default."),
+    "minReplicas": _number("Minimum number of workers. The number of workers by default."),
+    "maxReplicas": _number("Maximum number of workers. The number of workers by default."),
     "rdzvBackend": _text("The rendezvous backend of torchrun. c10d by default."),
     "rdzvPort": _number("The port of the rendezvous. The port of the workers by default."),
     "rdzvHost": _text("The host of the rendezvous. The first worker by default."),
@@ -155,14 +155,14 @@ _TENSORFLOW: Fields = {
         "worker; AllWorkers for the success of all workers."
     ),
     "enableDynamicWorker": _switch(
-        "Whether the number of workers may change; the workers' TF_CONFIG then names no others."
+        "Whether the number of workers may change; TF_CONFIG then names no other worker."
     ),
     "replicaSpecs": _array(
         "The roles as a list, the form of v1alpha1.",
         _object("The replicas of one role.", {**ROLE, **ARRAY_ROLE}),
     ),
     "terminationPolicy": _object(
-        "The replica whose success is the job's, in the form of v1alpha1.",
+        "The replica that decides the success of the job, in the form of v1alpha1.",
         {"chief": _object("The replica.", _CHIEF)},
     ),
     "tfImage": _text("A field of v1alpha1. Ignored: containers name their images."),
@@ -234,7 +234,7 @@ _CONDITION: Fields = {
     "observedGeneration": _number("The generation of the job that the condition is about."),
 }
 _REPLICA_STATUS: Fields = {
-    "active": _number("Pods that run or are about to."),
+    "active": _number("Pods that are pending or running."),
     "succeeded": _number("Pods that ended with success."),
     "failed": _number("Pods that ended with a failure."),
     "selector": _text("The label selector of the pods, for autoscalers."),
@@ -255,7 +255,7 @@ _WAITING: Fields = {
     "until": _text("When the pods are created again, if that is known."),
 }
 STATUS_FIELDS: Fields = {
-    "conditions": _array("What happened to the job.", _object("One condition.", _CONDITION)),
+    "conditions": _array("The conditions of the job.", _object("One condition.", _CONDITION)),
     "replicaStatuses": _COUNTS,
     "tfReplicaStatuses": {**_COUNTS, "description": "replicaStatuses as v1alpha2 names them."},
     "startTime": _text("When the operator accepted the job."),

@@ -1,4 +1,4 @@
-"""Which limits of CPU and memory a local node enforces: it says so in annotations of its Node.
+"""The CPU and memory limits that a local node enforces, published in annotations of its Node.
 
 The node writes `enforced`, or `not enforced: ` and the reason. A node without these annotations is
 not a local one, and its kubelet enforces both.
@@ -35,7 +35,7 @@ def enforcement(nodes: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def unenforced(published: Mapping[str, str], resources: Iterable[str]) -> dict[str, str]:
-    """Of these resources, those whose limits are not enforced, and why not."""
+    """Those of the resources whose limits are not enforced, each with the reason."""
     return {
         resource: published[resource].removeprefix(_NOT)
         for resource in sorted(resources)

@@ -57,7 +57,7 @@ DESTRUCTIVE = ("prune", "delete", "del", "down")
 
 
 def hint_for(given: str, known: Iterable[str]) -> str:
-    """What to write instead of an unknown verb; empty if nothing is near."""
+    """A hint for an unknown verb; empty if no verb is similar."""
     word = given.lower()
     near = nearest_verb(word, known)
     if word not in HABITS and not near:
@@ -68,8 +68,8 @@ def hint_for(given: str, known: Iterable[str]) -> str:
 def nearest_verb(given: str, known: Iterable[str]) -> str:
     """The verb that was probably meant, or nothing.
 
-    A verb that deletes or stops something is proposed only if one letter makes the difference and
-    nothing else is near: a user may type a proposal without reading about it first.
+    A verb that deletes or stops something is proposed only if it differs by one letter and
+    no other verb is similar: users may type a proposal without reading about it first.
     """
     harmless = [verb for verb in known if verb not in DESTRUCTIVE]
     similar = difflib.get_close_matches(given, harmless, n=1)

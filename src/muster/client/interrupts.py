@@ -1,4 +1,4 @@
-"""Signals that ask a command to stop, held back until it can stop without leaving half a work."""
+"""Signals that ask a command to stop, held back until it can stop without half-done work."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _stop(home: Home, pid: int, notify: Notify) -> None:
         )
     except KeyboardInterrupt:
         notify(
-            "interrupted: the local cluster goes on stopping; `arena status` shows when it is down"
+            "interrupted: the local cluster is still stopping; `arena status` shows when it is down"
         )
         raise
     if not stopped:

@@ -95,7 +95,7 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
 
 
 def _why_pending(waiting: Sequence[Pod], total: int) -> str:
-    """Why pods wait; if the others do not, with the replica that does."""
+    """Why pods wait; names the replica if other replicas run."""
     reasons = ((pod, why_not_running(pod)) for pod in waiting)
     pod, reason = next(((pod, reason) for pod, reason in reasons if reason), (None, ""))
     if pod is None or len(waiting) == total:

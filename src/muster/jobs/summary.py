@@ -58,9 +58,9 @@ class Instance(msgspec.Struct, frozen=True):
     created: datetime | None
     restarts: int
     reason: str
-    """Why it does not run, or ran before, in a sentence; else empty."""
+    """Why it does not run, or how it crashed before, in a sentence; else empty."""
     crash: Crash | None = None
-    """The crash after which it is started again."""
+    """The crash after which the node starts it again."""
 
     @property
     def state(self) -> str:
@@ -89,7 +89,7 @@ class JobSummary(msgspec.Struct, frozen=True):
     lead: str = ""
     """The instance whose log is the job's, in words, whether or not it exists."""
     last_lines: tuple[str, ...] = ()
-    """Of a failed job: the end of the log of the instance that failed."""
+    """Of a failed job: the end of the log of the pod that failed."""
     next_try: datetime | None = None
     """When a job that restarts is tried again, if that is known."""
     restarts: int = 0
@@ -99,7 +99,7 @@ class JobSummary(msgspec.Struct, frozen=True):
     ended: tuple[int, int] = (0, 0)
     """The replicas that succeeded and failed, as a finished job counts them."""
     discarded: str = ""
-    """Which files its instances wrote that go with them; empty if none."""
+    """The files that its pods wrote and that are deleted with them; empty if none."""
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ class JobSummary(msgspec.Struct, frozen=True):
 
     @property
     def cause(self) -> str:
-        """Why it failed, as the end of a sentence about that, with the last lines below it."""
+        """Why it failed, as the end of `the job x failed: …`, and the last lines."""
         text = self.headline.removeprefix(f"{self.kind} {self.key} has failed because ")
         return "".join([text and f": {text}", *(f"\n  {line}" for line in self.last_lines)])
 

@@ -44,7 +44,7 @@ def test_thousandths_of_a_cpu_are_written_as_cpus(milli: int, text: str) -> None
         (250, "; next try in 4 min 10 s"),
     ],
 )
-def test_the_next_try_is_so_many_seconds_away(seconds: float, text: str) -> None:
+def test_the_next_try_is_shown_in_minutes_and_seconds(seconds: float, text: str) -> None:
     assert units.next_try(NOW + timedelta(seconds=seconds), NOW) == text
 
 

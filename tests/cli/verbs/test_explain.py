@@ -62,7 +62,7 @@ def test_json_has_the_parts_of_a_crash(scene: Scene) -> None:
     assert explained(scene)["state"] == "restarting"
 
 
-def test_without_a_log_the_rest_is_shown(scene: Scene) -> None:
+def test_a_crash_is_shown_without_its_log(scene: Scene) -> None:
     crashing(scene, message="")
 
     out = scene.arena("get", "j")[1]

@@ -31,7 +31,7 @@ def test_kinds_of_the_cluster_are_listed_too(place: Place, word: str) -> None:
     assert out.startswith("NAME ")
 
 
-def test_all_lists_the_jobs_and_what_they_are_made_of(place: Place) -> None:
+def test_get_all_lists_the_jobs_and_their_objects(place: Place) -> None:
     place.job("j")
     body = {"metadata": {"name": "p"}, **TEMPLATE}
     place.client.create(PODS.read_as(dict), body, namespace=place.namespace)
@@ -58,7 +58,7 @@ def test_jobs_created_with_kubectl_are_shown_like_others(place: Place) -> None:
     assert place.arena("get", "tfjobs", "bare")[0] == 0
 
 
-def test_two_jobs_of_one_name_are_told_apart_by_their_type(place: Place) -> None:
+def test_two_jobs_of_one_name_are_distinguished_by_their_type(place: Place) -> None:
     place.job("x")
     roles = {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}
     body = {"metadata": {"name": "x"}, "spec": {"mpiReplicaSpecs": roles}}

@@ -62,9 +62,7 @@ def failed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 @pytest.mark.parametrize("flags", [[], ["-f"]])
-def test_the_log_of_a_failed_job_comes_with_the_instance_that_ended_it(
-    failed: Scene, flags: list[str]
-) -> None:
+def test_the_log_of_a_failed_job_names_the_pod_that_failed(failed: Scene, flags: list[str]) -> None:
     code, out, err = failed.arena("logs", "tf", *flags)
 
     assert (code, out) == (0, "log of gone-0.c.0\n")
@@ -75,7 +73,7 @@ def test_the_log_of_a_failed_job_comes_with_the_instance_that_ended_it(
 
 
 @pytest.mark.parametrize("flags", [[], ["-f"]])
-def test_all_instances_of_a_finished_job_are_shown(failed: Scene, flags: list[str]) -> None:
+def test_all_replicas_of_a_finished_job_are_shown(failed: Scene, flags: list[str]) -> None:
     code, out, err = failed.arena("logs", "tf", "--all", "--tail", "5", *flags)
 
     assert code == 0
@@ -98,7 +96,7 @@ def test_all_instances_of_a_finished_job_are_shown(failed: Scene, flags: list[st
         (["pod/tf-worker-1", "--previous"], "log of gone-1.c.0\n"),
     ],
 )
-def test_an_instance_that_is_gone_is_read_by_its_name(
+def test_the_log_of_a_deleted_pod_is_read_by_its_name(
     failed: Scene, words: list[str], output: str
 ) -> None:
     code, out, _ = failed.arena("logs", *words)
@@ -106,7 +104,7 @@ def test_an_instance_that_is_gone_is_read_by_its_name(
     assert (code, out) == (0, output)
 
 
-def test_an_attempt_that_never_was_is_an_error(failed: Scene) -> None:
+def test_an_attempt_that_does_not_exist_is_an_error(failed: Scene) -> None:
     code, out, err = failed.arena("logs", "tf", "--previous")
     assert (code, out, err.splitlines()[0]) == (2, "", "error: tf-worker-0 was not restarted")
 
@@ -153,7 +151,7 @@ def test_a_pod_that_was_recreated_and_waits_shows_its_last_attempt(
 
 
 @pytest.mark.parametrize("reason", ["not served", "forbidden"])
-def test_a_cluster_that_keeps_no_logs_is_asked_in_vain(failed: Scene, reason: str) -> None:
+def test_a_cluster_without_an_archive_has_logs_of_existing_pods(failed: Scene, reason: str) -> None:
     if reason == "forbidden":
         failed.forbidden = {"podlogs"}
     else:

@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return Home.of_user()
 
 
-def test_before_the_first_start(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_before_the_first_start(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run("arena", ["status"]) == 5
 
     out, err = capsys.readouterr()
@@ -29,7 +29,7 @@ def test_before_the_first_start(home: Home, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("custom", [False, True])
-def test_after_down_the_jobs_are_kept(
+def test_status_after_down_says_that_jobs_are_kept(
     home: Home, tmp_path: Path, custom: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "elsewhere" if custom else home.data
@@ -45,7 +45,9 @@ def test_after_down_the_jobs_are_kept(
     assert json.loads(capsys.readouterr().out)["local"] == "down"
 
 
-def test_after_a_kill_pods_may_still_run(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_after_a_kill_warns_of_running_pods(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
     home.make()
     home.lock.write_text("123456789")
 
@@ -54,7 +56,7 @@ def test_after_a_kill_pods_may_still_run(home: Home, capsys: pytest.CaptureFixtu
     assert "local:  killed; pods may still run: `arena up`" in capsys.readouterr().out
 
 
-def test_while_it_starts(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_while_the_cluster_starts(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     with home.held():
         main.run("arena", ["status"])
 

@@ -130,7 +130,7 @@ def test_a_link_to_a_directory_keeps_its_name_and_is_mounted(
     assert mounts(built) == {str(machine.home): True, str(link): True}
 
 
-def test_a_stale_pwd_is_not_believed(machine: Machine) -> None:
+def test_a_stale_pwd_is_ignored(machine: Machine) -> None:
     machine.monkeypatch.setenv("PWD", "/usr")
 
     assert dry(machine).at("main:Worker/workingDir") == str(machine.home / "project")
@@ -259,7 +259,7 @@ def test_variables_of_the_user_win_over_those_of_the_environment(machine: Machin
 @pytest.mark.parametrize(
     "flags", [("--isolated",), ("--sync-mode=git", "--sync-source=https://x/p.git")]
 )
-def test_isolated_jobs_and_jobs_that_fetch_code_get_nothing_of_the_user(
+def test_isolated_jobs_and_jobs_that_fetch_code_get_no_directories_of_the_user(
     machine: Machine, flags: tuple[str, ...]
 ) -> None:
     built = dry(machine, *flags)

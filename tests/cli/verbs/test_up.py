@@ -32,7 +32,7 @@ def test_flags_for_a_cluster_that_is_up_already_are_refused(
     assert "--nodes=3 has no effect" in err
 
 
-def test_an_interrupted_down_says_that_the_cluster_goes_on_stopping(
+def test_an_interrupted_down_says_that_the_cluster_is_still_stopping(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_: int) -> bool:
@@ -46,7 +46,7 @@ def test_an_interrupted_down_says_that_the_cluster_goes_on_stopping(
 
     assert (code, signals) == (130, [signal.SIGTERM])
     assert err == (
-        "interrupted: the local cluster goes on stopping; `arena status` shows when it is down\n"
+        "interrupted: the local cluster is still stopping; `arena status` shows when it is down\n"
     )
 
 

@@ -49,7 +49,7 @@ def test_workers_that_end_a_moment_after_the_job_count_as_they_end(policy: str) 
 
 
 @pytest.mark.parametrize("policy", ["Running", "All"])
-def test_a_pod_that_runs_on_is_stopped_after_some_seconds_and_did_nothing_wrong(
+def test_a_pod_that_runs_on_is_stopped_after_some_seconds_and_counts_as_succeeded(
     policy: str,
 ) -> None:
     model = started(policy, PS=1, Worker=2)

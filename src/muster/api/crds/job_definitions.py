@@ -106,7 +106,7 @@ def _version(definition: _Definition, name: str, defaults: Raw) -> Raw:
 def _schema(kind: str, defaults: Raw) -> Raw:
     fields = dict(SPEC_FIELDS[kind])
     for name, default in defaults.items():
-        # A null that is allowed would keep the default out.
+        # A nullable field would keep its null instead of getting the default.
         field = {key: value for key, value in fields[name].items() if key != "nullable"}
         fields[name] = {**field, "default": default}
     return {

@@ -94,7 +94,7 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
 
 
 def last_lines(lines: Sequence[str]) -> list[str]:
-    """The section with the end of the log of the instance that failed; none without lines."""
+    """The section with the end of the log of the pod that failed; none without lines."""
     return ["\n  ".join(["Last lines:", *map(printable, lines)])] if lines else []
 
 

@@ -57,7 +57,7 @@ def restart_notes(jobs: Sequence[JobSummary], now: datetime) -> list[str]:
     restarting = [job for job in jobs if job.status == RESTARTING]
     notes = [f"{job.name}{job.because}{next_try(job.next_try, now)}" for job in restarting]
     more = len(notes) - MAX_NOTES
-    return [*notes[:MAX_NOTES], *([f"{more} more jobs restart"] if more > 0 else ())]
+    return [*notes[:MAX_NOTES], *([f"{more} more jobs are restarting"] if more > 0 else ())]
 
 
 def row(job: JobSummary, time: timedelta) -> tuple[str, ...]:

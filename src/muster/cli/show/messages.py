@@ -32,7 +32,7 @@ def note(text: str, level: str = "info") -> None:
 
 
 def print_to_stderr(text: str, end: str = "\n") -> None:
-    """Print to stderr after all that was printed to stdout: in a pipe only stdout is buffered."""
+    """Print to stderr after flushing stdout: in a pipe only stdout is buffered."""
     sys.stdout.flush()
     print(text, end=end, file=sys.stderr, flush=True)
 

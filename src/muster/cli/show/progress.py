@@ -60,7 +60,7 @@ class StatusLine:
         self.show(summary(job), elapsed, next_try(job.next_try, now))
 
     def show(self, text: str, elapsed: str = "", rest: str = "") -> None:
-        """Show a text, with an elapsed time before it and a time to come behind it.
+        """Show a text, with the elapsed time before it and the remaining time after it.
 
         A line that differs only by these times is not a new one.
         """

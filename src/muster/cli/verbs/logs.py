@@ -109,7 +109,7 @@ def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
 
 
 def _note_failure(client: BlockingClient, job: JobSummary, shown: str) -> None:
-    """Say which instance ended a failed job, unless it is the one whose log was printed."""
+    """Say which pod failed, unless its log was just printed."""
     if not job.over:  # it may have ended while its log was followed
         with suppress(MusterError):
             job = lookup.get_summary(client, job.key, job.trainer)

@@ -56,13 +56,13 @@ def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 )
 @click.option(
     "--python",
-    help="Python of pods that are not made by submit  [default: the one running this]",
+    help="Python of pods that `submit` did not create  [default: the Python of arena]",
 )
 @click.option(
     "--isolated",
     is_flag=True,
     default=None,
-    help="Give submitted jobs private directories, not the user's own.",
+    help="Give jobs private directories instead of the user's own.",
 )
 @click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
 def command(detach: bool, log_format: str, **settings: Any) -> None:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 MAX_LOGS = 3
-"""Instances whose logs are read: a view of a job must not cost a request per instance."""
+"""Replicas whose logs are read: a view of a job must not cost a request per replica."""
 
 
 def with_last_lines(client: BlockingClient, job: JobSummary) -> JobSummary:
-    """The job, with the last log lines of instances that wait for their next try."""
+    """The job, with the last log lines of replicas that wait for their next try."""
     silent = [row for row in job.instances if row.crash and row.crash.waits and _is_silent(row)]
     if job.over or not silent:
         return job

@@ -100,7 +100,7 @@ def _of_job(
 
 
 def _needs_attempts(job: JobSummary, wanted: WantedLogs) -> bool:
-    """Whether the existing pods may not be enough: on most clusters the question is in vain."""
+    """Whether logs of deleted pods or of earlier attempts are needed."""
     if wanted.everyone or wanted.earlier:
         return True
     if wanted.instance:

@@ -111,8 +111,8 @@ def notes(args: Submission, *, local: bool) -> tuple[str, ...]:
     rows = ["--python has no effect: only the local cluster uses it"] if args.python else []
     if files := _unseen_files(args):
         rows.append(
-            f"the pods see {' and '.join(files)} only if the image has it: this is a file of this "
-            "machine; --sync-mode fetches code, or build it into an image"
+            f"pods see {' and '.join(files)} of this machine only if the image contains it; "
+            "fetch code with --sync-mode, or build it into the image"
         )
     return tuple(rows)
 

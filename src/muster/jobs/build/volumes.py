@@ -106,7 +106,7 @@ def programs(site: Site) -> list[Mounted]:
 
 
 def mount_paths(args: Submission) -> list[str]:
-    """Where `--data` and `--data-dir` are mounted."""
+    """The mount paths of `--data` and `--data-dir`."""
     return [row.mount["mountPath"] for row in (*claims(args), *host_directories(args))]
 
 

@@ -67,7 +67,7 @@ class Backend:
 
     def _pod_logs(self) -> list[PodLog]:
         records = self._runtime.records
-        # First those of pods that exist: a log that moves meanwhile is found in the archive.
+        # First the logs of existing pods: a log that is moved meanwhile is in the archive.
         logs = {row.metadata.name: row for uid in records.uids() for row in records.pod_logs(uid)}
         archived = {row.metadata.name: row for row in records.archive.entries()}
         return list((archived | logs).values())

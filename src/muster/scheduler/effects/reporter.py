@@ -286,7 +286,7 @@ def group_status(state: State, gang: Gang, reason: Reason | None, stamp: str) ->
 
 
 def _is_complete(reported: _Reported, report: Report) -> bool:
-    """Whether members that were reported missing exist now: people see both side by side."""
+    """Whether members that were reported missing exist now."""
     before, reason = reported.reason, report.reason
     missing = before is not None and before.code == NOT_ENOUGH_MEMBERS
     return missing and (reason is None or reason.code != NOT_ENOUGH_MEMBERS)

@@ -36,7 +36,7 @@ MAX_ROWS = 1000
 
 
 def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
-    """The waiting gangs in the order in which they are tried, without those that just gather."""
+    """The waiting gangs in the order of their tries, without gangs that are being created."""
     rows = []
     waiting = [
         key

@@ -357,7 +357,7 @@ def _why_unplaced(
 def _next_to_the_rest(
     trial: Trial, demand: Demand, counts: Sequence[int], short: ClassShortage
 ) -> ClassShortage:
-    """What a class lacks while all others are in place."""
+    """The resources that a class lacks when all other classes are placed."""
     mark = trial.mark()
     for want, n in zip(demand.wants, counts, strict=True):
         if want is not short.want:

@@ -66,7 +66,9 @@ async def test_a_request_that_ignores_unknown_fields_gets_no_warning(jobs: ApiCl
     assert (reply.status, warnings(reply)) == (201, [])
 
 
-async def test_a_patch_is_told_of_the_unknown_fields_that_it_adds_only(jobs: ApiClient) -> None:
+async def test_a_patch_is_warned_only_about_unknown_fields_that_it_adds(
+    jobs: ApiClient,
+) -> None:
     await jobs.send("POST", f"{V1}?fieldValidation=Ignore", job())
     path = f"{V1}/j?fieldValidation=Strict"
 
@@ -78,7 +80,7 @@ async def test_a_patch_is_told_of_the_unknown_fields_that_it_adds_only(jobs: Api
     assert warnings(typo) == ['299 - "unknown field \\"spec.runPolcy\\""']
 
 
-async def test_a_write_of_the_status_says_nothing_about_the_spec(jobs: ApiClient) -> None:
+async def test_a_write_of_the_status_gets_no_warning_about_the_spec(jobs: ApiClient) -> None:
     await jobs.send("POST", f"{V1}?fieldValidation=Ignore", job())
     reply = await jobs.send("PATCH", f"{V1}/j/status", {"status": {"other": 1}}, MERGE)
 

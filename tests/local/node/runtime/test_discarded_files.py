@@ -67,7 +67,7 @@ def test_files_in_every_new_directory_are_named(pod: Pod) -> None:
     assert pod.shown == "/ckpt, /home/me/out/ckpt.txt, /opt/me/model"
 
 
-def test_temporary_files_and_small_caches_are_noise(pod: Pod) -> None:
+def test_temporary_files_and_small_caches_are_not_reported(pod: Pod) -> None:
     for path in ("tmp/a/b", "home/me/__pycache__/x.pyc", "home/me/.cache/pip/x", "dev/x"):
         pod.write(path)
     pod.write("var/tmp/x", below="root.over")
@@ -86,7 +86,7 @@ def test_a_home_inside_a_temporary_directory_is_searched(pod: Pod) -> None:
     assert pod.shown == "/tmp/deep/me/ckpt"
 
 
-def test_the_first_names_stand_for_many(pod: Pod) -> None:
+def test_only_the_first_names_of_many_files_are_listed(pod: Pod) -> None:
     for number in range(5):
         pod.write(f"home/me/{number}")
     assert pod.shown == "/home/me/0, /home/me/1, /home/me/2 and 2 more"

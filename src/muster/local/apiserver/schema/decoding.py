@@ -232,8 +232,8 @@ def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
 
 
 def preserved_unknown_fields(call: Call, obj: Raw) -> list[str]:
-    """Paths of unknown fields that are stored all the same; empty if nobody wants to know."""
-    # A controller writes the status of its objects often, and their spec is not its business.
+    """Paths of unknown fields that are stored all the same; empty if no warning is due."""
+    # Controllers write status often and do not own the spec: they get no warnings about it.
     if call.route.subresource or call.query.get("fieldValidation") == "Ignore":
         return []
     return call.resource.strategy.unknown_fields(obj)

@@ -132,7 +132,7 @@ def check(
     Values that are the same in `old` are not checked: after a schema became stricter, users must
     still be able to change and delete their objects.
     """
-    # Most values are such text: every write is faster for asking this first.
+    # Most values are plain text: testing for it first makes every write faster.
     if schema.accepts_any_text and isinstance(value, str):
         return []
     if old is not ABSENT and _is_unchanged(value, old):

@@ -1,4 +1,4 @@
-"""Finds the place where this process may make control groups.
+"""Finds the group below which this process may create control groups.
 
 Version 1 allows it to root, below the own group of each controller. Version 2 has rules: a group
 with processes cannot have groups below it that limit something, and who moves a process must own a
@@ -6,7 +6,7 @@ group above both its old and its new group. So the places are tried in this orde
 
 1. The own group, if it was delegated to us and no other program is in it: this process moves to a
    leaf below it.
-2. A scope of systemd's with this process alone in it, which then is case 1. Root asks the system's
+2. A new systemd scope with only this process in it, which is then case 1. Root asks the system's
    manager, other users their own.
 3. The nearest group above that distributes its controllers already and belongs to us.
 """
@@ -158,7 +158,7 @@ class _Version2(NamedTuple):
 
 
 def _is_ours(group: Path) -> bool:
-    """Whether we may make groups here and move processes within it, as the kernel checks it."""
+    """Whether we may create groups here and move processes between them."""
     return os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)
 
 

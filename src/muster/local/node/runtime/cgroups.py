@@ -56,14 +56,14 @@ class Hierarchy:
             yield from _memory(resources.memory_limit, self.version_2)
 
     def create(self) -> None:
-        """Make the cluster's group, unless it exists."""
+        """Create the cluster's group, unless it exists."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.version_2:
             enabled = " ".join(f"+{name}" for name in self.controllers)
             (self.folder / "cgroup.subtree_control").write_text(enabled)
 
     def set_weight(self, processors: int) -> None:
-        """Let the cluster's group compete with other programs as its processors, not as one."""
+        """Weigh the cluster's group by the machine's processors, not as one program."""
         if "cpu" in self.controllers and self.version_2:
             _write_if_possible(self.folder / "cpu.weight", str(min(100 * processors, 10_000)))
         elif "cpu" in self.controllers:
