@@ -158,5 +158,4 @@ def test_a_removal_that_a_crash_interrupted_is_completed(records: PodRecords) ->
     assert not path.parent.exists()
 
     records.archive.remove("u", "p.main.1")
-    records.archive.remove_fragments()
     assert records.archive.jobs() == []

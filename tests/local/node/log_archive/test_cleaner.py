@@ -95,3 +95,4 @@ async def test_logs_of_the_job_that_ended_first_make_room(
     await ArchiveCleaner(archive, cast(Client, jobs)).clean()
 
     assert left(archive) == ["c-pod.main.0", "c-pod.main.1"]
+    assert archive.jobs() == ["uid-c"]

@@ -123,6 +123,7 @@ class LogArchive:
     def remove(self, job: str, name: str) -> None:
         with self._lock:
             shutil.rmtree(self.root / job / name, ignore_errors=True)
+            self._remove_if_empty(job)
 
     def remove_job(self, job: str) -> None:
         with self._lock:
@@ -135,8 +136,11 @@ class LogArchive:
                 for name in _names(self.root / job):
                     if not (self.root / job / name / _ENTRY).exists():
                         shutil.rmtree(self.root / job / name, ignore_errors=True)
-                with contextlib.suppress(OSError):  # entries are left
-                    os.rmdir(self.root / job)
+                self._remove_if_empty(job)
+
+    def _remove_if_empty(self, job: str) -> None:
+        with contextlib.suppress(OSError):  # entries are left
+            os.rmdir(self.root / job)
 
 
 def _names(folder: Path) -> list[str]:

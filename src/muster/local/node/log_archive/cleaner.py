@@ -44,7 +44,8 @@ class ArchiveCleaner:
         """Add the watches of jobs and the cleaning to the node's tasks."""
         for informer in self._jobs.values():
             manager.informer(informer).subscribe(self._job_changed)
-        manager.background("log archive", self.run)
+        # Led: with synced watches, the first round reads no job that exists from the API.
+        manager.background("log archive", self.run, led=True)
 
     def _job_changed(self, change: Change[PartialObjectMetadata]) -> None:
         if change.new is None:
@@ -58,6 +59,7 @@ class ArchiveCleaner:
             loop.call_soon_threadsafe(self._wake.set)
 
         self._archive.changed = changed
+        await asyncio.to_thread(self._archive.remove_fragments)
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -77,7 +79,6 @@ class ArchiveCleaner:
         if sum(entry.charge for entry in entries) > bound.TOTAL:
             removed += bound.over_total_bound(entries, await self._ends(left), bound.TOTAL)
         await asyncio.to_thread(self._remove, removed)
-        await asyncio.to_thread(self._archive.remove_fragments)
 
     def _remove(self, entries: Iterable[bound.Entry]) -> None:
         for entry in entries:
