@@ -46,12 +46,9 @@ class Crash(msgspec.Struct, frozen=True):
     """Whether it is not running again yet."""
     next_try: datetime | None = None
 
-    def in_words(self, instance: str) -> str:
-        """The crash of an instance (`worker 0`), without times, which change by themselves."""
-        return f"{instance} {self.rest_of_sentence}"
-
     @property
     def rest_of_sentence(self) -> str:
+        """What comes after `worker 0`; without times, which change by themselves."""
         text = f"{self.ending}: {self.last_line}" if self.last_line else self.ending
         if not self.restarts:
             return text
@@ -114,20 +111,17 @@ def _words(crashes: Sequence[tuple[Pod, Crash]]) -> str:
     if not crashes:
         return ""
     pod, crash = crashes[0]
-    text, others = crash.in_words(_replica_in_words(pod)), len(crashes) - 1
+    text = f"{_replica_in_words(pod)} {crash.rest_of_sentence}"
+    others = len(crashes) - 1
     if not others:
         return text
     return f"{text}; {others} other {'replica' if others == 1 else 'replicas'} restarted too"
 
 
 def _replica_in_words(pod: Pod) -> str:
-    role = pod.metadata.labels.get(names.ROLE, "")
-    return in_words(role, replica_index(pod), pod.metadata.name)
-
-
-def in_words(role: str, index: int, pod: str) -> str:
     """`worker 0`; the pod's name if it has no role."""
-    return f"{role} {index}" if role else pod
+    role = pod.metadata.labels.get(names.ROLE, "")
+    return f"{role} {replica_index(pod)}" if role else pod.metadata.name
 
 
 def replica_index(pod: Pod) -> int:

@@ -21,7 +21,6 @@ from muster.jobs.job_state import (
     SUSPENDED,
     Crash,
     crash_of,
-    in_words,
     replica_index,
     state_of,
     why_not_running,
@@ -280,11 +279,6 @@ def _unseen(status: JobStatus, seconds: float) -> str:
     if status.conditions or seconds < OPERATOR_PATIENCE:
         return ""
     return "no operator has accepted this job; start one with `muster operator`"
-
-
-def instance_in_words(row: Instance) -> str:
-    """`worker 0`; the pod's name if it has no role."""
-    return in_words(row.role, row.index, row.name)
 
 
 def instance(pod: Pod, *, leads: bool = False) -> Instance:

@@ -26,7 +26,8 @@ from muster.cli.show.live import Frame
 from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml, server_table
 from muster.client import server_tables
-from muster.client.jobs import events, explain, last_log_line, lookup, tensorboard_url
+from muster.client.jobs import events, explain, lookup, tensorboard_url
+from muster.client.jobs.last_log_line import summary_with_last_lines
 from muster.client.jobs.limits import unenforced_limits
 from muster.client.server_tables import ObjectQuery
 from muster.errors import Forbidden, UsageError
@@ -197,7 +198,7 @@ class _View:
     def _job(self, job_object: FoundJob) -> Frame:
         now = datetime.now(UTC)
         pods = job_object.pods(self.client)
-        job = last_log_line.with_last_lines(self.client, job_object.summary(pods))
+        job = summary_with_last_lines(self.client, job_object, pods)
         place = ""  # only pending jobs have one: others cost no request for the waiting line
         if job.status == PENDING:
             explanation = explain.explain_pods(self.client, job.name, pods, _debug_once)

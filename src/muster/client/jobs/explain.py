@@ -16,7 +16,7 @@ from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key, timestamp
 from muster.client import ignore
 from muster.client.jobs import lookup
-from muster.client.jobs.last_log_line import with_last_lines
+from muster.client.jobs.last_log_line import summary_with_last_lines
 from muster.errors import Forbidden
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
 from muster.jobs.summary import instance
@@ -46,7 +46,7 @@ def explain(
         explanation = explain_pods(client, name, [job_or_pod], notify)
         return _with_reasons(explanation, row.reason, [row])
     pods = job_or_pod.pods(client)
-    job = with_last_lines(client, job_or_pod.summary(pods))
+    job = summary_with_last_lines(client, job_or_pod, pods)
     explanation = _with_job(explain_pods(client, name, pods, notify), job)
     return replace(
         _with_reasons(explanation, job.headline, job.instances),

@@ -7,54 +7,72 @@ FallbackToLogsOnError`), as the containers of submitted jobs do.
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.meta import Key
 from muster.errors import MusterError
-from muster.jobs import pod_status
-from muster.jobs.summary import instance_in_words
 
 if TYPE_CHECKING:
-    from muster.jobs.summary import Instance, JobSummary
+    from collections.abc import Sequence
+
+    from muster.api.core import ContainerState, ContainerStatus, Pod
+    from muster.api.meta import Key
+    from muster.client.jobs.lookup import FoundJob
+    from muster.jobs.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 MAX_LOGS = 3
 """Replicas whose logs are read: a view of a job must not cost a request per replica."""
 
 
-def with_last_lines(client: BlockingClient, job: JobSummary) -> JobSummary:
+def summary_with_last_lines(
+    client: BlockingClient, found: FoundJob, pods: Sequence[Pod]
+) -> JobSummary:
     """The job, with the last log lines of replicas that wait for their next try."""
-    silent = [row for row in job.instances if row.crash and row.crash.waits and _is_silent(row)]
-    if job.over or not silent:
+    job = found.summary(pods)
+    silent = (
+        (row.name, row.crash.container)
+        for row in job.instances
+        if row.crash is not None and row.crash.waits and not row.crash.last_line
+    )
+    containers = {} if job.over else dict(islice(silent, MAX_LOGS))
+    if not containers:
         return job
-    known = {row.name: _with_last_line(client, job.namespace, row) for row in silent[:MAX_LOGS]}
-    reason = job.reason
-    for row in silent[:MAX_LOGS]:
-        reason = reason.replace(_words(row), _words(known[row.name]), 1)
-    rows = tuple(known.get(row.name, row) for row in job.instances)
-    return replace(job, instances=rows, reason=reason)
+    return found.summary([_with_last_line(client, pod, containers) for pod in pods])
 
 
-def _is_silent(row: Instance) -> bool:
-    return row.crash is not None and not row.crash.last_line
+def _with_last_line(client: BlockingClient, pod: Pod, containers: dict[str, str]) -> Pod:
+    """The pod as if its container had asked for the message."""
+    name = containers.get(pod.metadata.name)
+    if name is None:
+        return pod
+
+    def filled(rows: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
+        key = pod.metadata.key
+        return tuple(_filled(client, key, row) if row.name == name else row for row in rows)
+
+    status = replace(
+        pod.status,
+        container_statuses=filled(pod.status.container_statuses),
+        init_container_statuses=filled(pod.status.init_container_statuses),
+    )
+    return replace(pod, status=status)
 
 
-def _words(row: Instance) -> str:
-    return row.crash.in_words(instance_in_words(row)) if row.crash else ""
-
-
-def _with_last_line(client: BlockingClient, namespace: str, row: Instance) -> Instance:
-    crash = row.crash
-    if crash is None:
-        return row
+def _filled(client: BlockingClient, pod: Key, row: ContainerStatus) -> ContainerStatus:
+    previous = row.state.terminated is None  # else the attempt that crashed is still the last one
     log = b""
     # Without the right to read logs, or without a log, the rest is still true.
     with suppress(MusterError):
-        chunks = client.logs(
-            Key(namespace, row.name), container=crash.container, previous=True, tail=1
-        )
-        log = b"".join(chunks)
-    crash = replace(crash, last_line=pod_status.last_line(log.decode(errors="replace")))
-    return replace(row, crash=crash, reason=crash.rest_of_sentence)
+        log = b"".join(client.logs(pod, container=row.name, previous=previous, tail=1))
+    text = log.decode(errors="replace")
+    if previous:
+        return replace(row, last_state=_with_message(row.last_state, text))
+    return replace(row, state=_with_message(row.state, text))
+
+
+def _with_message(state: ContainerState, text: str) -> ContainerState:
+    ended = state.terminated
+    return state if ended is None else replace(state, terminated=replace(ended, message=text))
