@@ -65,6 +65,9 @@ class ArenaCommand(click.Command):
 
         visible_options = [option for option in self._options() if not option.hidden]
         known = {spelling: option.opts[0] for option in visible_options for spelling in option.opts}
+        of_workers = f"--worker-{given.lstrip('-')}"
+        if of_workers in known:  # `--cpu` of a TensorFlow job, which has a flag for each role
+            return [known[of_workers]]
         suggestions = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
         longer = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
         return [known[suggestions[0]]] if suggestions else longer
@@ -88,7 +91,8 @@ def refuse_loose_values(words: list[str], options: dict[str, click.Option]) -> N
             continue
         loose = option.secondary_opts and word in ("true", "false") and number < len(words)
         if loose or word in choices_if_optional(option):
-            raise click.UsageError(f"{before} {word}: write {before}={word}, with an equals sign")
+            message = f"{before} {word}: write {before}={word}, with an equals sign"
+            raise click.UsageError(message, click.get_current_context())
 
 
 def _as_click_reads(word: str, options: dict[str, click.Option]) -> list[str]:

@@ -89,6 +89,20 @@ def test_following_an_mpi_job_waits_for_its_launcher(
     assert err == "waiting for the launcher of mpi …\n"
 
 
+def test_the_log_of_a_pod_without_a_node_says_why_it_is_empty(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = fake_cluster.condition(fake_cluster.job("TFJob", "tf", {"Worker": 1}), "Created")
+    pod = fake_cluster.pod(job, "worker", 0, why="0 of 1 worker fits")
+    scene.objects = {"tfjobs": [job], "pods": [pod]}
+    monkeypatch.setattr(logs, "read_log", lambda *_: [])
+
+    code, out, err = scene.arena("logs", "tf")
+
+    assert (code, out) == (0, "")
+    assert err == "tf-worker-0 has no log yet, because it waits for a node: 0 of 1 worker fits\n"
+
+
 def test_without_follow_a_missing_launcher_is_an_error(mpi: Scene) -> None:
     code, _, err = mpi.arena("logs", "mpi")
 

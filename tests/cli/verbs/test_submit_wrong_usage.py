@@ -136,7 +136,12 @@ def test_malformed_command_lines_print_a_sentence_and_create_nothing(
 
 @pytest.mark.parametrize(
     ("wrong", "near"),
-    [("--wokers=2", "--workers"), ("--workerimage=a", "--worker-image"), ("--sync=git", "--sync-")],
+    [
+        ("--wokers=2", "--workers"),
+        ("--workerimage=a", "--worker-image"),
+        ("--sync=git", "--sync-"),
+        ("--cpu=2", "--worker-cpu"),
+    ],
 )
 def test_an_unknown_flag_is_rejected_with_the_nearest_one(
     submitter: Submitter, wrong: str, near: str
@@ -154,6 +159,9 @@ def test_the_value_of_a_dry_run_is_never_a_word_of_the_command(submitter: Submit
     ):
         code, out, err = submitter.arena(*TF, *words)
         assert (code, out) == (2, [])
-        assert "--dry-run server: write --dry-run=server, with an equals sign" in err
+        assert (
+            "--dry-run server: write --dry-run=server, with an equals sign\nsee: arena submit"
+            in err
+        )
     assert submitter.arena(*TF, "--dry-run", "--", "server")[0] == 0
     assert submitter.arena(*TF, "--dry-run", "python server")[0] == 0

@@ -88,7 +88,7 @@ def command(
         else:
             log_lines.print_log(logs.read_source(client, sources[0], options, note))
         if job is not None and not (everyone or instance):
-            _note_failure(client, job, sources[0].pod.name)
+            _note_state(client, job, sources[0].pod.name)
 
 
 @contextmanager
@@ -108,11 +108,14 @@ def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
         raise
 
 
-def _note_failure(client: BlockingClient, job: JobSummary, shown: str) -> None:
-    """Say which pod failed, unless its log was just printed."""
+def _note_state(client: BlockingClient, job: JobSummary, shown: str) -> None:
+    """Say why a pod without a node has no log, or which pod failed unless its log was printed."""
     if not job.over:  # it may have ended while its log was followed
         with suppress(MusterError):
             job = lookup.get_summary(client, job.key, job.trainer)
+    shown_pod = next((row for row in job.instances if row.name == shown), None)
+    if shown_pod is not None and shown_pod.phase == "Pending" and not shown_pod.node:
+        note(f"{shown} has no log yet, because it waits for a node{job.because}")
     if job.status == FAILED and f"pod {shown} " not in job.reason:
         note(f"the job {job.name} failed{job.cause}")
 
