@@ -53,8 +53,12 @@ class ArenaCommand(click.Command):
         try:
             return super().parse_args(ctx, plain + args[end:])
         except click.NoSuchOption as error:
-            suggestions = self._suggestions(error.option_name)
-            raise click.NoSuchOption(error.option_name, None, suggestions, error.ctx) from None
+            name, message = error.option_name, None
+            of_workers = f"--worker-{name.lstrip('-')}"
+            if of_workers in options:  # `--cpu` of a TensorFlow job, which has a flag for each role
+                message = f"No such option {name!r}. Did you mean {of_workers!r}?"
+            suggestions = None if message else self._suggestions(name)
+            raise click.NoSuchOption(name, message, suggestions, error.ctx) from None
 
     def options_by_spelling(self) -> dict[str, click.Option]:
         return {spelling: option for option in self._options() for spelling in option.opts}
@@ -65,9 +69,6 @@ class ArenaCommand(click.Command):
 
         visible_options = [option for option in self._options() if not option.hidden]
         known = {spelling: option.opts[0] for option in visible_options for spelling in option.opts}
-        of_workers = f"--worker-{given.lstrip('-')}"
-        if of_workers in known:  # `--cpu` of a TensorFlow job, which has a flag for each role
-            return [known[of_workers]]
         suggestions = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
         longer = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
         return [known[suggestions[0]]] if suggestions else longer
