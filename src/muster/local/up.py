@@ -67,7 +67,7 @@ class Settings:
 
     @property
     def data(self) -> Path:
-        return self.data_dir or self.home.data
+        return (self.data_dir or self.home.data).absolute()
 
     def node_specs(self) -> list[NodeSpec]:
         return declare_nodes(

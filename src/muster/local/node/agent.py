@@ -18,6 +18,7 @@ from muster.api.meta import Key
 from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
 from muster.kube.watch.informer import Informer
+from muster.local.home import Home
 from muster.local.node.config_maps_and_secrets import (
     ReferenceInformers,
     ReferenceReader,
@@ -92,10 +93,10 @@ class Settings:
     clock: Callable[[], datetime] = _now
 
 
-def _hidden(settings: Settings) -> tuple[str, ...]:
+def hidden_directories(settings: Settings) -> tuple[str, ...]:
     """The directories that pods must not see: the cluster's state and kubeconfigs."""
-    private = [str(settings.home), *(os.path.join(settings.user_home, d) for d in _PRIVATE)]
-    return tuple(dict.fromkeys([*private, os.environ.get("MUSTER_HOME", private[0])]))
+    private = (os.path.join(settings.user_home, name) for name in _PRIVATE)
+    return tuple(dict.fromkeys([str(settings.home), *private, str(Home.of_user().root)]))
 
 
 class Agent:
@@ -131,7 +132,7 @@ class Agent:
     def _rules(self) -> RootfsRules:
         return RootfsRules(
             home=self._settings.user_home,
-            hidden=_hidden(self._settings),
+            hidden=hidden_directories(self._settings),
             visible=(*self._interpreter.directories, *self._settings.visible),
             # Many images work in /root. A user who may not enter it gets an empty one.
             fresh=() if os.access("/root", os.X_OK) else ("/root",),
