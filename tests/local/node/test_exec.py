@@ -36,6 +36,17 @@ async def test_a_terminal_has_the_requested_size(local: LocalNode) -> None:
     assert (client.out, code) == (b"/dev/pts/0\r\n", 0)
 
 
+async def test_input_that_was_typed_ahead_finds_the_terminal_in_its_size(local: LocalNode) -> None:
+    await local.run(shell("p", "sleep 1000"))
+    pod = await local.phase("p", "Running")
+    client = ExecClient(b"\n", size=(132, 43))
+
+    options = ExecOptions("main", ("sh", "-c", "read line; stty size"), stdin=True, tty=True)
+    await local.backend.exec(pod, options, client)
+
+    assert b"43 132\r\n" in client.out
+
+
 async def test_exec_of_an_unknown_program_fails_with_a_reason(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")

@@ -96,9 +96,9 @@ async def _run(endpoint: Endpoint, pod: Key, container: str, words: list[str]) -
     ):
         with _raw_terminal() if tty else nullcontext():
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_send_input(session))]
-                if tty:
-                    tasks.append(group.create_task(_send_sizes(session)))
+                # The size first: a command that was typed ahead may ask for it.
+                tasks = [group.create_task(_send_sizes(session))] if tty else []
+                tasks.append(group.create_task(_send_input(session)))
                 async for channel, data in session:
                     stream = sys.stdout if channel == 1 else sys.stderr
                     stream.buffer.write(data)

@@ -149,11 +149,10 @@ async def _send_output(channel: int, data: bytes, options: ExecOptions, streams:
 def _senders(
     group: asyncio.TaskGroup, shim: ShimConnection, options: ExecOptions, streams: Streams
 ) -> list[asyncio.Task[None]]:
-    tasks = []
+    # The size first: input that waits already may ask for it.
+    tasks = [group.create_task(_send_sizes(shim, streams))] if options.tty else []
     if options.stdin:
         tasks.append(group.create_task(_send_input(shim, streams)))
-    if options.tty:
-        tasks.append(group.create_task(_send_sizes(shim, streams)))
     return tasks
 
 
