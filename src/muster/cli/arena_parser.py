@@ -55,7 +55,7 @@ class ArenaCommand(click.Command):
         except click.NoSuchOption as error:
             name, message = error.option_name, None
             of_workers = f"--worker-{name.lstrip('-')}"
-            if of_workers in options:  # `--cpu` of a TensorFlow job, which has a flag for each role
+            if of_workers in options:  # `--cpu-limit` of a TensorFlow job, which has one per role
                 message = f"No such option {name!r}. Did you mean {of_workers!r}?"
             suggestions = None if message else self._suggestions(name)
             raise click.NoSuchOption(name, message, suggestions, error.ctx) from None

@@ -91,9 +91,6 @@ SHARED: dict[str, Effect] = {
     "--clean-task-policy": Effect("None", "job/spec/runPolicy/cleanPodPolicy", "None"),
     "--running-timeout": Effect("1h30m", "job/spec/runPolicy/activeDeadlineSeconds", 5400),
     "--ttl-after-finished": Effect("90s", "job/spec/runPolicy/ttlSecondsAfterFinished", 90),
-}
-
-SIZE = {
     "--cpu": Effect("2", "main:@/resources/requests/cpu", "2"),
     "--memory": Effect("1Gi", f"main:@/{RESOURCES}/memory", "1Gi"),
 }
@@ -125,12 +122,12 @@ TENSORFLOW: dict[str, Effect] = {
         if role != "evaluator"
     },
     **{
-        f"--{role}-{what}": Effect("2", f"main:{name}/resources/requests/{what}", "2", ALL_ROLES)
+        f"--{role}-{what}": Effect("2M", f"main:{name}/resources/requests/{what}", "2M", ALL_ROLES)
         for role, name in ROLES.items()
         for what in ("cpu", "memory")
     },
     **{
-        f"--{role}-{what}-limit": Effect("2", f"main:{name}/{RESOURCES}/{what}", "2", ALL_ROLES)
+        f"--{role}-{what}-limit": Effect("2M", f"main:{name}/{RESOURCES}/{what}", "2M", ALL_ROLES)
         for role, name in ROLES.items()
         for what in ("cpu", "memory")
     },
@@ -178,17 +175,15 @@ TENSORFLOW: dict[str, Effect] = {
 OWN: dict[str, dict[str, Effect]] = {
     "tfjob": TENSORFLOW,
     "mpijob": {
-        **SIZE,
         "--gputopology": Effect("", f"main:@/{RESOURCES}/aliyun.com~gpu", "2", ("--gpus=2",)),
         "--mounts-on-launcher": Effect(
             "", "main:Launcher/volumeMounts/c/mountPath", "/d", ("--data=c:/d",)
         ),
     },
     "pytorchjob": {
-        **SIZE,
         "--nproc-per-node": Effect("2", "main:Master/env/PET_NPROC_PER_NODE/value", "2"),
     },
-    "jaxjob": SIZE,
+    "jaxjob": {},
 }
 TOGETHER = ("--model-name", "--model-source", "--sync-mode", "--sync-source")
 """Flags that need another flag."""

@@ -62,8 +62,8 @@ WRONG_VALUES = {
 FLAGS_BY_MEANING = {
     "int": ("gpus", "workers", "retry", "ps", "ps-gpus", "sync-depth"),
     "quantity": (
-        "worker-cpu", "worker-memory", "ps-cpu", "ps-memory-limit", "chief-cpu", "evaluator-memory",
-        "share-memory",
+        "cpu", "memory", "worker-cpu", "worker-memory", "ps-cpu", "ps-memory-limit",
+        "chief-cpu", "evaluator-memory", "share-memory",
     ),
     "pairs": ("env", "device"),
     "labels": ("label", "selector", "worker-selector", "ps-selector"),
@@ -140,7 +140,7 @@ def test_malformed_command_lines_print_a_sentence_and_create_nothing(
         ("--wokers=2", "--workers"),
         ("--workerimage=a", "--worker-image"),
         ("--sync=git", "--sync-"),
-        ("--cpu=2", "--worker-cpu"),
+        ("--cpu-limit=2", "--worker-cpu-limit"),
     ],
 )
 def test_an_unknown_flag_is_rejected_with_the_nearest_one(

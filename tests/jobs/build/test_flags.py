@@ -80,6 +80,23 @@ def test_a_single_process_gets_the_resources_of_a_worker() -> None:
     assert main(built(**flags, chief_cpu="3"), "Chief")["resources"]["limits"]["cpu"] == "3"
 
 
+def test_cpu_and_memory_are_for_every_role_without_a_flag_of_its_own() -> None:
+    job = built(workers=2, ps=1, evaluator=True, cpu="2", memory="4Gi", ps_cpu="1",
+                evaluator_memory_limit="8Gi")  # fmt: skip
+
+    both = {"cpu": "2", "memory": "4Gi"}
+    assert main(job)["resources"] == {"requests": both, "limits": both}
+    assert main(job, "PS")["resources"]["limits"] == {"cpu": "1", "memory": "4Gi"}
+    assert main(job, "Evaluator")["resources"]["requests"] == both
+    assert main(job, "Evaluator")["resources"]["limits"] == {"cpu": "2", "memory": "8Gi"}
+
+
+def test_a_single_process_prefers_the_resources_of_its_roles() -> None:
+    resources = main(built(cpu="2", memory="4Gi", worker_cpu="3"), "Chief")["resources"]
+
+    assert resources["requests"] == {"cpu": "3", "memory": "4Gi"}
+
+
 def test_flags_for_missing_roles_are_reported() -> None:
     several = TensorFlow(
         name="j", command=("x",), image="i", workers=2, ps_cpu="1", chief_port=1, worker_cpu="1"
@@ -268,6 +285,10 @@ def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
         ({"retry": 2**31}, "--retry '2147483648' is invalid"),
         ({"worker_cpu": "1e30"}, "--worker-cpu '1e30' is invalid"),
         ({"worker_cpu": "2", "worker_cpu_limit": "1500m"}, "--worker-cpu-limit '1500m' is invalid"),
+        ({"cpu": "2", "ps_cpu_limit": "1500m"}, "--ps-cpu-limit '1500m' is invalid"),
+        ({"worker_memory": "200"}, "--worker-memory '200' is only 200 bytes"),
+        ({"ps_memory_limit": "4m"}, "--ps-memory-limit '4m' is only 1 byte"),
+        ({"share_memory": "512Ki"}, "--share-memory '512Ki' is only 524288 bytes"),
         ({"ps": 1, "ps_memory": "2Gi", "ps_memory_limit": "1G"}, "--ps-memory-limit '1G'"),
         ({"image": "a b"}, "--image 'a b' is invalid"),
         ({"worker_image": "a\nb"}, "--worker-image"),
@@ -316,3 +337,28 @@ def test_a_retry_that_allows_no_second_attempt_is_reported(
         == flags_without_effect(replace(once, retry=0))
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        ({"cpu": "abc"}, "Write --cpu=2 or --cpu=500m"),
+        ({"memory": "abc"}, "Write --memory=4Gi or --memory=500Mi"),
+        ({"memory": "4GB"}, "Did you mean --memory=4Gi or --memory=4G?"),
+        ({"memory": "1.5 gib"}, "Did you mean --memory=1.5Gi or --memory=1.5G?"),
+        ({"memory": "512kb"}, "Did you mean --memory=512Ki or --memory=512k?"),
+        ({"worker_memory": "200"}, "Did you mean --worker-memory=200Mi?"),
+        ({"worker_memory": "500m"}, "Did you mean --worker-memory=500Mi?"),
+        ({"memory": "4"}, "Did you mean --memory=4Gi?"),
+        ({"memory": "1e3"}, "Write --memory=4Gi or --memory=500Mi"),
+    ],
+)
+def test_a_wrong_amount_gets_a_hint_for_its_flag(flags: dict[str, Any], hint: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        built(**flags)
+
+    assert raised.value.hint == hint
+
+
+def test_a_memory_of_zero_is_no_limit() -> None:
+    assert main(built(memory="0"), "Chief")["resources"]["limits"] == {"memory": "0"}

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from muster.api.quantity import MAX_INT64 as MOST
-from muster.api.quantity import parse_milli
+from muster.api.quantity import parse_milli, parse_whole
 from muster.errors import InvalidQuantity, UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 MAX_NAME_LENGTH = 49
 MAX_INT32 = 2**31 - 1
 """The largest number of replicas, seconds or retries in Kubernetes."""
+MIN_MEMORY = 1 << 20
+"""Bytes. No program starts with less: such an amount lacks its unit."""
+_MIN_MEGABYTES = 64
+"""A smaller number without a unit means gigabytes: Python does not start in so few megabytes."""
+_BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([KMGTP]?)i?B?", re.IGNORECASE)
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 # The rules of `api/selectors.py`, written again because that import would slow every submit.
 _PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -119,16 +124,44 @@ def _whole(flag: str, name: str, amount: str) -> None:
         raise wrong(flag, f"{name}={amount}", hint)
 
 
-def quantity(flag: str, text: str) -> str:
-    """An amount as Kubernetes reads it; an empty one stays empty."""
-    if text:
-        try:
-            possible = 0 <= parse_milli(text) < MOST
-        except InvalidQuantity:
-            possible = False
-        if not possible:
-            raise wrong(flag, text, f"Write {flag}=500m, 2 or 4Gi")
+def cpu(flag: str, text: str) -> str:
+    """A number of CPUs as Kubernetes reads it; an empty one stays empty."""
+    if text and not _is_amount(text):
+        raise wrong(flag, text, f"Write {flag}=2 or {flag}=500m")
     return text
+
+
+def memory(flag: str, text: str) -> str:
+    """A number of bytes as Kubernetes reads it; an empty one stays empty, and 0 is no limit."""
+    if not text:
+        return text
+    if not _is_amount(text):
+        raise wrong(flag, text, _memory_hint(flag, text))
+    count = parse_whole(text)
+    if 0 < count < MIN_MEMORY:
+        amount = f"{count} byte{'s' if count > 1 else ''}"
+        raise UsageError(f"{flag} {text!r} is only {amount}", hint=_memory_hint(flag, text))
+    return text
+
+
+def _is_amount(text: str) -> bool:
+    try:
+        return 0 <= parse_milli(text) < MOST
+    except InvalidQuantity:
+        return False
+
+
+def _memory_hint(flag: str, text: str) -> str:
+    """The probable meaning: 4GB is 4Gi or 4G, and a number without a unit is not bytes."""
+    match = _BYTES.fullmatch(text)
+    number, unit = (match[1], match[2].upper()) if match else ("", "")
+    if number and _is_amount(text):  # a valid amount, but too small: 200, or docker's 500m
+        few = not unit and float(number) < _MIN_MEGABYTES
+        return f"Did you mean {flag}={number}{'Gi' if few else 'Mi'}?"
+    if unit:
+        decimal = unit.replace("K", "k")
+        return f"Did you mean {flag}={number}{unit}i or {flag}={number}{decimal}?"
+    return f"Write {flag}=4Gi or {flag}=500Mi"
 
 
 def less(amount: str, limit: str) -> bool:

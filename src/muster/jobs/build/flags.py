@@ -21,12 +21,12 @@ Texts = tuple[str, ...]
 GROUPS: dict[str, Texts] = {
     heading: tuple(names.split())
     for heading, names in {
-        "Main flags": "name workers ps chief gpus worker_cpu worker_memory cpu memory gang "
-        "image env",
-        "Roles and resources": "evaluator worker_cpu_limit worker_memory_limit ps_gpus ps_cpu "
-        "ps_memory ps_cpu_limit ps_memory_limit chief_cpu chief_memory chief_cpu_limit "
-        "chief_memory_limit evaluator_cpu evaluator_memory evaluator_cpu_limit "
-        "evaluator_memory_limit device share_memory rdma gputopology nproc_per_node",
+        "Main flags": "name workers ps chief gpus cpu memory gang image env",
+        "Roles and resources": "evaluator worker_cpu worker_memory worker_cpu_limit "
+        "worker_memory_limit ps_gpus ps_cpu ps_memory ps_cpu_limit ps_memory_limit chief_cpu "
+        "chief_memory chief_cpu_limit chief_memory_limit evaluator_cpu evaluator_memory "
+        "evaluator_cpu_limit evaluator_memory_limit device share_memory rdma gputopology "
+        "nproc_per_node",
         "Files and data": "working_dir python isolated data data_dir config_file "
         "mounts_on_launcher",
         "Code sync": "sync_mode sync_source sync_branch sync_revision sync_depth sync_submodules "
@@ -109,6 +109,8 @@ class Submission:
     name: str = _flag(MISSING, "Name of the job.")
     image: str = _flag("", "Image of all replicas; optional on the local cluster.")
     gpus: int = _flag(0, "GPUs of each worker.")
+    cpu: str = _flag("", "CPUs of each worker.")
+    memory: str = _flag("", "Memory of each worker.")
     device: Texts = _flag((), "Other device of each replica, NAME=AMOUNT.")
     workers: int = _flag(1, "Number of workers.")
     retry: int = _flag(0, "Restart replicas that fail; the job fails at its N-th restart.")
@@ -182,6 +184,8 @@ class TensorFlow(Submission):
 
     job_kind: ClassVar[JobKind] = TENSORFLOW
 
+    cpu: str = _flag("", "CPUs of each replica whose role has no flag of its own.")
+    memory: str = _flag("", "Memory of each replica whose role has no flag of its own.")
     worker_image: str = _flag("", "Image of workers, chief and evaluator.", old="--workerImage")
     ps_image: str = _flag("", "Image of the parameter servers.", old="--psImage")
     ps: int = _flag(0, "Number of parameter servers.")
@@ -227,15 +231,7 @@ class TensorFlow(Submission):
 
 
 @dataclass(frozen=True)
-class UniformSubmission(Submission):
-    """The flags of kinds whose replicas all get the same resources."""
-
-    cpu: str = _flag("", "CPUs of each worker.")
-    memory: str = _flag("", "Memory of each worker.")
-
-
-@dataclass(frozen=True)
-class Mpi(UniformSubmission):
+class Mpi(Submission):
     """The flags of `submit mpi`."""
 
     job_kind: ClassVar[JobKind] = MPI
@@ -247,7 +243,7 @@ class Mpi(UniformSubmission):
 
 
 @dataclass(frozen=True)
-class PyTorch(UniformSubmission):
+class PyTorch(Submission):
     """The flags of `submit pytorch`."""
 
     job_kind: ClassVar[JobKind] = PYTORCH
@@ -256,7 +252,7 @@ class PyTorch(UniformSubmission):
 
 
 @dataclass(frozen=True)
-class Jax(UniformSubmission):
+class Jax(Submission):
     """The flags of `submit jax`."""
 
     job_kind: ClassVar[JobKind] = JAX

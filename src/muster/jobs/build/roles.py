@@ -14,7 +14,7 @@ from muster.jobs.build.flags import Jax, Mpi, PyTorch, TensorFlow
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 
 if TYPE_CHECKING:
-    from muster.jobs.build.flags import Submission, UniformSubmission
+    from muster.jobs.build.flags import Submission
 
 _BOARD = ("logdir", "tensorboard_image")
 
@@ -159,8 +159,8 @@ def _tensorflow_role(
         restart="OnFailure" if with_chief else _restart_policy(args),
         flag="ps" if server else "worker",
         gpus=args.ps_gpus if server else args.gpus,
-        cpu=getattr(args, f"{role}_cpu"),
-        memory=getattr(args, f"{role}_memory"),
+        cpu=getattr(args, f"{role}_cpu") or args.cpu,
+        memory=getattr(args, f"{role}_memory") or args.memory,
         cpu_limit=getattr(args, f"{role}_cpu_limit"),
         memory_limit=getattr(args, f"{role}_memory_limit"),
         port=port,
@@ -201,7 +201,7 @@ def _pytorch(args: PyTorch) -> list[Role]:
     return [_sized(args, "Master", 1), workers]
 
 
-def _sized(args: UniformSubmission, name: str, count: int, *, restart: str = "") -> Role:
+def _sized(args: Submission, name: str, count: int, *, restart: str = "") -> Role:
     return Role(
         name,
         count,

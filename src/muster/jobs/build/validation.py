@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from muster.jobs.build.flags import Submission
 
-_AMOUNTS = ("cpu", "memory")
-_LIMITS = ("cpu_limit", "memory_limit")
+_CPU = ("cpu", "cpu_limit")
+_MEMORY = ("memory", "memory_limit")
 
 
 def validate(args: Submission) -> None:
@@ -77,15 +77,18 @@ def _words(args: Submission) -> None:
 
 
 def _amounts(args: Submission) -> None:
-    for field, flag in _flags(args, *_AMOUNTS, *_LIMITS):
-        flag_values.quantity(flag, getattr(args, field))
-    for field, flag in _flags(args, *_LIMITS):
-        request = getattr(args, field.removesuffix("_limit"))
+    for field, flag in _flags(args, *_CPU):
+        flag_values.cpu(flag, getattr(args, field))
+    for field, flag in _flags(args, *_MEMORY):
+        flag_values.memory(flag, getattr(args, field))
+    for field, flag in _flags(args, "_limit"):
         limit = getattr(args, field)
+        own = field.removesuffix("_limit")
+        name = own if getattr(args, own) else own.rpartition("_")[2]  # --ps-cpu, else --cpu
+        request = getattr(args, name)
         if request and limit and flag_values.less(limit, request):
-            raise flag_values.wrong(
-                flag, limit, f"It is less than {flag.removesuffix('-limit')}={request}"
-            )
+            hint = f"It is less than --{name.replace('_', '-')}={request}"
+            raise flag_values.wrong(flag, limit, hint)
 
 
 def _model(args: Submission) -> None:
