@@ -21,6 +21,15 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "project")
 
 
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path) -> Iterator[Path]:
+    """The scripts' folder for temporary files: nothing may stay in it, not even after a failure."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
 def fetch(
     root: Path,
     source: str,
@@ -31,6 +40,7 @@ def fetch(
     """Run the script and return its output. The folder of the secret is that of the test."""
     env = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "TMPDIR": str(root.parent / "temporary"),
         "GIT_SYNC_REPO": source,
         "GIT_SYNC_DEST": code_sync.project(source),
         "GIT_SYNC_ROOT": str(root),
@@ -184,7 +194,9 @@ def test_values_that_git_could_take_as_options_are_rejected(wrong: dict[str, str
         code_sync.check(TensorFlow(name="j", command=("x",), **flags))  # type: ignore[arg-type]
 
 
-def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> None:
+def test_rsync_is_given_the_source_and_the_key_of_the_secret(
+    tmp_path: Path, temporary: Path
+) -> None:
     keys, programs = tmp_path / "keys", tmp_path / "bin"
     keys.mkdir()
     programs.mkdir()
@@ -194,6 +206,7 @@ def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> 
     rsync.chmod(0o755)
     env = {
         "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
+        "TMPDIR": str(temporary),
         "SYNC_SOURCE": "me@host:/a folder/project",
         "SYNC_ROOT": "/code",
     }
@@ -211,15 +224,16 @@ def test_rsync_is_given_the_source_and_the_key_of_the_secret(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("end", "place"), [("", "project/file"), ("/", "file")])
 def test_a_trailing_slash_copies_the_contents_of_a_directory(
-    tmp_path: Path, end: str, place: str
+    tmp_path: Path, temporary: Path, end: str, place: str
 ) -> None:
     source, root, programs = (tmp_path / name for name in ("project", "code", "bin"))
     for folder in (source, root, programs):
         folder.mkdir()
     (source / "file").write_text("x")
-    for name in ("sh", "mktemp", "cat", "cp"):  # and no rsync
+    for name in ("sh", "mktemp", "cat", "cp", "rm"):  # and no rsync
         (programs / name).symlink_to(str(shutil.which(name)))
     env = {"PATH": str(programs), "SYNC_SOURCE": f"{source}{end}", "SYNC_ROOT": str(root)}
+    env["TMPDIR"] = str(temporary)
     script = code_sync.RSYNC_SCRIPT.replace(code_sync.KEYS, str(tmp_path / "no-secret"))
     subprocess.run(["sh", "-c", script], env=env, check=True)
 

@@ -27,6 +27,7 @@ GIT_IMAGE, RSYNC_IMAGE = "alpine/git:2.49.1", "instrumentisto/rsync-ssh:alpine"
 _PROLOGUE = f"""\
 set -eu
 HOME=$(mktemp -d); export HOME GIT_TERMINAL_PROMPT=0
+trap 'rm -rf "$HOME"' EXIT
 for key in username password; do
   if [ -f {KEYS}/$key ]; then
     case $key in
@@ -92,17 +93,22 @@ echo "$shown at $(git rev-parse HEAD)"
 """
 )
 
-# A mounted directory is copied without rsync, by rsync's rule for a trailing `/`.
+# A mounted directory is copied without rsync, by rsync's rule for a trailing `/`. The shell waits
+# for a child in the background: so it obeys SIGTERM at once, and removes its HOME at the end.
 RSYNC_SCRIPT = (
     _PROLOGUE
     + """\
 if command -v rsync >/dev/null || [ ! -d "$SYNC_SOURCE" ]; then
-  exec rsync -avP -- "$SYNC_SOURCE" "$SYNC_ROOT"
+  set -- rsync -avP -- "$SYNC_SOURCE" "$SYNC_ROOT"
+else
+  case $SYNC_SOURCE in
+    */) set -- cp -a -- "$SYNC_SOURCE." "$SYNC_ROOT";;
+    *) set -- cp -a -- "$SYNC_SOURCE" "$SYNC_ROOT";;
+  esac
 fi
-case $SYNC_SOURCE in
-  */) exec cp -a -- "$SYNC_SOURCE." "$SYNC_ROOT";;
-  *) exec cp -a -- "$SYNC_SOURCE" "$SYNC_ROOT";;
-esac
+trap 'exit 143' TERM
+"$@" &
+wait $!
 """
 )
 
