@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import uuid
+import tempfile
 from pathlib import Path
 from typing import Self
 
@@ -25,8 +25,9 @@ class Screen:
     def __init__(self, env: dict[str, str], folder: Path) -> None:
         if shutil.which("tmux") is None:
             missing_prerequisite("tmux", "no tmux on the PATH")
-        self._socket = f"muster-{uuid.uuid4().hex[:12]}"
         self._env, self._folder = env, folder
+        # Short, as the path of a socket must be: tmux's default folder in /tmp is never removed.
+        self._sockets = tempfile.TemporaryDirectory(prefix="tmux-")
         self._count = 0
 
     def __enter__(self) -> Self:
@@ -41,6 +42,7 @@ class Screen:
 
     def __exit__(self, *_: object) -> None:
         self._tmux("kill-server", check=False)
+        self._sockets.cleanup()
 
     def type(self, line: str) -> None:
         """Type a line and press Enter."""
@@ -75,7 +77,7 @@ class Screen:
 
     def _tmux(self, *words: str, check: bool = True) -> str:
         result = subprocess.run(
-            ["tmux", "-L", self._socket, "-f", "/dev/null", *words],
+            ["tmux", "-S", f"{self._sockets.name}/socket", "-f", "/dev/null", *words],
             capture_output=True,
             text=True,
             check=False,

@@ -7,7 +7,7 @@ import gc
 import ssl
 import threading
 import warnings
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -329,8 +329,9 @@ async def tunnel() -> AsyncIterator[tuple[str, list[str]]]:
         asked.append(head.splitlines()[0])
         host, port = head.split()[1].rsplit(":", 1)
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+        with closing(writer), closing(far_writer):
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:

@@ -176,6 +176,10 @@ async def test_without_root_pods_reach_external_networks_through_a_program(
     path = shutil.which(program)
     if path is None:
         missing_prerequisite(program, f"{program} is not installed")
+    if program == "slirp4netns" and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        missing_prerequisite(
+            program, "this user may not open /dev/net/tun, which slirp4netns needs"
+        )
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / program).symlink_to(path)
