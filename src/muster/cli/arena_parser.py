@@ -45,7 +45,7 @@ class ArenaCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = self.options_by_spelling()
+        options = options_by_spelling(self)
         end = args.index("--") if "--" in args else len(args)
         words = args[:end]
         refuse_loose_values(words, options)
@@ -60,21 +60,23 @@ class ArenaCommand(click.Command):
             suggestions = None if message else self._suggestions(name)
             raise click.NoSuchOption(name, message, suggestions, error.ctx) from None
 
-    def options_by_spelling(self) -> dict[str, click.Option]:
-        return {spelling: option for option in self._options() for spelling in option.opts}
-
     def _suggestions(self, given: str) -> list[str]:
         """The current spelling of the nearest flag; else all flags that begin with the text."""
         import difflib
 
-        visible_options = [option for option in self._options() if not option.hidden]
+        visible_options = [option for option in options_of(self) if not option.hidden]
         known = {spelling: option.opts[0] for option in visible_options for spelling in option.opts}
         suggestions = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
         longer = sorted(word for word in set(known.values()) if word.startswith(f"{given}-"))
         return [known[suggestions[0]]] if suggestions else longer
 
-    def _options(self) -> Iterator[click.Option]:
-        return (option for option in self.params if isinstance(option, click.Option))
+
+def options_of(command: click.Command) -> Iterator[click.Option]:
+    return (option for option in command.params if isinstance(option, click.Option))
+
+
+def options_by_spelling(command: click.Command) -> dict[str, click.Option]:
+    return {spelling: option for option in options_of(command) for spelling in option.opts}
 
 
 def choices_if_optional(option: click.Option) -> Sequence[str]:

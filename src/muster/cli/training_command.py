@@ -22,6 +22,8 @@ from muster.cli.arena_parser import (
     ArenaCommand,
     ArenaOption,
     choices_if_optional,
+    options_by_spelling,
+    options_of,
     refuse_loose_values,
 )
 from muster.cli.show.messages import note
@@ -48,7 +50,7 @@ class SubmitCommand(ArenaCommand):
     def option_groups(self) -> Iterator[tuple[str, list[click.Option]]]:
         """The heading and the options of each group; the first has what most jobs need."""
         groups: dict[str, list[click.Option]] = {}
-        for option in self._options():
+        for option in options_of(self):
             if isinstance(option, ArenaOption):
                 heading = option.group
             else:
@@ -66,7 +68,7 @@ class SubmitCommand(ArenaCommand):
                 formatter.write_dl([record for record in records if record is not None])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = self.options_by_spelling()
+        options = options_by_spelling(self)
         start = command_start(args, options)
         # `--gang true --name=x …`: `true` was meant as the value of the switch.
         refuse_loose_values(args[: start + 2], options)
@@ -96,9 +98,7 @@ class SubmitGroup(AliasGroup):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
-            flags = {
-                spelling for one in commands if one for row in one.params for spelling in row.opts
-            }
+            flags = {spelling for one in commands if one for spelling in options_by_spelling(one)}
             if error.option_name not in flags:
                 raise
             message = f"{error.option_name} comes after the kind of job; {_KIND_FIRST}"
@@ -109,12 +109,7 @@ class AttachCommand(click.Command):
     """`attach JOB [COMMAND…]`: the words from the second non-flag on are the command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = {
-            spelling: row
-            for row in self.params
-            if isinstance(row, click.Option)
-            for spelling in row.opts
-        }
+        options = options_by_spelling(self)
         name = command_start(args, options)
         start = name + 1 + command_start(args[name + 1 :], options)
         if start < len(args) and args[name] != "--" and args[start] != "--":
