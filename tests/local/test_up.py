@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from muster.local.home import Home
-from muster.local.node.agent import hidden_directories
 from muster.local.up import Settings
 
 
@@ -18,4 +17,4 @@ def test_a_relative_data_directory_is_hidden_from_pods_and_found_from_elsewhere(
     settings = Settings(Home(tmp_path / "home"), data_dir=Path("state"))
 
     assert settings.data == tmp_path / "state"
-    assert str(tmp_path / "state") in hidden_directories(settings.for_node())
+    assert str(tmp_path / "state") in settings.for_node().hidden

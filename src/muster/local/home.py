@@ -126,10 +126,15 @@ class Home(msgspec.Struct, frozen=True):
         """The data directory of the daemon that runs or was killed."""
         return Path(self._last_status().get("data") or self.data)
 
-    def kept_data(self) -> Path | None:
+    def stored_data(self) -> Path | None:
         """The data directory of the last daemon that was ready; None if there is none."""
         data = Path(_text(self.root / "last-data") or self.data)
         return data if data.is_dir() else None
+
+    def hidden_directories(self, user_home: str, data: Path) -> tuple[str, ...]:
+        """The directories that pods must not see: the cluster's state and kubeconfigs."""
+        private = (os.path.join(user_home, name) for name in (".kube", ".muster"))
+        return tuple(dict.fromkeys([str(data), *private, str(self.root)]))
 
     def _last_status(self) -> dict[str, Any]:
         status: dict[str, Any] = msgspec.json.decode(_text(self.record) or "{}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.local.home import Home
-from muster.local.node.agent import Settings, hidden_directories
+from muster.local.node.agent import Settings
 
 
 @pytest.mark.parametrize("value", ["state", "./state/", "", None])
@@ -20,7 +20,7 @@ def test_the_home_of_the_cluster_is_hidden_however_it_is_named(
     if value is not None:
         monkeypatch.setenv("MUSTER_HOME", value)
 
-    hidden = hidden_directories(Settings(tmp_path / "data", []))
+    hidden = Settings(tmp_path / "data", []).hidden
 
     assert str(Home.of_user().root) in hidden
     assert all(os.path.isabs(path) for path in hidden)

@@ -57,12 +57,12 @@ def command(target: Target, output: str) -> None:
 
 def _without_daemon(home: Home) -> dict[str, str]:
     """What became of a local cluster whose daemon is not ready, and the next step."""
-    data = home.kept_data()
     if pid := home.running():
         return {"local": "starting", "hint": f"starting or stopping (pid {pid})"}
     if home.was_killed():
         pods = "pods may still run: `arena up` finds them again, `arena down` stops them"
         return {"hint": f"killed; {pods}"}
+    data = home.stored_data()
     if data is None:
         return {"hint": "down; `arena up --detach` starts it"}
     flag = f" --data-dir {data}" if data != home.data else ""

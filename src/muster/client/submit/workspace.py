@@ -188,9 +188,8 @@ def _check_directory(args: Submission, directory: str) -> None:
             hint=f"Create it (mkdir -p {shlex.quote(directory)}), or name another.",
         )
     home = Home.of_user()
-    hidden = (home.root, home.last_data(), *(Path(_home()) / name for name in (".kube", ".muster")))
     real = os.path.realpath(directory)
-    for folder in hidden:
+    for folder in home.hidden_directories(_home(), home.last_data()):
         if below(real, os.path.realpath(folder)):
             raise UsageError(
                 f"{shown} is inside {folder}, which pods do not see: it holds the cluster's state",

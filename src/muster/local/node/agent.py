@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 _WORKERS = 16
 """Pods that the pod loop works on at the same time."""
-_PRIVATE = (".kube", ".muster")
 """Directories of the user's home that pods do not see: they hold credentials."""
 _STOP_GRACE = 5.0
 """Seconds that programs have to exit when the cluster is stopped."""
@@ -92,11 +91,10 @@ class Settings:
     """`auto`, `namespaces` or `plain`."""
     clock: Callable[[], datetime] = _now
 
-
-def hidden_directories(settings: Settings) -> tuple[str, ...]:
-    """The directories that pods must not see: the cluster's state and kubeconfigs."""
-    private = (os.path.join(settings.user_home, name) for name in _PRIVATE)
-    return tuple(dict.fromkeys([str(settings.home), *private, str(Home.of_user().root)]))
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The directories that pods must not see."""
+        return Home.of_user().hidden_directories(self.user_home, self.home)
 
 
 class Agent:
@@ -132,7 +130,7 @@ class Agent:
     def _rules(self) -> RootfsRules:
         return RootfsRules(
             home=self._settings.user_home,
-            hidden=hidden_directories(self._settings),
+            hidden=self._settings.hidden,
             visible=(*self._interpreter.directories, *self._settings.visible),
             # Many images work in /root. A user who may not enter it gets an empty one.
             fresh=() if os.access("/root", os.X_OK) else ("/root",),
