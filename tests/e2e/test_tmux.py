@@ -69,7 +69,7 @@ def test_the_readme_commands_lead_from_an_empty_home_to_a_finished_job(
         shown = {line: screen.run(line) for line in lines}
 
     text = "\n".join(shown.values())
-    assert "starting the local cluster" in shown[lines[0]]
+    assert "using a local cluster" in shown[lines[0]]
     assert "INFO[0000] The Job hello has been submitted successfully" in shown[lines[0]]
     assert "trained: loss" in shown["arena logs -f hello"]
     assert re.search(r"^Status: +(RUNNING|SUCCEEDED)$", shown["arena get hello"], re.MULTILINE)
