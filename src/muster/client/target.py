@@ -134,7 +134,7 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
         raise no_cluster("In CI the local cluster is not started by itself.")
     from muster.client.local_cluster import start  # imports subprocess
 
-    notify("no cluster is configured: using a local cluster on this machine (`arena down` stops it)")
+    notify("no cluster is configured: using a local cluster here (`arena down` stops it)")
     start([], notify)
     started = _running_local_cluster(Home.of_user(), "the local cluster")
     return msgspec.structs.replace(started, request_log=target.request_log)
