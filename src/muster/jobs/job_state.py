@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from muster.api.meta import find_condition
-from muster.jobs import names, pod_status
+from muster.jobs import log_tail, names, pod_status
 from muster.jobs.job_status import BACKOFF
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
         restarts=row.restart_count,
         exit_code=end.exit_code,
         ending=pod_status.container_ending(pod, row.name, end),
-        last_line=pod_status.last_line(end.message),
+        last_line=log_tail.last_line(end.message),
         waits=waits,
         next_try=end.finished_at + delay if waits and end.finished_at and delay else None,
     )

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.meta import condition_is_true, find_condition
+from muster.jobs import log_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _PLAIN_REASONS = ("", "Error", "Completed")
 """Reasons of containers that say no more than the exit code."""
-_MAX_MESSAGE = 300
 _MAX_LINES = 10
 LAST_LINES = " Its last lines:\n"
 """Separates the sentence from the end of the log in the message of a failed job."""
@@ -32,7 +32,7 @@ def failure(pod: Pod) -> str:
     cause = _failed_container(pod)
     if cause is None:
         return _pod_failure(pod)
-    message = last_line(cause[1].message)
+    message = log_tail.last_line(cause[1].message)
     return (
         f"{container_ending(pod, *cause)}: {message}" if message else container_ending(pod, *cause)
     )
@@ -44,10 +44,10 @@ def failure_with_lines(pod: Pod) -> str:
     `terminationMessagePolicy: FallbackToLogsOnError` makes the end of the log the message.
     """
     cause = _failed_container(pod)
-    lines = cause[1].message.strip().splitlines()[-_MAX_LINES:] if cause else []
+    lines = log_tail.useful_lines(cause[1].message)[-_MAX_LINES:] if cause else []
     if cause is None or len(lines) < 2:
         return f"{failure(pod)}."
-    text = "\n".join(line.rstrip()[:_MAX_MESSAGE] for line in lines)
+    text = "\n".join(lines)
     return f"{container_ending(pod, *cause)}.{LAST_LINES}{text}"
 
 
@@ -103,7 +103,7 @@ def _unsuccessful(end: ContainerTerminated) -> bool:
 
 
 def _pod_failure(pod: Pod) -> str:
-    reason, message = pod.status.reason or "failed", last_line(pod.status.message)
+    reason, message = pod.status.reason or "failed", log_tail.last_line(pod.status.message)
     return f"{reason}: {message}" if message else reason
 
 
@@ -130,12 +130,6 @@ def _named(number: int) -> str:
         return f" ({signal.Signals(number).name})"
     except ValueError:
         return ""
-
-
-def last_line(text: str) -> str:
-    """The last line, where programs put the error."""
-    lines = text.strip().splitlines()
-    return lines[-1].strip()[:_MAX_MESSAGE] if lines else ""
 
 
 def status_column(pod: Pod) -> str:
