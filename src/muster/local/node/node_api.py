@@ -19,7 +19,6 @@ from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from muster.api.meta import Raw
     from muster.api.pod_logs import PodLog
@@ -75,9 +74,12 @@ class Backend:
     async def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncIterator[bytes]:
         records = self._runtime.records
         attempt = records.attempt(pod_log.pod_uid, pod_log.container, pod_log.attempt)
-        path: Path | None = attempt / "log"
-        if not (attempt / "log").exists():
-            path = records.archive.path(pod_log.metadata.name)
+        # The log may move to the archive at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            async for data in container_log_reader.read(attempt / "log", options, lambda: False):
+                yield data
+            return
+        path = records.archive.path(pod_log.metadata.name)
         if path is None:
             raise _bad_request(f'the log "{pod_log.metadata.name}" was removed')
         async for data in container_log_reader.read(path, options, lambda: False):

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from muster.errors import StatusError
+from muster.local.apiserver.streams.node_interface import LogOptions
 from muster.local.node.log_archive.archive import job_pod
+from muster.local.node.node_api import Backend
 from muster.local.node.pod import Pod
+from muster.local.node.runtime.container_runtime import Runtime
 from muster.local.node.runtime.pod_records import PodRecords
 
 JOB = {
@@ -159,3 +164,22 @@ def test_a_removal_that_a_crash_interrupted_is_completed(records: PodRecords) ->
 
     records.archive.remove("u", "p.main.1")
     assert records.archive.jobs() == []
+
+
+async def test_a_log_is_found_during_a_rotation_and_after_its_move(records: PodRecords) -> None:
+    record = "2026-01-02T03:04:00.000000000Z stdout F step 1\n"
+    folder = records.attempt("p", "main", 1)
+    (folder / "log").unlink()
+    (folder / "log.1").write_text(record)
+    backend = Backend(cast(Runtime, SimpleNamespace(records=records)))
+    log = next(log for log in records.pod_logs("p") if log.attempt == 1)
+
+    async def text() -> bytes:
+        return b"".join([data async for data in backend.read_pod_log(log, LogOptions("main"))])
+
+    assert await text() == b"step 1\n"
+    records.forget("p")
+    assert await text() == b"step 1\n"
+    records.archive.remove_job("u")
+    with pytest.raises(StatusError, match="was removed"):
+        await text()
