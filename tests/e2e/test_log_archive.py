@@ -40,10 +40,10 @@ def test_the_logs_of_a_crashed_job_stay_until_it_is_deleted(
     waited = local.arena(*words, f"--clean-task-policy={policy}", CRASH, check=False)
 
     assert waited.returncode == 10
-    failure = "First: pod crash-worker-1 exited with code 1."
+    failure = "worker 1 exited with code 1."
     assert waited.stderr.count(failure) == waited.stderr.count("crash-worker-1") == 1
     assert waited.stderr.count("  ValueError: boom\n") == waited.stderr.count("boom") == 1
-    assert "See: arena logs crash" in waited.stderr
+    assert "See: arena logs crash -i crash-worker-1 -n default" in waited.stderr
 
     def gone() -> bool:
         left = {row["name"] for row in local.job("crash")["instances"]}

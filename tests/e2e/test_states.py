@@ -16,6 +16,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 CRASH = "sh -c 'echo step 7; if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 99'"
+HALF = "sh -c 'if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 2'"
 RESTARTED = r"worker 1 restarted \d times; the last time it exited with code 3: boom"
 
 
@@ -27,6 +28,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster.submit("crash", "--workers=2", "--retry=99", command=CRASH)
     restart = "--annotation=muster.dev/restart=gang"
     cluster.submit("gang", "--workers=2", "--gang", restart, "--retry=99", command=CRASH)
+    gone = "--clean-task-policy=All"
+    cluster.submit("half", "--workers=2", "--gang", "--retry=9", gone, command=HALF)
     yield cluster
     cluster.down()
 
@@ -50,6 +53,19 @@ def test_workers_that_just_end_all_succeed_and_are_counted(local: LocalCluster) 
     assert "Restarting" not in {row["type"] for row in status(local, "ends")["conditions"]}
     assert [row["status"] for row in local.job("ends")["instances"]] == ["Completed"] * 3
     assert "has ended: 3 succeeded of 3" in local.arena("explain", "ends").stdout
+
+
+def test_a_job_that_succeeds_while_a_replica_restarts_says_so(local: LocalCluster) -> None:
+    text = (
+        r"When the job succeeded, worker 1 had not finished: it .*exited with code 3: boom; "
+        r"--success-policy=AllWorkers waits for all workers\."
+    )
+    waited = local.arena("wait", "half")
+    assert waited.stdout == "tfjob/half succeeded\n"
+    assert re.search(f"^{text}$", waited.stderr, re.MULTILINE)
+    until(lambda: not local.job("half")["instances"], what="its pods are gone")
+    assert re.search(f"Reason: +{text}", local.arena("get", "half").stdout)
+    assert re.search(rf"Why: +has ended: .*\. {text}", local.arena("explain", "half").stdout)
 
 
 def status(local: LocalCluster, name: str) -> dict[str, Any]:

@@ -318,10 +318,20 @@ def test_a_failed_job_shows_the_last_lines_of_the_pod_that_failed_once() -> None
 
     summary = summarize(raw, [])
 
-    assert summary.reason == f"{sentence} exited with code 1: ValueError: boom"
-    assert summary.headline == f"{sentence} exited with code 1."
+    assert summary.reason == "worker 1 exited with code 1: ValueError: boom"
+    assert summary.headline == "worker 1 exited with code 1."
+    assert summary.failed_pod == "j-worker-1"
     assert summary.last_lines == ("Traceback:", "  train.py", "ValueError: boom")
     assert summary.cause == (
-        ": 1 Worker replica(s) failed. First: pod j-worker-1 exited with code 1."
-        "\n  Traceback:\n    train.py\n  ValueError: boom"
+        ": worker 1 exited with code 1.\n  Traceback:\n    train.py\n  ValueError: boom"
     )
+
+
+def test_a_succeeded_job_names_the_replica_that_had_not_finished() -> None:
+    raw = job("Succeeded")
+    raw["status"]["conditions"][0]["message"] = "TFJob ns/j successfully completed."
+    assert summarize(raw, []).reason == ""
+
+    text = "When the job succeeded, worker 1 had not finished: it exited with code 1."
+    raw["status"]["conditions"][0]["message"] = f"TFJob ns/j successfully completed. {text}"
+    assert summarize(raw, []).reason == text

@@ -16,7 +16,7 @@ import msgspec
 
 from muster.api.meta import find_condition
 from muster.jobs import log_tail, names, pod_status
-from muster.jobs.job_status import BACKOFF
+from muster.jobs.job_status import BACKOFF, COMPLETED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,8 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED
 SUSPENDED, RESTARTING = "SUSPENDED", "RESTARTING"
 STATES = (PENDING, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED)
 
-
+_SINGLE_ROLES = ("chief", "master", "launcher")
+"""Roles of which a job has one replica: its index says nothing."""
 _DELAY = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? ")
 
 
@@ -59,7 +60,8 @@ class Crash(msgspec.Struct, frozen=True):
 class JobState(NamedTuple):
     word: str
     reason: str = ""
-    """Why it waits, restarts or failed; without times, which change by themselves."""
+    """Why it waits, restarts or failed, or which replica had failed when it succeeded; without
+    times, which change by themselves."""
     next_try: datetime | None = None
     """When a job that restarts is tried again, if that is known."""
 
@@ -67,7 +69,7 @@ class JobState(NamedTuple):
 def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     true = {row.type: row.message for row in status.conditions if row.status == "True"}
     if "Succeeded" in true:
-        return JobState(SUCCEEDED)
+        return JobState(SUCCEEDED, true["Succeeded"].partition(COMPLETED)[2].strip())
     if "Failed" in true:
         return JobState(FAILED, true["Failed"])
     if "Suspended" in true:
@@ -119,9 +121,15 @@ def _words(crashes: Sequence[tuple[Pod, Crash]]) -> str:
 
 
 def _replica_in_words(pod: Pod) -> str:
-    """`worker 0`; the pod's name if it has no role."""
     role = pod.metadata.labels.get(names.ROLE, "")
-    return f"{role} {replica_index(pod)}" if role else pod.metadata.name
+    return in_words(role, replica_index(pod), pod.metadata.name)
+
+
+def in_words(role: str, index: int, pod: str) -> str:
+    """`worker 0`, `chief`; the pod's name if it has no role."""
+    if role in _SINGLE_ROLES and not index:
+        return role
+    return f"{role} {index}" if role else pod
 
 
 def replica_index(pod: Pod) -> int:

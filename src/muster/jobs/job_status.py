@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FINAL = ("Succeeded", "Failed")
 BACKOFF = "BackOff"
 """The reason of a job that waits before it recreates replicas that failed."""
+COMPLETED = "successfully completed."
+"""Ends the first sentence of a succeeded job's message; replicas that had failed follow."""
 INVALID_SPEC = "InvalidSpec"
 """The reason of a job that failed for its manifest, and the condition of a job that runs on."""
 

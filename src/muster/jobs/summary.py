@@ -14,6 +14,7 @@ import msgspec
 from muster.api.meta import Key, Raw, find_condition
 from muster.errors import InvalidJob
 from muster.jobs import names, parse, pod_status
+from muster.jobs.failure_message import Failure, read_failure
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_state import (
     FAILED,
@@ -82,13 +83,16 @@ class JobSummary(msgspec.Struct, frozen=True):
     priority: str
     instances: tuple[Instance, ...]
     reason: str
-    """Why it waits, restarts or failed, in a sentence; else empty."""
+    """Why it waits, restarts or failed, or which replica had failed when it succeeded; else
+    empty."""
     requested_gpus: int
     """GPUs of all its replicas, whether or not their pods exist."""
     lead: str = ""
     """The instance whose log is the job's, in words, whether or not it exists."""
     last_lines: tuple[str, ...] = ()
     """Of a failed job: the end of the log of the pod that failed."""
+    failed_pod: str = ""
+    """Of a failed job: the name of the pod that failed first, if that is known."""
     next_try: datetime | None = None
     """When a job that restarts is tried again, if that is known."""
     restarts: int = 0
@@ -128,7 +132,7 @@ class JobSummary(msgspec.Struct, frozen=True):
     @property
     def cause(self) -> str:
         """Why it failed, as the end of `the job x failed: …`, and the last lines."""
-        text = self.headline.removeprefix(f"{self.kind} {self.key} has failed because ")
+        text = self.headline
         return "".join([text and f": {text}", *(f"\n  {line}" for line in self.last_lines)])
 
     @property
@@ -176,7 +180,8 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     leading = _leading(job, own_pods)
     status = decode_status(raw.get("status"))
     state, message, next_try = state_of(status, own_pods)
-    reason, last_lines = pod_status.split_failure(message)
+    failure = read_failure(message, key.name) if state == FAILED else Failure(message)
+    reason = failure.reason
     created = _time(meta.get("creationTimestamp"))
     if state == SUSPENDED:
         reason = f"{reason.removesuffix('.')}; `arena resume {key.name}` starts it again"
@@ -196,7 +201,8 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         reason=problem if problem and state != SUCCEEDED else reason,
         requested_gpus=_requested(job, own_pods),
         lead=_lead(job),
-        last_lines=last_lines,
+        last_lines=failure.last_lines,
+        failed_pod=failure.pod,
         next_try=next_try,
         restarts=status.restarts,
         replicas=job.total if job is not None else 0,

@@ -67,8 +67,7 @@ def test_the_log_of_a_failed_job_names_the_pod_that_failed(failed: Scene, flags:
 
     assert (code, out) == (0, "log of gone-0.c.0\n")
     assert err == (
-        "the job tf failed: 1 Worker replica(s) failed. First: pod tf-worker-1 exited with code 1."
-        "\n  Traceback:\n  ValueError: boom\n"
+        "the job tf failed: worker 1 exited with code 1.\n  Traceback:\n  ValueError: boom\n"
     )
 
 

@@ -116,7 +116,7 @@ def _note_state(client: BlockingClient, job: JobSummary, shown: str) -> None:
     shown_pod = next((row for row in job.instances if row.name == shown), None)
     if shown_pod is not None and shown_pod.phase == "Pending" and not shown_pod.node:
         note(f"{shown} has no log yet, because it waits for a node{job.because}")
-    if job.status == FAILED and f"pod {shown} " not in job.reason:
+    if job.status == FAILED and job.failed_pod != shown:
         note(f"the job {job.name} failed{job.cause}")
 
 

@@ -178,6 +178,8 @@ def _wait(client: BlockingClient, created: Raw, *, instances: bool) -> None:
     subject = f"the job {name} (`arena logs -f {name}` follows it)"
     with StatusLine(instances=instances, subject=subject) as line:
         job = waiting.wait_for(watch, waiting.FINISHED, on_look=line.show_job, notify=line.show)
+    if job.reason:
+        note(job.reason, "warn")
     if job.discarded:
         note(f"{job.discarded}; write files that you need to a volume, e.g. --data-dir")
 

@@ -10,10 +10,12 @@ import click
 from muster.api.meta import Key
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, cluster_options, name_argument, type_option
+from muster.cli.show.messages import note
 from muster.cli.show.progress import StatusLine
 from muster.client.jobs import lookup, waiting
 from muster.client.jobs.waiting import JobWatch
 from muster.errors import JobFailed
+from muster.jobs.job_state import SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +67,8 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
                         notify=line.show,
                     )  # fmt: skip
                 print(f"{job.trainer}/{job.name} {job.status.lower()}")
+                if job.status == SUCCEEDED and job.reason:
+                    note(job.reason, "warn")
             except JobFailed as error:
                 failures.errors.append(error)
     failures.raise_if_any(len(names), "jobs")

@@ -59,6 +59,7 @@ def _with_job(explanation: JobExplanation, job: JobSummary) -> JobExplanation:
     """The explanation of the pods, with the state of their job, whose pods may not exist."""
     if job.status == SUCCEEDED:
         text = f"has ended: {job.counts}" if job.counts else "has ended"
+        text = f"{text}. {job.reason}" if job.reason else text
         return replace(explanation, state=job.status.lower(), text=text)
     if job.status in (FAILED, SUSPENDED, RESTARTING):
         return replace(explanation, state=job.status.lower())

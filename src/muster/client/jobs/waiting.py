@@ -64,7 +64,7 @@ def wait_for(
             if job.status in goal:
                 return job
             if job.over:
-                see = f"See: arena logs {job.name} -n {job.namespace}"
+                see = f"See: {logs_command(job)}"
                 raise JobFailed(
                     f"the job {job.name} failed{job.cause}",
                     hint=see if watch.keeps_logs(job) else NO_LOGS,
@@ -75,6 +75,14 @@ def wait_for(
                     hint=f"`arena explain {job.name}` says more.",
                 )
         watch.wait(LOOK_SECONDS)
+
+
+def logs_command(job: JobSummary) -> str:
+    """The command that prints the log of the replica that failed; of the job if none is known."""
+    chief = job.chief
+    other = job.failed_pod and (chief is None or chief.name != job.failed_pod)
+    instance = f" -i {job.failed_pod}" if other else ""
+    return f"arena logs {job.name}{instance} -n {job.namespace}"
 
 
 def wait_until_deleted(

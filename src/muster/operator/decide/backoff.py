@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.jobs import pod_status
+from muster.jobs.job_state import in_words
 from muster.jobs.job_status import BACKOFF, JobStatus, ReplicaFailures, Waiting
 from muster.operator.build.labels import index_of, role_of
 from muster.operator.decide.gang_restart import restarts_as_gang
@@ -76,7 +77,7 @@ def waiting_for_backoff(
     last = max(waiting, key=lambda r: (bool(rows[r].ending), seconds_left(status, r, now)))
     row = rows[last]
     until = row.at + timedelta(seconds=_delay(row))
-    name = f"{last.role.lower()} {last.index}"
+    name = in_words(last.role.lower(), last.index, last.name)
     if restarts_as_gang(job):
         until = max(r.at + timedelta(seconds=_delay(r)) for r in rows.values())
         message = f"the gang failed {row.count} times; the last time {name} {row.ending}"

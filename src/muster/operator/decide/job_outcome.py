@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.jobs import names, pod_status
+from muster.jobs.job_status import COMPLETED
 from muster.operator.action_types import EmitEvent
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
 from muster.operator.decide import backoff, gang_restart, job_conditions, job_limits, pod_failure
 from muster.operator.decide.pod_failure import FailureAction
+from muster.operator.decide.unfinished import unfinished
 from muster.operator.frameworks import registry
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class _Assessor:
         restarted = self._count_in_place(self.present)
         replaced: list[Pod] = []
         if self._has_succeeded():
-            self._end("Succeeded", f"{self.job.kind} {self.job.key} successfully completed.")
+            self._succeed(wanted)
         elif not self._fail(wanted):
             replaced = self._replace(wanted, restarted)
             if self._end_by_limit():
@@ -107,6 +109,11 @@ class _Assessor:
         chiefs = [pod for pod in pods if index is None or index_of(pod) == index]
         wanted = job.count(role) if index is None else 1
         return len(chiefs) >= wanted > 0 and all(pod.status.phase == "Succeeded" for pod in chiefs)
+
+    def _succeed(self, wanted: Sequence[Replica]) -> None:
+        message = f"{self.job.kind} {self.job.key} {COMPLETED}"
+        rest = unfinished(self.job, self.status, self.counted, wanted)
+        self._end("Succeeded", f"{message} {rest}" if rest else message)
 
     def _fail(self, wanted: Sequence[Replica]) -> bool:
         """Fail the job if a pod failed for good, or if no pod is left that could succeed."""
