@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.jobs.failure_message import Failure, read_failure
+from muster.jobs.job_state import Failure, read_failure
 
 
 @pytest.mark.parametrize(

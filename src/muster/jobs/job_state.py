@@ -2,6 +2,10 @@
 
 A job looks the same everywhere, because its word is decided only here.
 
+The operator's message of a failed job begins with training-operator's sentence (`TFJob ns/j has
+failed because 1 Worker replica(s) failed.`), which other clients read, and adds the first pod that
+failed. A person reads `worker 1 exited with code 2: …` instead.
+
 A container that crashed and is started again makes its job RESTARTING. The node writes no time of
 the next try: it names its delay ("back-off 20s restarting …") and counts it from the last end.
 """
@@ -30,6 +34,10 @@ STATES = (PENDING, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED)
 
 _SINGLE_ROLES = ("chief", "master", "launcher")
 """Roles of which a job has one replica: its index says nothing."""
+_BEGINNING = re.compile(r"\w+ \S+ has failed because ")
+_FIRST = re.compile(r"(?P<cause>.*?)\.? First: pod (?P<pod>\S+) (?P<ending>.*)", re.DOTALL)
+_COUNT = re.compile(r"(?P<count>\d+) (?P<role>\w+) replica\(s\) failed")
+_REPLICA = re.compile(r"(?P<role>[a-z]+)-(?P<index>\d+)")
 _DELAY = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? ")
 
 
@@ -190,3 +198,37 @@ def _delay(message: str) -> timedelta | None:
         return None
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+class Failure(NamedTuple):
+    reason: str
+    last_lines: tuple[str, ...] = ()
+    pod: str = ""
+    """The pod that failed first; empty if the message names none."""
+
+
+def read_failure(message: str, job: str) -> Failure:
+    """The parts of the message of a failed job of this name, whoever wrote it."""
+    sentence, lines = pod_status.split_failure(message)
+    sentence = _BEGINNING.sub("", sentence, count=1)
+    first = _FIRST.fullmatch(sentence)
+    if first is None:
+        return Failure(sentence, lines)
+    cause, pod, ending = first.groups()
+    replica = _replica(pod, job)
+    counted = _COUNT.fullmatch(cause)
+    if counted is None:
+        return Failure(f"{cause}; {replica} {ending}", lines, pod)
+    if counted["count"] == "1":
+        return Failure(f"{replica} {ending}", lines, pod)
+    roles = f"{counted['role'].lower()}s"
+    return Failure(f"{counted['count']} {roles} failed; the first, {replica}, {ending}", lines, pod)
+
+
+def _replica(pod: str, job: str) -> str:
+    """`worker 1`; the name of a pod whose name does not tell."""
+    rest = pod.removeprefix(f"{job}-")
+    if rest.startswith("launcher-"):
+        return "launcher"
+    replica = _REPLICA.fullmatch(rest)
+    return in_words(replica["role"], int(replica["index"]), pod) if replica else f"pod {pod}"

@@ -14,14 +14,15 @@ import msgspec
 from muster.api.meta import Key, Raw, find_condition
 from muster.errors import InvalidJob
 from muster.jobs import names, parse, pod_status
-from muster.jobs.failure_message import Failure, read_failure
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_state import (
     FAILED,
     SUCCEEDED,
     SUSPENDED,
     Crash,
+    Failure,
     crash_of,
+    read_failure,
     replica_index,
     state_of,
     why_not_running,
