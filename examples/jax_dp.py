@@ -67,6 +67,8 @@ def join() -> None:
         coordinator_address=f"{os.environ['COORDINATOR_ADDRESS']}:{os.environ['COORDINATOR_PORT']}",
         num_processes=int(os.environ["NUM_PROCESSES"]),
         process_id=int(os.environ["PROCESS_ID"]),
+        # Nothing is left to detect. In a pod JAX would warn of the missing package `kubernetes`.
+        cluster_detection_method="deactivate",
     )
 
 

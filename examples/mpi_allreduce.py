@@ -1,9 +1,10 @@
 """Data-parallel training with MPI: every rank averages its gradient with all the others'.
 
 Started by mpirun, which gives each process its rank. All ranks begin with the same weights and add
-up the same gradients, so their weights stay equal and are never sent.
+up the same gradients, so their weights stay equal and are never sent. `-m mpi4py` stops all ranks
+when one of them raises an exception; without it the others would wait for that rank for ever.
 
-    mpirun -n 4 python mpi_allreduce.py --steps 100
+    mpirun -n 4 python -m mpi4py mpi_allreduce.py --steps 100
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Real mpirun as jobs on the local cluster: four ranks in two workers, reached by exec and by ssh.
 
-The command is `mpirun python x.py` without options: the agent that reaches the workers, the number
-of ranks and the permission to run as root all come from the job's environment.
+`mpirun` gets no options of its own: the agent that reaches the workers, the number of ranks and the
+permission to run as root all come from the job's environment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 SCRIPT = EXAMPLES / "mpi_allreduce.py"
-TRAIN = f"mpirun python {SCRIPT} --steps 60"
+TRAIN = f"mpirun python -m mpi4py {SCRIPT} --steps 60"
 WITH_SSH = "mpi-with-ssh:1"
 
 
@@ -55,6 +55,16 @@ def test_ranks_started_by_ssh_train_together(local: LocalCluster) -> None:
     assert_trained_by_four_ranks(local, "by-ssh")
 
     local.arena("delete", "by-ssh")
+
+
+def test_a_rank_that_raises_fails_the_job_with_its_error(local: LocalCluster) -> None:
+    submit(local, "raises", f"mpirun python -m mpi4py {SCRIPT} --logdir={SCRIPT}/not-a-directory")
+
+    job = local.wait_job("raises", "SUCCEEDED", "FAILED", timeout=60)
+
+    assert job["status"] == "FAILED"
+    assert "exited with code 1: NotADirectoryError: " in job["reason"]
+    local.arena("delete", "raises")
 
 
 def test_a_rank_that_is_killed_fails_the_job_with_its_signal(local: LocalCluster) -> None:
