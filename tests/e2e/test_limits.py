@@ -62,7 +62,7 @@ def test_limits_of_cpu_and_memory_are_enforced(local: LocalCluster, tmp_path: Pa
     assert "not enforced" not in submitted.stderr + local.arena("get", "hungry").stdout
     assert "cpuLimits:     enforced" in status
     assert "memoryLimits:  enforced" in status
-    assert "OOMKilled (exit code 137)" in job["reason"]
+    assert "OOMKilled (exit code 137) at its memory limit of 100Mi" in job["reason"]
     assert "limitsNotEnforced" not in job
 
 

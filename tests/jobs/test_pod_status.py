@@ -53,6 +53,18 @@ def test_the_end_of_a_container_is_put_in_words(rows: list[dict[str, Any]], word
     assert pod_status.failure(pod(containerStatuses=rows)) == words
 
 
+@pytest.mark.parametrize("sidecar", [False, True])
+def test_a_container_without_enough_memory_is_described_with_its_limit(sidecar: bool) -> None:
+    main = {"name": "c0", "resources": {"limits": {"memory": "100Mi"}}}
+    other = {"name": "c1", "resources": {"limits": {"memory": "1Gi"}}}
+    spec = {"containers": [main], "initContainers": [other] if sidecar else []}
+    status = {"phase": "Failed", "containerStatuses": [ended(137, reason="OOMKilled")]}
+    killed = msgspec.convert({"metadata": {}, "spec": spec, "status": status}, Pod)
+
+    words = "was OOMKilled (exit code 137) at its memory limit of 100Mi"
+    assert pod_status.failure(killed) == (f"{words} (container c0)" if sidecar else words)
+
+
 def test_an_evicted_pod_shows_the_reason_of_its_eviction() -> None:
     taken = pod(reason="Evicted", message="low on memory", containerStatuses=[ended(137)])
 

@@ -66,8 +66,13 @@ def _failed_container(pod: Pod) -> tuple[str, ContainerTerminated] | None:
 
 def container_ending(pod: Pod, name: str, end: ContainerTerminated) -> str:
     """How a container ended, as the rest of a sentence that begins with the pod's name."""
-    others = len(pod.spec.containers) + len(pod.spec.init_containers) > 1
-    return f"{_container_ending(end)} (container {name})" if others else _container_ending(end)
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    ending = _container_ending(end)
+    if end.reason == "OOMKilled":
+        limits = (row.resources.limits.get("memory") for row in containers if row.name == name)
+        limit = next(limits, None)
+        ending += f" at its memory limit of {limit}" if limit else ""
+    return f"{ending} (container {name})" if len(containers) > 1 else ending
 
 
 def any_running(pods: Iterable[Pod]) -> bool:

@@ -38,16 +38,20 @@ async def test_a_container_over_its_memory_limit_is_oom_killed(
 ) -> None:
     place = limited_place(tmp_path)
     limited = {"resources": {"limits": {"memory": "64Mi"}}}
+    tiny = {"resources": {"limits": {"memory": "200"}}}  # bytes: killed before the program starts
     async with local_node(tmp_path, runtime=runtime) as local:
         await local.run(
             manifest("greedy", container("main", "python", "-c", GREEDY, **limited)),
             manifest("modest", container("main", "python", "-c", "print(1)", **limited)),
             manifest("free", container("main", "python", "-c", GREEDY)),
+            manifest("tiny", container("main", "python", "-c", "print(1)", **tiny)),
         )
         greedy = await local.ended("greedy")
         modest, free = await local.ended("modest"), await local.ended("free")
+        killed = [greedy, await local.ended("tiny")]
 
-    assert (greedy["reason"], greedy["exitCode"], greedy["signal"]) == ("OOMKilled", 137, 9)
+    for end in killed:
+        assert (end["reason"], end["exitCode"], end["signal"]) == ("OOMKilled", 137, 9)
     assert (modest["exitCode"], free["exitCode"]) == (0, 0)
     assert not any(hierarchy.folder.exists() for hierarchy in place.hierarchies)
     assert not leftovers.of(tmp_path)

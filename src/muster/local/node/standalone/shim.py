@@ -103,9 +103,11 @@ class Shim:
         # With a terminal the child opens its own streams: the terminal is in the pod's /dev.
         program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], False, prepare)
         stdio = _null_streams() if spec["tty"] else self._pipe_ends()
-        self._pid, (self._mounts, *terminal) = spawn.start(program, stdio)
-        if terminal:
-            self._terminal = terminal[0]
+        self._pid, descriptors = spawn.start(program, stdio)
+        if descriptors:  # else the kernel killed the child in `prepare`, at its memory limit
+            self._mounts = descriptors[0]
+        if descriptors[1:]:
+            self._terminal = descriptors[1]
             self._stdin = StdinWriter(
                 self._terminal, self._select, self._listen_to_all, terminal=True
             )
