@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, JAXJOBS, SERVICES, TFJOBS
+from muster.api.kinds import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JAXJOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    SERVICES,
+    TFJOBS,
+)
 from muster.jobs.build import job_manifest
 from muster.jobs.build.job_manifest import Bundle
 from muster.kube.blocking_client import BlockingClient
@@ -132,6 +139,20 @@ def test_config_files_become_config_maps_of_the_job(submitter: Submitter) -> Non
     assert config_map["data"] == {"a.conf": "text"}
     assert config_map["binaryData"] == {"b.bin": "/wA="}
     assert config_map["metadata"]["ownerReferences"][0]["name"] == "j"
+
+
+def test_a_claim_that_does_not_exist_gets_a_warning(submitter: Submitter) -> None:
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "set"}, "spec": spec}
+    with submitter.client() as client:
+        client.create(PERSISTENT_VOLUME_CLAIMS, claim, namespace=submitter.namespace)
+
+    code, _, err = submitter.arena(*TF, "--data=set:/set", "--data=nothing:/data", "x")
+
+    assert code == 0
+    where = f"in the namespace {submitter.namespace}"
+    assert f"warning: there is no volume claim nothing {where}: the job waits" in err
+    assert "volume claim set" not in err
 
 
 def test_a_priority_that_does_not_exist_is_refused(submitter: Submitter) -> None:
