@@ -35,7 +35,11 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, err
 
 
-@pytest.mark.parametrize("words", [("up", "--detach"), (*SUBMIT, "true")], ids=["up", "submit"])
+@pytest.mark.parametrize(
+    "words",
+    [("up",), ("up", "--detach"), (*SUBMIT, "true")],
+    ids=["foreground", "detach", "submit"],
+)
 def test_an_interrupted_start_leaves_no_cluster(tmp_path: Path, words: tuple[str, ...]) -> None:
     local, before, home = LocalCluster(tmp_path), Footprint.now(), Home(tmp_path)
     command = start(local, *words)

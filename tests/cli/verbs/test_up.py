@@ -50,6 +50,17 @@ def test_an_interrupted_down_says_that_the_cluster_is_still_stopping(
     )
 
 
+def test_an_interrupted_up_in_the_foreground_says_that_nothing_was_started(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("muster.telemetry.logging_setup.setup", interrupt)
+
+    assert run(capsys, "up") == (130, "interrupted: the local cluster was not started\n")
+
+
 @pytest.mark.parametrize("memory", ["lots", "8GB", "-5", "0", "1e400"])
 def test_memory_that_no_node_could_have_is_refused(
     memory: str, capsys: pytest.CaptureFixture[str]

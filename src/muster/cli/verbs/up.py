@@ -7,7 +7,7 @@ commands use the local cluster; `arena down` restores the former choice.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from muster.cli.show.messages import note
 from muster.client import local_cluster
 from muster.errors import InvalidQuantity, UsageError
 from muster.local.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
@@ -95,6 +98,30 @@ def _flags(settings: dict[str, Any]) -> list[str]:
 
 
 def _serve(settings: dict[str, Any], log_format: str) -> None:
+    """Run the cluster until a signal; exit code 130 if it comes before the cluster is ready."""
+    started = False
+
+    def on_ready(url: str) -> None:
+        nonlocal started
+        started = True
+        home = Home.of_user()
+        home.choose_local()
+        note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
+        if text := (home.status() or {}).get("note"):
+            note(text)
+
+    try:
+        _run(settings, log_format, on_ready)
+    except KeyboardInterrupt:  # until the cluster handles signals itself
+        if started:
+            raise
+    if not started:
+        note("interrupted: the local cluster was not started")
+        raise click.exceptions.Exit(130)
+    note("local cluster is down")
+
+
+def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], None]) -> None:
     import uvloop
 
     from muster.local.up import Settings, serve
@@ -103,19 +130,5 @@ def _serve(settings: dict[str, Any], log_format: str) -> None:
     logging_setup.setup(format=log_format)
     home = Home.of_user()
     chosen = Settings(home, **{key: value for key, value in settings.items() if value is not None})
-
-    started = False
-
-    def ready(url: str) -> None:
-        nonlocal started
-        started = True
-        home.choose_local()
-        note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
-        if text := (home.status() or {}).get("note"):
-            note(text)
-
-    uvloop.run(serve(chosen, ready))
+    uvloop.run(serve(chosen, on_ready))
     home.choose_former()
-    note("local cluster is down")
-    if not started:
-        raise click.exceptions.Exit(130)  # interrupted before it was ready
