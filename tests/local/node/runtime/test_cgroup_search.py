@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,6 +104,25 @@ def test_a_machine_that_does_not_delegate_says_so_for_each_resource(machine: Fak
     assert place.reasons == {"cpu": reason, "memory": reason}
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        ("cgroup", "rw,memory", "only root may use the control groups of this machine, "),
+        ("cgroup2", "rw", "no control group is delegated to this user "),
+    ],
+)
+def test_a_user_without_control_groups_is_told_the_next_step(
+    machine: Fake, monkeypatch: pytest.MonkeyPatch, kind: str, options: str, reason: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    machine.mount(kind, machine.root / "nowhere", options)
+    machine.enter("0::/\n")
+
+    for text in machine.find().reasons.values():
+        assert text.startswith(reason)
+        assert text.endswith("(see Limits in docs/local-node.md)")
+
+
 def test_a_controller_that_is_not_delegated_is_missing_alone(machine: Fake) -> None:
     """systemd before version 252 does not delegate cpu to users."""
     own = machine.group("x.scope", has="memory pids", pids=f"{PID}\n")
@@ -112,7 +132,8 @@ def test_a_controller_that_is_not_delegated_is_missing_alone(machine: Fake) -> N
 
     place = machine.find()
 
-    assert place.reasons == {"cpu": "systemd does not delegate cpu"}
+    reason = "systemd does not delegate cpu (see Limits in docs/local-node.md)"
+    assert place.reasons == {"cpu": reason}
     assert place.leaf == own / LEAF
 
 

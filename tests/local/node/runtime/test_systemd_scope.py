@@ -80,4 +80,6 @@ def test_the_main_process_of_a_service_stays_where_systemd_started_it(
 def test_a_machine_without_systemd_delegates_nothing(machine: Path) -> None:
     (machine / "systemd").rmdir()
 
-    assert systemd_scope.enter_scope("muster-x") == "no control group is delegated to this user"
+    assert systemd_scope.enter_scope("muster-x") == (
+        "no control group is delegated to this user (see Limits in docs/local-node.md)"
+    )

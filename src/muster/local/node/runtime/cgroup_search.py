@@ -81,9 +81,18 @@ def find_place(data_dir: Path, machine: Machine | None = None) -> Place:
         hierarchy, leaf, reason = search.find()
         found += [hierarchy] if hierarchy else []
         limited |= set(hierarchy.controllers) if hierarchy else set()
-    owner = "root" if os.geteuid() == 0 else "this user"
-    reason = reason or f"no control group that limits it is delegated to {owner}"
+    reason = reason or _why_none(machine)
     return Place(tuple(found), {r: reason for r in RESOURCES if r not in limited}, leaf)
+
+
+def _why_none(machine: Machine) -> str:
+    old = any(not row.version_2 and row.options & set(RESOURCES) for row in machine.mounts())
+    if old and os.geteuid() != 0:
+        return (
+            "only root may use the control groups of this machine, which are of version 1; a "
+            f"cluster that root starts enforces them ({systemd_scope.SEE})"
+        )
+    return f"no control group is delegated to this user ({systemd_scope.SEE})"
 
 
 def _version_1(machine: Machine, name: str) -> list[Hierarchy]:
@@ -127,7 +136,7 @@ class _Version2(NamedTuple):
             hierarchy = Hierarchy(group / self.name, version_2=True, controllers=controllers)
             if controllers and _works(hierarchy):
                 missing = [r for r in self.wanted if r not in controllers]
-                return hierarchy, leaf, f"systemd does not delegate {missing[0]}" if missing else ""
+                return hierarchy, leaf, _not_delegated(missing)
         return None, leaf, reason
 
     def _own(self) -> Path:
@@ -155,6 +164,10 @@ class _Version2(NamedTuple):
         except OSError:
             return None
         return leaf
+
+
+def _not_delegated(missing: list[str]) -> str:
+    return f"systemd does not delegate {missing[0]} ({systemd_scope.SEE})" if missing else ""
 
 
 def _is_ours(group: Path) -> bool:

@@ -28,12 +28,15 @@ _CALL = (
     "ssa(sv)a(sa(sv))",
 )
 
+SEE = "see Limits in docs/local-node.md"
+"""The next step, where there is no command for it."""
+
 
 def enter_scope(name: str) -> str:
     """Move this process to a new scope; returns why it cannot be moved, or nothing."""
     bus = shutil.which("busctl")
     if not _SYSTEMD.is_dir() or bus is None:
-        return "no control group is delegated to this user"
+        return f"no control group is delegated to this user ({SEE})"
     if os.environ.get("SYSTEMD_EXEC_PID") == str(os.getpid()):
         return "this service has no Delegate=yes"  # the manager must find it where it started it
     reason = "" if os.geteuid() == 0 else _why_not_as_user(_own_group())
@@ -49,7 +52,7 @@ def _why_not_as_user(own_group: str) -> str:
             f"{name}`, `arena down` and `arena up` they are enforced"
         )
     if not _bus_socket().exists():
-        return "systemd runs no manager with a D-Bus socket for this user"
+        return f"systemd runs no manager with a D-Bus socket for this user ({SEE})"
     return ""
 
 
