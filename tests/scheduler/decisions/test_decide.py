@@ -19,7 +19,10 @@ async def test_a_gang_that_does_not_fit_gets_no_binds_and_says_why() -> None:
     await cluster.run()
 
     assert cluster.binds == []
-    assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
+    assert cluster.reason("big") == (
+        "4 of 5 workers fit; short 2 nvidia.com/gpu; cannot start unless nodes are added: "
+        "5 workers request 10 nvidia.com/gpu, the nodes have 8"
+    )
 
 
 async def test_a_reason_names_roles_and_not_the_classes_that_a_selector_tells_apart() -> None:
@@ -36,7 +39,10 @@ async def test_a_reason_names_roles_and_not_the_classes_that_a_selector_tells_ap
     cluster.add(volcano_group("big", 5), *members)
     await cluster.run()
 
-    assert cluster.reason("big") == "4 of 5 workers fit; short 2 nvidia.com/gpu; 2 nodes full"
+    assert cluster.reason("big") == (
+        "4 of 5 workers fit; short 2 nvidia.com/gpu; cannot start unless nodes are added: "
+        "5 workers request 10 nvidia.com/gpu, the nodes have 8"
+    )
 
 
 async def test_an_idle_node_that_is_too_small_is_not_called_full() -> None:
@@ -46,9 +52,17 @@ async def test_an_idle_node_that_is_too_small_is_not_called_full() -> None:
     await cluster.run()
 
     assert cluster.reason("big") == (
-        "0 of 1 worker fit; no node is large enough: each worker requests 3 nvidia.com/gpu, "
-        "the largest node has 2"
+        "no node is large enough: each worker requests 3 nvidia.com/gpu, the largest node has 2"
     )
+
+
+async def test_a_gang_that_fits_once_others_have_ended_is_not_told_to_add_nodes() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), pod("other", gpus=2, spec={"nodeName": "n1"}))
+    cluster.add(volcano_group("big", 2), *gang("big", 2, gpus=2, role="worker"))
+    await cluster.run()
+
+    assert cluster.reason("big") == "1 of 2 workers fit; short 2 nvidia.com/gpu; 1 node full"
 
 
 async def test_a_small_node_beside_a_full_one_is_called_small() -> None:
@@ -60,7 +74,7 @@ async def test_a_small_node_beside_a_full_one_is_called_small() -> None:
     await cluster.run()
 
     assert cluster.reason("big") == (
-        "0 of 1 worker fit; short 2 nvidia.com/gpu; 1 node too small, 1 full"
+        "the worker fits on no node; short 2 nvidia.com/gpu; 1 node too small, 1 full"
     )
 
 

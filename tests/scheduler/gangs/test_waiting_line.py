@@ -313,7 +313,7 @@ async def test_the_line_lists_waiting_gangs_in_order_with_reasons() -> None:
         ("default/a", 2, 3),
     ]
     assert rows[0].since == timestamp(START)
-    assert str(published[1]).endswith("short 2 nvidia.com/gpu; 1 node full; 2nd in line")
+    assert str(published[1]).endswith("the nodes have 1; 2nd in line")
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,10 @@ async def submit_job(client: Client, name: str, workers: int, gpus: int) -> None
 async def test_explain_shows_why_a_job_waits_its_place_in_line_and_when_it_runs(
     plane: ControlPlane, client: Client
 ) -> None:
-    why = "3 of 5 workers fit; short 4 nvidia.com/gpu; 2 nodes full; 2nd in line"
+    why = (
+        "3 of 5 workers fit; short 4 nvidia.com/gpu; cannot start unless nodes are added: "
+        "5 workers request 10 nvidia.com/gpu, the nodes have 8; 2nd in line"
+    )
     await real_cluster.install_crds(client)
     await client.create(NAMESPACES, {"metadata": {"name": SPACE}})
     await real_cluster.add_nodes(client, "n1", "n2", gpus=4)

@@ -60,11 +60,10 @@ def _text(explanation: JobExplanation) -> str:
         dialect = f" ({explanation.dialect})" if explanation.dialect else ""
         facts.append(("Gang:", f"{explanation.gang}{dialect}"))
     if explanation.place:
-        facts += [
-            ("Line:", place_in_line(explanation)),
-            ("Needs:", f"{count(explanation.min_member, 'member')} at once"),
-            ("Priority:", str(explanation.priority)),
-        ]
+        facts.append(("Line:", place_in_line(explanation)))
+        if explanation.min_member > 1:
+            facts.append(("Needs:", f"{count(explanation.min_member, 'member')} at once"))
+        facts.append(("Priority:", str(explanation.priority)))
     if explanation.held:
         facts.append(("Held:", f"room for {count(explanation.held, 'member')}"))
     rows = [

@@ -125,10 +125,14 @@ def _not_together(short: ClassShortage) -> str:
 
 def _shortage(short: ClassShortage) -> str:
     parts = [f"{short.fits} of {_members(short)} fit"]
+    if short.wanted == 1:  # often a pod without a gang
+        parts = [f"the {short.want.role or 'pod'} fits on no node"] if short.ever else []
     if short.lacks and short.ever:
         parts.append(f"short {_amounts(short.lacks)}")
     if not short.ever:
         parts.append(_too_large(short))
+    if short.capacity:
+        parts.append(_too_many(short))
     if short.removed:
         (says, n), *rest = short.removed
         first = f"{n} node{'s' * (n != 1)} {says}"
@@ -147,6 +151,17 @@ def _too_large(short: ClassShortage) -> str:
         for name, n in short.largest.items()
     )
     return f"no node is large enough: {'; '.join(lacks)}"
+
+
+def _too_many(short: ClassShortage) -> str:
+    """That waiting does not help: all nodes together are too small."""
+    requested = {name: n * short.wanted for name, n in short.want.cls.requests.items()}
+    lacks = (
+        f"{_members(short)} request {format_amount(name, requested[name])} {name}, "
+        f"the nodes have {format_amount(name, n)}"
+        for name, n in short.capacity.items()
+    )
+    return f"cannot start unless nodes are added: {'; '.join(lacks)}"
 
 
 def _amounts(resources: Mapping[str, int]) -> str:

@@ -66,7 +66,8 @@ class ClassShortage:
 
     `lacks` is what the rest lacks on all feasible nodes together, `removed` how many nodes each
     filter removed, `ever` whether any node would fit a pod if it were empty, and `largest` the
-    resources of which even the largest node has too little, with the amount it has.
+    resources of which even the largest node has too little, with the amount it has. `capacity` is
+    what the feasible nodes have of resources of which they had too little even if all were empty.
     """
 
     want: ClassDemand
@@ -76,6 +77,7 @@ class ClassShortage:
     removed: tuple[tuple[str, int], ...] = ()
     ever: bool = True
     largest: Mapping[str, int] = field(default_factory=dict)
+    capacity: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

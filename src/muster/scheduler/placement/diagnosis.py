@@ -45,9 +45,19 @@ def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> C
             lacks[name] = each * (lacking - usable)
     ever = bool(filters.fits_if_empty(snapshot, cls).any())
     largest = {} if ever else _largest(snapshot, cls, mask)
-    # The largest node tells more than the number of nodes that are too small.
-    removed = [row for row in _removed(snapshot, cls) if row[0] != filters.TOO_SMALL or not largest]
-    return ClassShortage(want, wanted, fits, lacks, tuple(removed), ever, largest)
+    capacity = _capacity(snapshot, cls, mask, wanted) if ever else {}
+    # The largest node tells more than the number of nodes that are too small, and the capacity
+    # more than the number of nodes that are full.
+    hidden = filters.TOO_SMALL if largest else filters.FULL if capacity else ""
+    removed = [row for row in _removed(snapshot, cls) if row[0] != hidden]
+    return ClassShortage(want, wanted, fits, lacks, tuple(removed), ever, largest, capacity)
+
+
+def _capacity(snapshot: Snapshot, cls: PodClass, mask: Mask, wanted: int) -> dict[str, int]:
+    """The resources of which the nodes, if all were empty, had less than the pods request."""
+    columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
+    total = {name: int(allocatable[columns[name]][mask].sum()) for name in cls.requests}
+    return {name: n for name, n in total.items() if n < cls.requests[name] * wanted}
 
 
 def _largest(snapshot: Snapshot, cls: PodClass, mask: Mask) -> dict[str, int]:

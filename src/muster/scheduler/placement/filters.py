@@ -124,7 +124,7 @@ def is_coupled(snapshot: Snapshot, cls: PodClass) -> bool:
     return counts.active and any(count.counts.any() for count in counts.forbidding.matching(cls))
 
 
-TOO_SMALL = "too small"
+TOO_SMALL, FULL = "too small", "full"
 
 
 class Filter(NamedTuple):
@@ -140,7 +140,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter(matches_selector, "not matching the node selector"),
     Filter(volume_rules.reaches_volumes, "that cannot reach its volumes"),
     Filter(is_large_enough, TOO_SMALL),
-    Filter(has_room, "full"),
+    Filter(has_room, FULL),
     Filter(pod_rules.has_host_ports, "with the host port in use"),
     Filter(pod_rules.meets_affinity, "away from the pods it must be near"),
     Filter(pod_rules.meets_anti_affinity, "with pods it must not be near"),
