@@ -81,6 +81,17 @@ def test_every_object_is_tried_and_the_exit_code_shows_failures(applier: Applier
     assert "error: the cluster has no Thing in nowhere.example.com/v1" in err
 
 
+@pytest.mark.parametrize(("version", "kind"), [("v1", "Pod"), ("kubeflow.org/v1", "TFJob")])
+def test_a_mistyped_kind_names_the_nearest_one(applier: Applier, version: str, kind: str) -> None:
+    wrong = {"apiVersion": version, "kind": f"{kind}b", "metadata": {"name": "t"}}
+
+    code, _, err = applier.apply(wrong)
+
+    assert code == 3
+    assert f"error: the cluster has no {kind}b in {version}" in err
+    assert f"Did you mean {kind}?" in err
+
+
 def test_errors_of_different_kinds_are_all_printed(applier: Applier) -> None:
     missing = {"apiVersion": "nowhere.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
     invalid = {**pod("p"), "spec": {"containers": []}}

@@ -61,6 +61,10 @@ def test_an_upper_case_name_is_refused_with_the_lower_case_one(
         ("---\n---\n", "no objects to apply"),
         ("just text", "not a Kubernetes object"),
         ("kind: Pod", "apiVersion is missing"),
+        (
+            "{kind: tf, name: a, command: x}",
+            "the short form of a job, which `arena submit -f FILE`",
+        ),
         ("apiVersion: v1", "kind is missing"),
         ("{apiVersion: v1, kind: Pod}", "metadata.name is missing"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: 12}}", "12 is not text"),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from muster.errors import NotFound
+from muster.api.kinds import JOB_KINDS
+from muster.errors import NotFound, nearest
 from muster.kube import discovery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
@@ -60,12 +61,15 @@ class ServedKinds:
                 self._known[api_version] = {served.kind: served for served in kinds}
             return self._known[api_version][kind]
         except (NotFound, KeyError):
-            raise _missing(api_version, kind) from None
+            raise _missing(api_version, kind, self._known.get(api_version, ())) from None
 
 
-def _missing(api_version: str, kind: str) -> NotFound:
+def _missing(api_version: str, kind: str, served: Iterable[str]) -> NotFound:
+    ours = [job.kind for job in JOB_KINDS if job.api_version == api_version]
     if kind == "Template":
         hint = "Templates are for `arena process -f FILE | arena apply -f -`."
+    elif kind not in ours and (similar := nearest(kind, [*served, *ours])):
+        hint = f"Did you mean {similar}?"
     elif api_version.startswith("kubeflow.org/"):
         hint = "`muster crds | arena apply -f -` installs the job kinds."
     else:
