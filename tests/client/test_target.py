@@ -67,7 +67,7 @@ def check_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert source() == "~/.kube/config"
 
     Home.of_user().choose("local")
-    assert source() == "arena use"
+    assert source() == "arena up or arena use"
 
     monkeypatch.setenv("KUBECONFIG", str(user))
     assert source() == "$KUBECONFIG"

@@ -60,6 +60,9 @@ def test_limits_of_cpu_and_memory_are_enforced(local: LocalCluster, tmp_path: Pa
     job = local.wait_job("hungry", "FAILED")
 
     assert "not enforced" not in submitted.stderr + local.arena("get", "hungry").stdout
+    assert [line for line in status.splitlines() if "url:" in line or "nodes:" in line] == [
+        line for line in status.splitlines() if line.startswith(("url:", "nodes:"))
+    ]
     assert "cpuLimits:     enforced" in status
     assert "memoryLimits:  enforced" in status
     assert "OOMKilled (exit code 137) at its memory limit of 100Mi" in job["reason"]

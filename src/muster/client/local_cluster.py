@@ -114,7 +114,7 @@ def stop(notify: Notify) -> None:
     pid = home.running()
     if pid is not None:
         _stop(home, pid, notify)
-        notify("local cluster is down; its jobs are kept, and `arena up` starts them again")
+        notify("local cluster is down; `arena up` starts it again, with its unfinished jobs")
     elif home.was_killed():
         _stop_killed(home, notify)
     else:

@@ -119,7 +119,8 @@ def cluster_of_choice(choice: str) -> Cluster | None:
     home = Home.of_user()
     if choice == "local":
         # If the local cluster is down, there is no cluster: using another would be a surprise.
-        return _running_local_cluster(home, "arena use") if home.status() else None
+        source = "arena up or arena use"  # both store the choice
+        return _running_local_cluster(home, source) if home.status() else None
     try:
         context = choice.partition(":")[2] or None
         return _from_file(_user_kubeconfig(), context, "arena use")

@@ -47,8 +47,10 @@ def command(target: Target, output: str) -> None:
     else:
         shown = {**data, "local": data.get("hint") or data["local"], "daemon": "", "hint": ""}
         print(table([(f"{key}:", str(value)) for key, value in shown.items() if value]))
+        repeated = ("url", "nodes") if cluster is not None and cluster.local else ()
         for key, value in (daemon or {}).items():
-            print(f"  {key}: {value}")
+            if key not in repeated:
+                print(f"  {key}: {value}")
     if cluster is None:
         raise no_cluster(hint="")  # the table says how to start one
     if problem is not None:
