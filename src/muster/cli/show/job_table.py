@@ -8,7 +8,7 @@ from muster.api.meta import Key
 from muster.cli.show.live import Frame
 from muster.cli.show.table import json_or_yaml, table, with_namespaces
 from muster.cli.show.units import UNKNOWN, duration, next_try
-from muster.jobs.job_state import PENDING, RESTARTING, SUSPENDED
+from muster.jobs.job_state import FAILED, PENDING, RESTARTING, SUSPENDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from muster.jobs.summary import JobSummary
 
 MAX_NOTES = 5
+RECENT_SECONDS = 3600
+"""For this long `list` says why a job failed; later `get` does."""
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
 
 
@@ -49,15 +51,22 @@ def frame(
     return Frame(json_or_yaml([data(job) for job in jobs], output), state)
 
 
-def restart_notes(jobs: Sequence[JobSummary], now: datetime) -> list[str]:
-    """A line for each job that restarts: which replica, how it ended, and when it is tried again.
+def reason_notes(jobs: Sequence[JobSummary], now: datetime) -> list[str]:
+    """A line for each job that is restarting or failed of late: which replica, and how it ended.
 
     The table has arena's columns, which scripts read.
     """
-    restarting = [job for job in jobs if job.status == RESTARTING]
-    notes = [f"{job.name}{job.because}{next_try(job.next_try, now)}" for job in restarting]
+    troubled = [job for job in jobs if job.status == RESTARTING or _failed_recently(job, now)]
+    notes = [f"{job.name}{job.because}{next_try(job.next_try, now)}" for job in troubled]
     more = len(notes) - MAX_NOTES
-    return [*notes[:MAX_NOTES], *([f"{more} more jobs are restarting"] if more > 0 else ())]
+    text = f"{more} more jobs are restarting or have failed"
+    return [*notes[:MAX_NOTES], *([text] if more > 0 else ())]
+
+
+def _failed_recently(job: JobSummary, now: datetime) -> bool:
+    if job.status != FAILED or job.finished is None or not job.reason:
+        return False
+    return (now - job.finished).total_seconds() < RECENT_SECONDS
 
 
 def row(job: JobSummary, time: timedelta) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def command(
 
                 tensorboards = tensorboard_url.by_service(client, cluster, namespace)
             if output == "wide":
-                notes[:] = job_table.restart_notes(jobs, now)
+                notes[:] = job_table.reason_notes(jobs, now)
             frame = job_table.frame(
                 jobs, now, output, all_namespaces=all_namespaces, tensorboards=tensorboards
             )

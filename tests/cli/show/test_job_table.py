@@ -1,0 +1,23 @@
+"""The lines below the table of `list`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from muster.cli.show.job_table import reason_notes
+from muster.jobs.summary import summarize
+from tests.jobs.test_summary import job
+
+END = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+
+
+def test_a_job_that_failed_within_the_hour_says_why() -> None:
+    failed = replace(summarize(job("Failed"), []), finished=END, reason="worker 1 exited: boom")
+
+    assert reason_notes([failed], END + timedelta(minutes=59)) == [
+        f"{failed.name}: {failed.reason}"
+    ]
+    assert reason_notes([failed], END + timedelta(minutes=61)) == []
+    assert len(reason_notes([failed] * 9, END)) == 6
