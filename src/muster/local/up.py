@@ -102,11 +102,13 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
 
     SIGHUP stops it too: the terminal of a cluster in the foreground was closed.
     """
+    stop = asyncio.Event()
+    # Before the lock is held: a signal that ends this process while it holds the lock looks like a
+    # crash to the next command.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup arena up &`
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with settings.home.held():
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup arena up &`
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The agent waits for a process that tries namespaces: read the CRDs meanwhile.
         agent, definitions = await asyncio.gather(
