@@ -8,11 +8,13 @@ definition is deleted.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from muster.api.conditions import new_condition
 from muster.api.meta import timestamp
-from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.kinds import crd_schema
@@ -74,14 +76,37 @@ def _complete(crd: Raw) -> None:
 # -- names ---------------------------------------------------------------------------------------
 
 
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Spec(msgspec.Struct):
+    group: str
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    accepted_names: dict[str, Any]
+
+
+class _Definition(msgspec.Struct):
+    """The fields of a stored definition about names: its schemas are large and not decoded."""
+
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status
+
+
+_definition = msgspec.json.Decoder(_Definition)
+
+
 def _names_in_use(crd: Raw, store: ObjectReader) -> list[Raw]:
     """The accepted names of the other definitions of its group."""
     own, group = crd["metadata"].get("name"), (crd.get("spec") or {}).get("group")
-    definitions = (codec.decode(entry.value) for entry in store.scan(f"{CRDS.collection}/"))
+    definitions = (_definition.decode(entry.value) for entry in store.scan(f"{CRDS.collection}/"))
     return [
-        other["status"]["acceptedNames"]
+        other.status.accepted_names
         for other in definitions
-        if other["spec"]["group"] == group and other["metadata"]["name"] != own
+        if other.spec.group == group and other.metadata.name != own
     ]
 
 

@@ -130,6 +130,7 @@ def plan_rootfs(
         sketch.lay(layer, "")
     for mount in sorted(mounts, key=lambda m: m.path):  # outer mounts before inner ones
         sketch.mount(mount, rules)
+    sketch.show(rules)  # again: a volume's hidden directory may contain a visible path
     programs = [["file", path, text, 0o755] for path, text in rules.programs.items()]
     return sketch.steps() + programs
 
@@ -155,6 +156,7 @@ class _Sketch:
         self._tree = tree
         self._root = _Node("/")
         self._steps: list[Step] = []
+        self._host_paths: dict[str, str] = {}
 
     def put(
         self,
@@ -179,7 +181,6 @@ class _Sketch:
             _drop_directories(node)
         for path in rules.hidden:
             self._hide_in_volume(node.path, mount.source, path)
-        self.show(rules)
 
     def _hide_in_volume(self, place: str, source: str, hidden: str) -> None:
         """Hide a path of the host that a mount of `source` at `place` contains."""
@@ -192,7 +193,9 @@ class _Sketch:
 
     def _on_host(self, path: str) -> str:
         """The path with the host's links resolved."""
-        return _Sketch(self._tree)._resolved(path)
+        if path not in self._host_paths:  # rules ask for the same few paths again and again
+            self._host_paths[path] = _Sketch(self._tree)._resolved(path)
+        return self._host_paths[path]
 
     def show(self, rules: RootfsRules) -> None:
         """Make visible paths exist: the target and, if it is a hidden link, the path itself."""
