@@ -56,6 +56,14 @@ async def test_an_idle_node_that_is_too_small_is_not_called_full() -> None:
     )
 
 
+async def test_a_node_that_a_selector_rules_out_is_not_called_too_small() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1"), pod("p", spec={"nodeSelector": {"zone": "a"}}))
+    await cluster.run()
+
+    assert cluster.reason("p") == "no node is suitable; 1 node not matching the node selector"
+
+
 async def test_a_gang_that_fits_once_others_have_ended_is_not_told_to_add_nodes() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4), pod("other", gpus=2, spec={"nodeName": "n1"}))

@@ -59,7 +59,7 @@ def reason_notes(jobs: Sequence[JobSummary], now: datetime) -> list[str]:
     troubled = [job for job in jobs if job.status == RESTARTING or _failed_recently(job, now)]
     notes = [f"{job.name}{job.because}{next_try(job.next_try, now)}" for job in troubled]
     more = len(notes) - MAX_NOTES
-    text = f"{more} more jobs are restarting or have failed"
+    text = f"{more} more {'jobs are' if more > 1 else 'job is'} restarting or failed"
     return [*notes[:MAX_NOTES], *([text] if more > 0 else ())]
 
 

@@ -62,14 +62,14 @@ def command(
 ) -> None:
     """Print or follow the logs of a job or a pod.
 
+    On the local cluster the logs of all replicas and attempts stay until the job is deleted.
+
     \b
     Examples:
       arena logs hello
       arena logs -f hello -i hello-worker-1
       arena logs -f hello --all
       arena logs hello -i hello-worker-1 --previous
-
-    On the local cluster the logs of all replicas and attempts stay until the job is deleted.
     """
     if instance and everyone:
         raise UsageError("-i and --all exclude each other")

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 @click.option("--since", "-s", required=True, metavar="DURATION", help="How long ago, e.g. 24h.")
 @all_namespaces_option
 @click.option("--dry-run", is_flag=True, help="Only print their names.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--yes",
+    "-y",
+    is_flag=True,
+    help="Do not ask before a deletion on another cluster than the local one.",
+)
 @type_option
 @cluster_options
 def command(

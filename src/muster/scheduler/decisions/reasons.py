@@ -143,8 +143,8 @@ def _shortage(short: ClassShortage) -> str:
 def _too_large(short: ClassShortage) -> str:
     requests, role = short.want.cls.requests, short.want.role or "pod"
     each = {name: n for name, n in requests.items() if name != PODS}
-    if not short.largest:
-        return f"no node could run one even if it were empty: each requests {_amounts(each)}"
+    if not short.largest:  # nodes are ruled out by other reasons than their size
+        return "no node is suitable"
     lacks = (
         f"each {role} requests {format_amount(name, each[name])} {name}, "
         f"the largest node has {format_amount(name, n)}"
