@@ -34,6 +34,12 @@ prterun noticed that process rank 1 with PID 17418 on node vm exited on
 signal 9 (Killed).
 {RULE}
 """
+PEER = """\
+[m1-worker-1:00000] *** An error occurred in Socket closed
+[m1-worker-1:00000] *** reported by process [2874540033,1]
+[m1-worker-1:00000] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,
+[m1-worker-1:00000] ***    and MPI will try to terminate your MPI job as well)
+"""
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py"\nValueError: bad batch\n'
 
 
@@ -41,6 +47,15 @@ def test_the_error_of_a_rank_comes_before_the_boxes_of_open_mpi() -> None:
     for boxes in (ABORT, STATUS):
         assert useful_lines(TRACEBACK + boxes) == TRACEBACK.splitlines()
         assert last_line(TRACEBACK + boxes) == "ValueError: bad batch"
+
+
+def test_a_rank_that_lost_another_one_does_not_name_the_error() -> None:
+    for text in (TRACEBACK + PEER + ABORT, PEER + TRACEBACK + ABORT, TRACEBACK + ABORT + PEER):
+        assert useful_lines(text) == TRACEBACK.splitlines()
+
+    own = PEER.replace("Socket closed", "MPI_Recv")
+    assert useful_lines("step 1\n" + own)[1] == own.splitlines()[0]
+    assert useful_lines(PEER) == PEER.splitlines()
 
 
 def test_a_text_cut_within_a_box_still_shows_the_error_of_the_rank() -> None:

@@ -1,11 +1,14 @@
 """The lines at the end of a log that name the error.
 
 Programs write their error last, but Open MPI's launcher follows it with boxes of text between two
-dashed lines. A box may be the error itself (no such program, a rank killed by a signal) or only
-report that a rank failed: such a box is left out, unless there is nothing else.
+dashed lines, and its other ranks with rows that begin with `[host:pid] ***`. Such a block may be
+the error itself (no such program, a rank killed by a signal) or only report that a rank failed:
+then it is left out, unless there is nothing else.
 """
 
 from __future__ import annotations
+
+import re
 
 _MAX_LENGTH = 300
 _RULE = "-" * 70
@@ -14,7 +17,9 @@ _CONSEQUENCES = (
     "has exited due to process rank",
     "exited with non-zero status",
     "returned a non-zero exit code",
+    "*** An error occurred in Socket closed",
 )
+_OF_RANK = re.compile(r"\[[^]]+] \*\*\* ")
 
 
 def last_line(text: str) -> str:
@@ -32,12 +37,15 @@ def useful_lines(text: str) -> list[str]:
 
 
 def _blocks(rows: list[str]) -> list[list[str]]:
-    """The text between dashed lines, in order: outside and inside of boxes in turn."""
+    """Rows that belong together, in order: those between dashed lines, and those of one rank."""
     blocks: list[list[str]] = [[]]
+    rank = ""
     for row in rows:
-        if row.startswith(_RULE):
+        match = _OF_RANK.match(row)
+        before, rank = rank, match[0] if match else ""
+        if row.startswith(_RULE) or rank != before:
             blocks.append([])
-        else:
+        if not row.startswith(_RULE):
             blocks[-1].append(row)
     return blocks
 
