@@ -96,8 +96,9 @@ CASES = [
         [
             post(CM, cm("a")),
             post(CM, cm("b")),
-            get(f"{CM}?resourceVersion=0"),
+            # First, so that the cache of the real server has both objects for the list at 0.
             get(f"{CM}?resourceVersion=$rv.1"),
+            get(f"{CM}?resourceVersion=0"),
             get(f"{CM}?resourceVersion=$rv.0&resourceVersionMatch=Exact"),
             get(f"{CM}?resourceVersion=$rv.0&resourceVersionMatch=NotOlderThan"),
             get(f"{CM}?resourceVersionMatch=Exact"),
