@@ -13,6 +13,7 @@ from muster.api import crds
 from tests.conformance.conftest import InThread
 from tests.conformance.transcript import Connection, Step
 from tests.local.apiserver.fake_node import FakeNode
+from tests.misspelt_job import MISSPELT_JOB
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -175,19 +176,11 @@ def test_kubectl_prints_these_words(kubectl: Kubectl, arguments: str, words: lis
 
 
 def test_typos_in_a_job_have_a_warning_each(kubectl: Kubectl) -> None:
-    container = {"name": "tensorflow", "image": "i", "comand": ["python"]}
-    worker = {"replica": 2, "template": {"spec": {"containers": [container]}}}
-    job = {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "TFJob",
-        "metadata": {"name": "typos"},
-        "spec": {"tfReplicaSpecs": {"Worker": worker}},
-    }
     apply = ("apply", "-f", "-")
-    warned = kubectl(*apply, stdin=json.dumps(job))
+    warned = kubectl(*apply, stdin=json.dumps(MISSPELT_JOB))
     unchanged = kubectl("annotate", "tfjob", "typos", "a=b")
     kubectl.says("delete", "tfjob", "typos")
-    silent = kubectl(*apply, "--validate=ignore", stdin=json.dumps(job))
+    silent = kubectl(*apply, "--validate=ignore", stdin=json.dumps(MISSPELT_JOB))
     kubectl.says("delete", "tfjob", "typos")
 
     paths = [

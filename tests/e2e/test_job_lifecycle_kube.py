@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane.control_plane import ControlPlane
+from tests.misspelt_job import MISSPELT_JOB
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kube]
@@ -133,15 +134,7 @@ def test_a_gang_that_fits_is_bound_whole_and_the_job_succeeds(kube: Kube) -> Non
 
 
 def test_typos_that_the_server_stores_in_silence_are_reported_in_an_event(kube: Kube) -> None:
-    container = {"name": "tensorflow", "image": "i", "comand": ["python"]}
-    worker = {"replica": 2, "template": {"spec": {"containers": [container]}}}
-    job = {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "TFJob",
-        "metadata": {"name": "typos"},
-        "spec": {"tfReplicaSpecs": {"Worker": worker}, "runPolicy": {"suspend": True}},
-    }
-    applied = kube.plane.kubectl("apply", "-f", "-", input=json.dumps(job))
+    applied = kube.plane.kubectl("apply", "-f", "-", input=json.dumps(MISSPELT_JOB))
     assert (applied.returncode, applied.stderr) == (0, "")
 
     def reported() -> list[str]:

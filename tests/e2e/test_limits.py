@@ -4,7 +4,6 @@ enforced for a user to whom the machine delegates no control group."""
 from __future__ import annotations
 
 import os
-import site
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.footprint import Footprint
-from tests.e2e.local_cluster import EXAMPLES, LocalCluster
-from tests.local.node.test_rootless import NOBODY, interpreter
+from tests.e2e.local_cluster import LocalCluster
+from tests.ordinary_user import NOBODY, run_as_nobody
 from tests.prerequisites import missing_prerequisite
 from tests.waiting import until
 
@@ -76,28 +75,13 @@ def ordinary_user() -> Iterator[Arena]:
         pytest.skip("only root can become another user")
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, NOBODY, NOBODY)
-        packages = [*site.getsitepackages(), str(EXAMPLES.parent / "src")]
-        environment = {
-            "HOME": home,
-            "MUSTER_HOME": f"{home}/cluster",
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "PYTHONPATH": ":".join(packages),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
 
         def arena(*words: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [interpreter(), "-m", "muster", *words],
-                cwd=home,
-                env=environment,
-                user=NOBODY,
-                group=NOBODY,
-                extra_groups=[],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=True,
-            )
+            cluster = f"{home}/cluster"
+            arguments = ("-m", "muster", *words)
+            result = run_as_nobody(home, *arguments, cwd=home, timeout=60, MUSTER_HOME=cluster)
+            result.check_returncode()
+            return result
 
         arena("up", "--detach")
         try:
