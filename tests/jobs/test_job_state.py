@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.jobs.job_state import crash_of
-from muster.jobs.summary import summarize
+from muster.jobs.view.summary import summarize
 from tests.jobs.test_summary import job, pod
 
 ENDED = {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-02T03:05:00Z"}

@@ -11,7 +11,8 @@ import pytest
 from muster.api.core import Pod
 from muster.api.meta import Raw
 from muster.jobs import pod_status
-from muster.jobs.summary import gpus, summarize
+from muster.jobs.view.instance import gpus
+from muster.jobs.view.summary import summarize
 
 CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

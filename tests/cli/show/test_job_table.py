@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from muster.cli.show.job_table import reason_notes
-from muster.jobs.summary import summarize
+from muster.jobs.view.summary import summarize
 from tests.jobs.test_summary import job
 
 END = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)

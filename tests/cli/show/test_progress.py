@@ -10,7 +10,8 @@ import pytest
 from muster.api.core import Pod, PodSpec, PodStatus
 from muster.api.meta import ObjectMeta, Raw
 from muster.cli.show.progress import StatusLine
-from muster.jobs.summary import JobSummary, instance, summarize
+from muster.jobs.view.instance import instance
+from muster.jobs.view.summary import JobSummary, summarize
 
 
 def job(status: str, reason: str = "") -> JobSummary:

@@ -12,7 +12,7 @@ from muster.api.meta import Key
 from muster.client.jobs import instances, logs, lookup
 from muster.client.jobs.instances import wait_for_instances
 from muster.errors import MusterError
-from muster.jobs.summary import JobSummary, summarize
+from muster.jobs.view.summary import JobSummary, summarize
 from tests.cli import fake_cluster
 from tests.cli.fake_cluster import Raw, Scene
 

@@ -12,7 +12,7 @@ from muster.api.meta import Raw
 from muster.client.jobs import waiting
 from muster.client.jobs.waiting import FINISHED, JobWatch
 from muster.errors import JobFailed, MusterError, NotFound, Unreachable
-from muster.jobs.summary import JobSummary, summarize
+from muster.jobs.view.summary import JobSummary, summarize
 from tests.cli.fake_cluster import FakeCluster, pod
 from tests.cli.place import TEMPLATE
 

@@ -13,7 +13,7 @@ from muster.errors import InvalidJob
 from muster.jobs import parse
 from muster.jobs.invalid_job import job_from_metadata
 from muster.jobs.job import Job
-from muster.jobs.summary import summarize
+from muster.jobs.view.summary import summarize
 from muster.operator.decide.decide import decide
 from muster.operator.observed_job import Observed
 from muster.operator.settings import Settings

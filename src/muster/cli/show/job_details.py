@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from muster.client.jobs.events import EventRow
     from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.job_state import Crash
-    from muster.jobs.summary import Instance, JobSummary
+    from muster.jobs.view.instance import Instance
+    from muster.jobs.view.summary import JobSummary
     from muster.scheduler.job_explanation import JobExplanation
 
 INSTANCES = ("NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE")

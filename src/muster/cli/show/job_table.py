@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.client.jobs.tensorboard_url import TensorBoard
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
 
 MAX_NOTES = 5
 RECENT_SECONDS = 3600

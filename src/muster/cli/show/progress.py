@@ -15,7 +15,7 @@ from muster.cli.show.units import duration, next_try
 if TYPE_CHECKING:
     from typing import Self
 
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
 
 
 def summary(job: JobSummary) -> str:

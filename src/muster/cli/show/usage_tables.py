@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.client.jobs.usage import Amount, JobUsage, NodeUsage
-    from muster.jobs.summary import Instance
+    from muster.jobs.view.instance import Instance
 
 NODE_HEADER = (
     "NAME", "IPADDRESS", "ROLE", "STATUS", "GPU(Total)", "GPU(Allocated)",

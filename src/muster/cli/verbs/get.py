@@ -32,7 +32,7 @@ from muster.client.jobs.limits import unenforced_limits
 from muster.client.server_tables import ObjectQuery
 from muster.errors import Forbidden, UsageError
 from muster.jobs.job_state import PENDING
-from muster.jobs.summary import instance
+from muster.jobs.view.instance import instance
 from muster.scheduler.waiting_line_format import ordinal
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from muster.client.jobs.events import EventRow
     from muster.client.jobs.lookup import FoundJob
     from muster.client.target import Cluster
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 

@@ -27,7 +27,7 @@ from muster.jobs.job_state import FAILED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 

@@ -18,7 +18,7 @@ from muster.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from muster.client.target import Cluster
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
 
 
 @click.command(name="prune")

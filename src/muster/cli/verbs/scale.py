@@ -13,7 +13,7 @@ from muster.client.jobs import job_operations
 from muster.errors import UsageError
 from muster.jobs.build.flag_values import MAX_INT32
 from muster.jobs.job_state import RESTARTING, RUNNING
-from muster.jobs.summary import summarize
+from muster.jobs.view.summary import summarize
 
 if TYPE_CHECKING:
     from muster.client.jobs.lookup import FoundJob

@@ -19,7 +19,7 @@ from muster.client.jobs import lookup
 from muster.client.jobs.last_log_line import summary_with_last_lines
 from muster.errors import Forbidden
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
-from muster.jobs.summary import instance
+from muster.jobs.view.instance import instance
 from muster.scheduler import waiting_line_format
 from muster.scheduler.job_explanation import EMPTY, UNSEEN, WAITS, JobExplanation, explain_job
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.client import Notify
-    from muster.jobs.summary import Instance, JobSummary
+    from muster.jobs.view.instance import Instance
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 

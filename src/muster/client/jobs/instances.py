@@ -13,7 +13,8 @@ from muster.errors import MusterError, NotFound, UsageError
 if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.client import Notify
-    from muster.jobs.summary import Instance, JobSummary
+    from muster.jobs.view.instance import Instance
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 POLL_SECONDS = 0.3

@@ -12,7 +12,7 @@ from muster.api.kinds import CONFIG_MAPS, PODS
 from muster.api.meta import Key, object_name
 from muster.client.jobs import lookup
 from muster.errors import Forbidden, MusterError, NotFound
-from muster.jobs.summary import summarize
+from muster.jobs.view.summary import summarize
 from muster.kube.request import PatchType
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.client.jobs.lookup import FoundJob
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.api.core import ContainerState, ContainerStatus, Pod
     from muster.api.meta import Key
     from muster.client.jobs.lookup import FoundJob
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 MAX_LOGS = 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from muster.api import limits
 from muster.api.kinds import NODES
 from muster.errors import Forbidden
-from muster.jobs.summary import limited_resources
+from muster.jobs.view.summary import limited_resources
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.client import Notify
     from muster.client.jobs.logs import LogOptions
     from muster.client.jobs.lookup import FoundJob
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 

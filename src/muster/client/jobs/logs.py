@@ -20,7 +20,7 @@ from muster.client.jobs import pod_logs
 from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
 from muster.client.jobs.log_deduplication import ResumableLog
 from muster.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
-from muster.jobs.summary import instance
+from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

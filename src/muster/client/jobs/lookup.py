@@ -17,7 +17,8 @@ from muster.client import ignore
 from muster.errors import Forbidden, MusterError, NotFound, UsageError, no_such
 from muster.jobs import names
 from muster.jobs.job_kinds import TYPE_ALIASES
-from muster.jobs.summary import JobSummary, pods_of_job, summarize
+from muster.jobs.view.instance import pods_of_job
+from muster.jobs.view.summary import JobSummary, summarize
 from muster.kube import request
 from muster.kube.error_response import HOW_TO_INSTALL_JOB_KINDS
 

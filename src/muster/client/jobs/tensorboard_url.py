@@ -14,7 +14,7 @@ from muster.api.kinds import NODES, PODS, SERVICES
 from muster.api.meta import Key, Raw, condition_is_true, key_of
 from muster.errors import Forbidden
 from muster.jobs import names, pod_status
-from muster.jobs.summary import instance
+from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

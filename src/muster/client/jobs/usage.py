@@ -21,14 +21,14 @@ from muster.client.jobs.instances import named_instance
 from muster.errors import Forbidden, NotFound, ServerError
 from muster.jobs import pod_status
 from muster.jobs.names import GPU_RESOURCES
-from muster.jobs.summary import gpus
+from muster.jobs.view.instance import gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from muster.api.core import Node, Pod
     from muster.client import Notify
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 _ROLE = "node-role.kubernetes.io/"

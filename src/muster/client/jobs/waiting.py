@@ -18,7 +18,7 @@ from muster.client.jobs import lookup, pod_logs
 from muster.errors import ApiError, InvalidJob, JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
-from muster.jobs.summary import summarize
+from muster.jobs.view.summary import summarize
 from muster.kube import request
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Key, Raw
     from muster.client import Notify
-    from muster.jobs.summary import JobSummary
+    from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
 FINISHED, STARTED = (SUCCEEDED,), (RUNNING, SUCCEEDED)

@@ -13,22 +13,26 @@ import msgspec
 
 from muster.api.meta import Key, Raw, find_condition
 from muster.errors import InvalidJob
-from muster.jobs import names, parse, pod_status
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs import names, parse
 from muster.jobs.job_state import (
     FAILED,
     SUCCEEDED,
     SUSPENDED,
-    Crash,
     Failure,
-    crash_of,
     read_failure,
     replica_index,
     state_of,
-    why_not_running,
 )
 from muster.jobs.job_status import decode_status
 from muster.jobs.this_machine import FILES_DISCARDED
+from muster.jobs.view.instance import (
+    Instance,
+    gpus,
+    gpus_of_limits,
+    instance,
+    order,
+    pods_of_job,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,34 +43,6 @@ if TYPE_CHECKING:
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""
-
-
-class Instance(msgspec.Struct, frozen=True):
-    """One pod of a job."""
-
-    name: str
-    role: str
-    index: int
-    status: str
-    """kubectl's STATUS column."""
-    phase: str
-    chief: bool
-    gpus: int
-    node: str
-    """Empty while the pod is not scheduled."""
-    node_ip: str
-    ip: str
-    created: datetime | None
-    restarts: int
-    reason: str
-    """Why it does not run, or how it crashed before, in a sentence; else empty."""
-    crash: Crash | None = None
-    """The crash after which the node starts it again."""
-
-    @property
-    def state(self) -> str:
-        """Its phase, or that it waits for its next try."""
-        return "restarting" if self.crash is not None and self.crash.waits else self.phase.lower()
 
 
 class JobSummary(msgspec.Struct, frozen=True):
@@ -176,7 +152,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     kind = str(raw.get("kind") or "")
     key = Key(str(meta.get("namespace") or ""), str(meta.get("name") or ""))
     uid = str(meta.get("uid") or "")
-    own_pods = sorted(pods_of_job(kind, key, uid, pods), key=_order)
+    own_pods = sorted(pods_of_job(kind, key, uid, pods), key=order)
     job, problem = _read(raw)
     leading = _leading(job, own_pods)
     status = decode_status(raw.get("status"))
@@ -221,33 +197,11 @@ def _discarded(pods: Sequence[Pod]) -> str:
     return next((f"{pod.metadata.name}: {row.message}" for pod, row in rows if row), "")
 
 
-def pods_of_job(kind: str, key: Key, uid: str, pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that the job owns; pods of an older operator have no owner, only its labels."""
-    job_kind = JOB_KIND_BY_NAME.get(kind)
-    selector = names.selector(job_kind.operator, key.name) if job_kind else {}
-    return [pod for pod in pods if _belongs(pod, key, uid, selector)]
-
-
-def _belongs(pod: Pod, key: Key, uid: str, selector: dict[str, str]) -> bool:
-    if pod.metadata.namespace != key.namespace:
-        return False
-    owner = pod.metadata.controller
-    if owner is not None and uid:
-        return owner.uid == uid
-    labels = pod.metadata.labels
-    return bool(selector) and selector.items() <= labels.items()
-
-
 def _read(raw: Raw) -> tuple[Job | None, str]:
     try:
         return parse.parse_job(raw), ""
     except InvalidJob as error:
         return None, error.with_hint
-
-
-def _order(pod: Pod) -> tuple[str, int, str]:
-    labels = pod.metadata.labels
-    return labels.get(names.ROLE, ""), replica_index(pod), pod.metadata.name
 
 
 def _leading(job: Job | None, pods: Sequence[Pod]) -> Pod | None:
@@ -288,43 +242,11 @@ def _unseen(status: JobStatus, seconds: float) -> str:
     return "no operator has accepted this job; start one with `muster operator`"
 
 
-def instance(pod: Pod, *, leads: bool = False) -> Instance:
-    """One pod, as a person sees it."""
-    labels = pod.metadata.labels
-    restarts = sum(c.restart_count for c in pod.status.container_statuses)
-    crash = crash_of(pod)
-    if crash is not None:
-        reason = crash.rest_of_sentence
-    else:
-        reason = "" if pod.status.phase in ("Running", "Succeeded") else why_not_running(pod)
-    return Instance(
-        name=pod.metadata.name,
-        role=labels.get(names.ROLE, ""),
-        index=replica_index(pod),
-        status=pod_status.status_column(pod),
-        phase=pod.status.phase or "Pending",
-        chief=leads,
-        gpus=gpus(pod),
-        node=pod.spec.node_name,
-        node_ip=pod.status.host_ip,
-        ip=pod.status.pod_ip,
-        created=pod.metadata.creation_timestamp,
-        restarts=restarts,
-        reason=reason,
-        crash=crash,
-    )
-
-
-def gpus(pod: Pod) -> int:
-    """GPUs that the pod requests."""
-    return _gpus(container.resources.limits for container in pod.spec.containers)
-
-
 def _requested(job: Job | None, pods: Sequence[Pod]) -> int:
     """GPUs that the job's templates request; of an invalid job, GPUs that its pods request."""
     if job is None:
         return sum(gpus(pod) for pod in pods)
-    return sum(spec.count * _gpus(_limits(spec)) for spec in job.replica_specs)
+    return sum(spec.count * gpus_of_limits(_limits(spec)) for spec in job.replica_specs)
 
 
 def _limits(replica_spec: ReplicaSpec) -> Iterator[Mapping[str, Any]]:
@@ -337,13 +259,6 @@ def limited_resources(raw: Raw) -> set[str]:
     job, _ = _read(raw)
     specs = () if job is None else job.replica_specs
     return {resource for spec in specs for limits in _limits(spec) for resource in limits}
-
-
-def _gpus(limits: Iterable[Mapping[str, Any]]) -> int:
-    amounts = (
-        str(row[name]) for row in limits if row for name in names.GPU_RESOURCES if name in row
-    )
-    return sum(int(amount) for amount in amounts if amount.isdigit())
 
 
 def _priority(job: Job | None, pods: Sequence[Pod]) -> str:
