@@ -9,8 +9,9 @@ import pytest
 
 from muster.api.core import Pod
 from muster.api.meta import Key
-from muster.client.jobs import instances, logs, lookup
+from muster.client.jobs import instances, lookup
 from muster.client.jobs.instances import wait_for_instances
+from muster.client.logs import read_logs
 from muster.errors import MusterError
 from muster.jobs.view.summary import JobSummary, summarize
 from tests.cli import fake_cluster
@@ -81,7 +82,7 @@ def test_following_an_mpi_job_waits_for_its_launcher(
         read.append(pod)
         return []
 
-    monkeypatch.setattr(logs, "read_log", read_log)
+    monkeypatch.setattr(read_logs, "read_log", read_log)
 
     code, _, err = mpi.arena("logs", "-f", "mpi")
 
@@ -95,7 +96,7 @@ def test_the_log_of_a_pod_without_a_node_says_why_it_is_empty(
     job = fake_cluster.condition(fake_cluster.job("TFJob", "tf", {"Worker": 1}), "Created")
     pod = fake_cluster.pod(job, "worker", 0, why="0 of 1 worker fits")
     scene.objects = {"tfjobs": [job], "pods": [pod]}
-    monkeypatch.setattr(logs, "read_log", lambda *_: [])
+    monkeypatch.setattr(read_logs, "read_log", lambda *_: [])
 
     code, out, err = scene.arena("logs", "tf")
 
@@ -143,7 +144,7 @@ def test_following_a_job_that_ends_without_pods_reports_its_reason(
 def test_waiting_for_pods_or_the_launcher_reports_the_reason(
     mpi: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "read_log", lambda *_: [])
+    monkeypatch.setattr(read_logs, "read_log", lambda *_: [])
     waits = [fake_cluster.pod(mpi.objects["mpijobs"][0], "worker", 0, why="short 2 GPUs")]
     launcher = fake_cluster.pod(mpi.objects["mpijobs"][0], "launcher", 0, phase="Succeeded")
     monkeypatch.setattr(lookup, "labelled_pods", Unfolding(mpi, [[], [], waits, waits, [launcher]]))

@@ -27,8 +27,8 @@ from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml, server_table
 from muster.client import server_tables
 from muster.client.jobs import events, explain, lookup, tensorboard_url
-from muster.client.jobs.last_log_line import summary_with_last_lines
 from muster.client.jobs.limits import unenforced_limits
+from muster.client.logs.last_lines import summary_with_last_lines
 from muster.client.server_tables import ObjectQuery
 from muster.errors import Forbidden, UsageError
 from muster.jobs.job_state import PENDING

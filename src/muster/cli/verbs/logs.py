@@ -18,9 +18,10 @@ from muster.api.meta import Key
 from muster.cli.options import Target, cluster_options, job_name_completions, type_option
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
-from muster.client.jobs import logs, lookup
-from muster.client.jobs.log_sources import WantedLogs, find_logs
-from muster.client.jobs.logs import LogOptions
+from muster.client.jobs import lookup
+from muster.client.logs import read_logs
+from muster.client.logs.choice import WantedLogs, find_logs
+from muster.client.logs.pod_log import LogOptions
 from muster.errors import BadRequest, MusterError, NotFound, UsageError
 from muster.jobs.job_state import FAILED
 
@@ -83,10 +84,10 @@ def command(
         sources, job = find_logs(client, key, type_, wanted, note)
         if everyone:
             warn = partial(note, level="warn")
-            chunks = logs.read_many(cluster.connect, sources, options, note, warn)
+            chunks = read_logs.read_many(cluster.connect, sources, options, note, warn)
             log_lines.print_logs(chunks, [source.pod for source in sources])
         else:
-            log_lines.print_log(logs.read_source(client, sources[0], options, note))
+            log_lines.print_log(read_logs.read_source(client, sources[0], options, note))
         if job is not None and not (everyone or instance):
             _note_state(client, job, sources[0].pod.name)
 

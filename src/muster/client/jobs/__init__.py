@@ -1,1 +1,1 @@
-"""Jobs on a cluster: find, follow logs, wait, explain, change, usage."""
+"""Jobs on a cluster: find, wait, explain, change, usage."""

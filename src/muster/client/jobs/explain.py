@@ -16,7 +16,7 @@ from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key, timestamp
 from muster.client import ignore
 from muster.client.jobs import lookup
-from muster.client.jobs.last_log_line import summary_with_last_lines
+from muster.client.logs.last_lines import summary_with_last_lines
 from muster.errors import Forbidden
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
 from muster.jobs.view.instance import instance

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import key_of
 from muster.client import ignore
-from muster.client.jobs import lookup, pod_logs
+from muster.client.jobs import lookup
+from muster.client.logs.attempts import attempts_of_job
 from muster.errors import ApiError, InvalidJob, JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
@@ -155,7 +156,7 @@ class JobWatch:
         ended = [row for row in job.instances if row.phase in ("Succeeded", "Failed")]
         if any(policy.clean_pod_policy != "All" or row.role.lower() == "launcher" for row in ended):
             return True
-        return bool(pod_logs.attempts_of_job(self._client, self._key, self._uid))
+        return bool(attempts_of_job(self._client, self._key, self._uid))
 
     def wait(self, seconds: float) -> None:
         """Wait for about that time, and record changes of the job meanwhile."""

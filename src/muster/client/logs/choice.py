@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.client import ignore
-from muster.client.jobs import instances, lookup, pod_logs
-from muster.client.jobs.pod_logs import LogSource
+from muster.client.jobs import instances, lookup
+from muster.client.logs.attempts import (
+    LogSource,
+    at_container,
+    attempts_of_job,
+    attempts_of_pod,
+    pods_that_are_gone,
+)
 from muster.errors import MusterError, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -18,8 +24,8 @@ if TYPE_CHECKING:
 
     from muster.api.pod_logs import PodLog
     from muster.client import Notify
-    from muster.client.jobs.logs import LogOptions
     from muster.client.jobs.lookup import FoundJob
+    from muster.client.logs.pod_log import LogOptions
     from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -53,13 +59,13 @@ def find_logs(
     except NotFound:
         parsed = lookup.parse_name(key.name, type_)
         pod = Key(key.namespace, parsed.name)
-        attempts = [] if parsed.must_be == "job" else pod_logs.attempts_of_pod(client, pod)
+        attempts = [] if parsed.must_be == "job" else attempts_of_pod(client, pod)
         if not attempts:
             raise
         return FoundLogs([_source(pod, "", attempts, wanted)])
     if isinstance(job_or_pod, Pod):
         pod = job_or_pod.metadata.key
-        attempts = pod_logs.attempts_of_pod(client, pod) if wanted.earlier else []
+        attempts = attempts_of_pod(client, pod) if wanted.earlier else []
         return FoundLogs([_source(pod, job_or_pod.metadata.uid, attempts, wanted)])
     return _of_job(client, job_or_pod, wanted, notify)
 
@@ -71,9 +77,9 @@ def _of_job(
     existing = {pod.metadata.name: pod.metadata.uid for pod in pods}
     job, attempts = found.summary(pods), []
     if _needs_attempts(job, wanted):
-        attempts = pod_logs.attempts_of_job(client, found.key, found.uid)
+        attempts = attempts_of_job(client, found.key, found.uid)
     if job.over or not wanted.options.follow:
-        gone = pod_logs.pods_that_are_gone(attempts, existing)
+        gone = pods_that_are_gone(attempts, existing)
         job = found.summary([*pods, *gone])
     try:
         pod_names = _instances(client, job, wanted, notify)
@@ -82,7 +88,7 @@ def _of_job(
             raise
         # The job may have ended while it was waited for, and its pods may be gone.
         found = lookup.get_job(client, found.key, found.kind.kind)
-        if not found.summary([]).over or not pod_logs.attempts_of_job(client, found.key, found.uid):
+        if not found.summary([]).over or not attempts_of_job(client, found.key, found.uid):
             raise
         return _of_job(client, found, wanted, notify)
     sources = []
@@ -127,7 +133,7 @@ class NoSuchAttempt(UsageError):
 
 def _source(pod: Key, uid: str, attempts: Sequence[PodLog], wanted: WantedLogs) -> LogSource:
     """The log to read of the pod; `uid` is empty if it does not exist."""
-    rows = pod_logs.at_container(attempts, pod.name, wanted.options.container)
+    rows = at_container(attempts, pod.name, wanted.options.container)
     count = len(rows)
     if not wanted.earlier:
         return LogSource(pod) if uid or not rows else LogSource(pod, rows[-1], count, count)

@@ -10,8 +10,8 @@ import msgspec
 from muster.api.core import Pod
 from muster.api.kinds import TFJOBS
 from muster.api.meta import Key, Raw
-from muster.client.jobs.last_log_line import MAX_LOGS, summary_with_last_lines
 from muster.client.jobs.lookup import FoundJob
+from muster.client.logs.last_lines import MAX_LOGS, summary_with_last_lines
 from muster.errors import NotFound
 from muster.kube.blocking_client import BlockingClient
 from tests.cli.fake_cluster import ago, condition, job, pod

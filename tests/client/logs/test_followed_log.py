@@ -15,9 +15,9 @@ from muster.api.core import Pod
 from muster.api.kinds import Kind
 from muster.api.meta import Key, ObjectMeta
 from muster.api.pod_logs import POD_LOGS, PodLog
-from muster.client.jobs import logs
-from muster.client.jobs.logs import LogOptions
-from muster.client.jobs.pod_logs import LogSource
+from muster.client.logs import followed_log, read_logs
+from muster.client.logs.attempts import LogSource
+from muster.client.logs.pod_log import LogOptions
 from muster.errors import BadRequest, MusterError, NotFound, Unreachable
 from muster.kube.blocking_client import BlockingClient
 from tests.waiting import until
@@ -68,13 +68,13 @@ def line(second: int, text: str) -> bytes:
 
 
 def run(script: Script, wanted: LogOptions) -> bytes:
-    return b"".join(logs.read_log(cast(BlockingClient, script), KEY, wanted))
+    return b"".join(read_logs.read_log(cast(BlockingClient, script), KEY, wanted))
 
 
 def notes_of(script: Script) -> list[str]:
     """What is reported while the log is followed."""
     notes: list[str] = []
-    for _ in logs.read_log(
+    for _ in read_logs.read_log(
         cast(BlockingClient, script), KEY, LogOptions(follow=True), notes.append
     ):
         pass
@@ -83,7 +83,7 @@ def notes_of(script: Script) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "POLL_SECONDS", 0)
+    monkeypatch.setattr(followed_log, "POLL_SECONDS", 0)
 
 
 def test_a_log_that_breaks_off_continues_where_it_was() -> None:
@@ -115,7 +115,7 @@ def test_following_ends_with_the_pod(end: Pod | Exception) -> None:
 
 
 def test_following_ends_when_the_cluster_stays_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "RECONNECT_TIMEOUT", -1)
+    monkeypatch.setattr(followed_log, "RECONNECT_TIMEOUT", -1)
     script = Script([[Unreachable("x")]], [pod("Running"), Unreachable("gone")])
 
     with pytest.raises(Unreachable, match="gone"):
@@ -142,7 +142,7 @@ def test_chunks_of_many_logs_come_with_their_pod_and_an_end(follows: bool) -> No
 
     keys = [Key("default", "w-0"), Key("default", "w-10")]
     sources = [LogSource(key) for key in keys]
-    chunks = list(logs.read_many(connect, sources, LogOptions(follow=follows)))
+    chunks = list(read_logs.read_many(connect, sources, LogOptions(follow=follows)))
 
     for key in keys:
         assert [data for owner, data in chunks if owner == key] == [b"a\nb\n", b""]
@@ -158,7 +158,7 @@ def test_a_log_that_cannot_be_read_does_not_end_the_others() -> None:
         return cast(BlockingClient, next(scripts))
 
     sources = [LogSource(key) for key in keys]
-    chunks = list(logs.read_many(connect, sources, LogOptions(), warn=warnings.append))
+    chunks = list(read_logs.read_many(connect, sources, LogOptions(), warn=warnings.append))
 
     assert chunks == [(keys[1], b"a\n"), (keys[1], b"")]
     assert warnings == ["x: no log"]
@@ -168,7 +168,11 @@ def test_it_is_an_error_if_no_log_can_be_read() -> None:
     script = Script([[NotFound("no log")]], [pod("Running")])
 
     with pytest.raises(NotFound):
-        list(logs.read_many(lambda: cast(BlockingClient, script), [LogSource(KEY)], LogOptions()))
+        list(
+            read_logs.read_many(
+                lambda: cast(BlockingClient, script), [LogSource(KEY)], LogOptions()
+            )
+        )
 
 
 def test_closing_the_generator_ends_the_threads() -> None:
@@ -182,7 +186,7 @@ def test_closing_the_generator_ends_the_threads() -> None:
 
     script = Endless([], [pod("Running")])
     before = threading.active_count()
-    chunks = logs.read_many(
+    chunks = read_logs.read_many(
         lambda: cast(BlockingClient, script),
         [LogSource(KEY)],
         LogOptions(follow=True, timestamps=True),

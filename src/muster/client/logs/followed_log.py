@@ -1,0 +1,167 @@
+"""The log of one pod, followed to its end: waiting for the start, reconnecting after a break.
+
+If a stream ends while the pod still runs, the connection or the cluster was lost. Then the log is
+opened again, from a moment before its last line. `ResumableLog` drops the lines that come twice, so
+that no line is repeated or lost.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import PODS
+from muster.api.meta import find_condition
+from muster.api.pod_logs import POD_LOGS
+from muster.client import ignore
+from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
+from muster.client.logs.attempts import at_container, attempts_of_pod
+from muster.client.logs.deduplication import ResumableLog
+from muster.client.logs.pod_log import has_log, open_stream
+from muster.errors import NotFound, ServerError, Unreachable
+from muster.jobs.view.instance import instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.core import Pod
+    from muster.api.meta import Key
+    from muster.client import Notify
+    from muster.client.logs.pod_log import LogOptions
+    from muster.kube.blocking_client import BlockingClient
+
+RECONNECT_TIMEOUT = 120.0
+"""Seconds for which a cluster may be unreachable before a followed log ends with an error."""
+
+
+def follow_log(
+    client: BlockingClient, key: Key, options: LogOptions, notify: Notify
+) -> Iterator[bytes]:
+    log = ResumableLog(timestamps=options.timestamps)
+    wait_for_start(client, key, notify)
+    pod: Pod | None = client.get(PODS, key)
+    while pod is not None:
+        ended, uid = pod.finished, pod.metadata.uid
+        try:
+            # Always with timestamps: ResumableLog recognises repeated lines by them.
+            for chunk in open_stream(client, pod, key, options, timestamps=True):
+                if data := log.feed(chunk):
+                    yield data
+            lost = False
+        except (Unreachable, ServerError) as error:
+            notify(f"the log of {key.name} broke off: {error}; waiting for the cluster")
+            lost = True
+        if ended:
+            return
+        try:
+            pod = _wait_for_restart(client, key, uid, notify, lost=lost)
+        except NotFound:
+            yield from _unread_lines(client, key, uid, options, log)
+            return
+        log.reopened()
+        options = _resumed(options, log)
+
+
+def _resumed(options: LogOptions, log: ResumableLog) -> LogOptions:
+    """The options that continue a log which was read so far."""
+    since = log.since(datetime.now(UTC))
+    return options if since is None else options._replace(since=since, tail=None)
+
+
+def _unread_lines(
+    client: BlockingClient, key: Key, uid: str, options: LogOptions, log: ResumableLog
+) -> Iterator[bytes]:
+    """The last lines of a pod that was deleted before they were read, if the cluster has them."""
+    attempts = attempts_of_pod(client, key)
+    for attempt in at_container(attempts, key.name, options.container):
+        if attempt.pod_uid == uid:
+            log.reopened()
+            request = _resumed(options, log)._replace(follow=False, container="", timestamps=True)
+            for chunk in client.log_of(POD_LOGS, attempt.metadata.key, **request._asdict()):
+                if data := log.feed(chunk):
+                    yield data
+
+
+def _wait_for_restart(
+    client: BlockingClient, key: Key, uid: str, notify: Notify, *, lost: bool
+) -> Pod | None:
+    """The pod once a container runs again; None if the pod has ended or was replaced.
+
+    A pod that ended while the stream was lost is returned too: the end of its log is unread. Raises
+    NotFound if it was deleted. With `lost`, the user was told already that the cluster is
+    unreachable; else it is reported once.
+    """
+    deadline = time.monotonic() + RECONNECT_TIMEOUT
+    while True:
+        try:
+            pod = client.get(PODS, key)
+        except NotFound:
+            if lost:
+                notify(f"{key.name} was deleted while the cluster was unreachable")
+            raise
+        except (Unreachable, ServerError) as error:
+            if time.monotonic() > deadline:
+                raise
+            if not lost:
+                notify(f"the cluster is unreachable: {error}; waiting for it")
+            lost = True
+        else:
+            if _has_ended(pod, uid, notify):
+                return pod if lost and pod.metadata.uid == uid else None
+            statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+            if any(status.state.running for status in statuses):
+                return pod
+            # The cluster answers: the time limit is for a cluster that does not.
+            deadline = time.monotonic() + RECONNECT_TIMEOUT
+        time.sleep(POLL_SECONDS)
+
+
+def _has_ended(pod: Pod, uid: str, notify: Notify) -> bool:
+    """Whether the pod of that UID has ended; an end from outside is reported."""
+    name = pod.metadata.name
+    if pod.metadata.uid != uid:
+        notify(f"{name} was replaced; `arena logs -f` follows the new one")
+        return True
+    disruption = find_condition(pod.status.conditions, "DisruptionTarget")
+    if pod.finished and disruption is not None and disruption.status == "True":
+        notify(f"{name} was stopped from outside: {disruption.message or disruption.reason}")
+    return pod.finished
+
+
+def wait_for_start(client: BlockingClient, key: Key, notify: Notify = ignore) -> None:
+    """Return when a container has started; an unreachable cluster is waited for."""
+    notice, watching, deadline = WaitNotice(f"{key.name} to start", notify), False, float("inf")
+    while True:
+        try:
+            if _started(client, key, notice, watching=watching):
+                return
+            watching, deadline = True, float("inf")
+        except (Unreachable, ServerError):
+            deadline = min(deadline, time.monotonic() + RECONNECT_TIMEOUT)
+            # At the first look an unreachable cluster is an error: the address may be wrong.
+            if not watching or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
+
+
+def _started(client: BlockingClient, key: Key, notice: WaitNotice, *, watching: bool) -> bool:
+    """Whether the pod has started; with `watching`, wait for that until the watch ends."""
+    fields = f"metadata.name={key.name}"
+    listing = client.list(PODS, key.namespace, fields=fields)
+    if not listing.items:
+        raise NotFound(f"the pod {key.name} was deleted")
+    if has_log(listing.items[0]):
+        return True
+    notice.because(instance(listing.items[0]).reason)
+    if not watching:
+        return False
+    since = listing.resource_version
+    for event in client.watch(PODS, key.namespace, since=since, fields=fields):
+        if event.type == "DELETED":
+            return False
+        if event.type != "BOOKMARK":
+            if has_log(event.object):
+                return True
+            notice.because(instance(event.object).reason)
+    return False
