@@ -135,6 +135,27 @@ async def test_with_foreground_deletion_the_owner_is_deleted_last(client: Client
     assert child["metadata"]["uid"] != top["metadata"]["uid"]
 
 
+async def test_owners_in_a_cycle_are_deleted_in_the_foreground(client: Client) -> None:
+    names = ["one", "two", "three"]
+    first = await make(client, names[0])
+    second = await make(client, names[1], first)
+    third = await make(client, names[2], second)
+    reference = second["metadata"]["ownerReferences"][0]
+    own = {"name": names[2], "uid": third["metadata"]["uid"]}
+    closed = {"metadata": {"ownerReferences": [reference | own]}}
+    await client.patch(MAPS, Key("default", names[0]), closed)
+    itself = await make(client, "itself")
+    own = {"name": "itself", "uid": itself["metadata"]["uid"]}
+    closed = {"metadata": {"ownerReferences": [reference | own]}}
+    await client.patch(MAPS, Key("default", "itself"), closed)
+
+    for name in (names[1], "itself"):
+        await delete(client, name, "Foreground")
+
+    for name in (*names, "itself"):
+        await gone(client, name)
+
+
 async def test_orphans_stay_without_their_owner(client: Client) -> None:
     top = await make(client, "top")
     await make(client, "child", top)

@@ -19,7 +19,7 @@ from muster.local.controllers.garbage.owner_graph import (
     OwnerState,
     Verdict,
     Wait,
-    blocking,
+    is_blocking,
     judge,
 )
 
@@ -87,5 +87,31 @@ def test_the_graph_forgets_former_owners() -> None:
 
 
 def test_only_a_dependent_that_blocks_is_waited_for() -> None:
-    assert blocking(item("x", "o"), "o")
-    assert not blocking(item("x", "o"), "other")
+    assert is_blocking(item("x", "o"), "o")
+    assert not is_blocking(item("x", "o"), "other")
+
+
+def waiting(uid: str, *owners: str) -> Item:
+    return item(uid, *owners, finalizers=(FOREGROUND,), deleting=True)
+
+
+def blockers(uid: str, *items: Item) -> list[str]:
+    graph = OwnerGraph()
+    for each in items:
+        graph.put(each)
+    return [blocker.meta.uid for blocker in graph.blockers(uid)]
+
+
+def test_an_owner_waits_for_its_dependents_until_the_whole_cycle_is_being_deleted() -> None:
+    assert blockers("a", waiting("a", "b"), item("b", "a")) == ["b"]
+    assert blockers("a", waiting("a", "b"), waiting("b", "a")) == []
+    assert blockers("a", waiting("a", "a")) == []
+    assert blockers("a", waiting("a", "c"), waiting("b", "a"), waiting("c", "b")) == []
+
+
+def test_a_dependent_outside_the_cycle_still_blocks_its_owner() -> None:
+    cycle = waiting("a", "b"), waiting("b", "a")
+    held = item("c", "b", finalizers=("example.com/hold",), deleting=True)
+
+    assert blockers("b", *cycle, held) == ["c"]
+    assert blockers("a", *cycle, held) == []

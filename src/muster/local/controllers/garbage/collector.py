@@ -26,7 +26,6 @@ from muster.local.controllers.garbage.owner_graph import (
     KeepOwners,
     OwnerState,
     Wait,
-    blocking,
     judge,
 )
 
@@ -142,10 +141,9 @@ class GarbageCollector:
 
     async def _foreground(self, item: Item) -> None:
         """Delete the dependents; remove the finalizer when none is left that blocks it."""
-        dependents = self._graph.dependents(item.meta.uid)
-        if not any(blocking(dependent, item.meta.uid) for dependent in dependents):
+        if not self._graph.blockers(item.meta.uid):
             await self._remove_finalizer(item, FOREGROUND)
-        for dependent in dependents:
+        for dependent in self._graph.dependents(item.meta.uid):
             if not dependent.deleting:
                 self._queue.add(dependent.meta.uid)
 

@@ -64,6 +64,29 @@ class OwnerGraph:
     def dependents(self, uid: str) -> list[Item]:
         return [self._items[each] for each in sorted(self._dependents.get(uid, ()))]
 
+    def blockers(self, uid: str) -> list[Item]:
+        """The dependents that an owner deleted in the foreground waits for.
+
+        In a cycle of owners every object would wait for itself. So a dependent that waits for the
+        owner, directly or through others, does not count: the whole cycle is being deleted.
+        """
+        blocking = [item for item in self.dependents(uid) if is_blocking(item, uid)]
+        return [item for item in blocking if not self._waits_for(item, uid)]
+
+    def _waits_for(self, item: Item, uid: str) -> bool:
+        """Whether an object deleted in the foreground waits for the object of this UID."""
+        seen: set[str] = set()
+        todo = [item]
+        while todo:
+            each = todo.pop()
+            if not each.waits_with(FOREGROUND) or each.meta.uid in seen:
+                continue
+            if each.meta.uid == uid:
+                return True
+            seen.add(each.meta.uid)
+            todo += [d for d in self.dependents(each.meta.uid) if is_blocking(d, each.meta.uid)]
+        return False
+
     def inside(self, namespace: str) -> list[Item]:
         """All objects in a namespace."""
         return [self._items[each] for each in sorted(self._inside.get(namespace, ()))]
@@ -132,7 +155,7 @@ def _propagation(item: Item) -> str:
     return "Foreground" if FOREGROUND in item.meta.finalizers else "Background"
 
 
-def blocking(item: Item, owner: str) -> bool:
+def is_blocking(item: Item, owner: str) -> bool:
     """Whether an owner deleted in the foreground waits for this object."""
     return any(
         reference.uid == owner and reference.block_owner_deletion
