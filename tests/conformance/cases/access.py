@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.conformance.cases.server_side_apply import APPLY
 from tests.conformance.cases.steps import (
     CM,
     NS,
@@ -22,6 +23,7 @@ from tests.conformance.transcript import Case, Step
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES, BINDINGS = f"{RBAC}/namespaces/$ns/roles", f"{RBAC}/namespaces/$ns/rolebindings"
 ACCOUNTS = f"{NS}/serviceaccounts"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"
 MAY = "/apis/authorization.k8s.io/v1"
 WHO = "/apis/authentication.k8s.io/v1"
 ACCOUNT = "system:serviceaccount:$ns:a"
@@ -62,6 +64,15 @@ def tried(*steps: tuple[str, str, *tuple[Any, ...]], user: str = ACCOUNT) -> lis
 def may(user: str = "", **attributes: str) -> Step:
     spec = {"resourceAttributes": attributes}
     return post(f"{MAY}/selfsubjectaccessreviews", {"spec": spec}, user=user)
+
+
+def service(name: str) -> dict[str, Any]:
+    ports = [{"port": 80}]
+    return {"metadata": {"name": name}, "spec": {"ports": ports, "clusterIP": "None"}}
+
+
+def applied(name: str, **more: Any) -> tuple[str, str, Any, str]:
+    return "PATCH", f"{CM}/{name}?fieldManager=x", cm(name, **more), APPLY
 
 
 RIGHTS = [
@@ -172,6 +183,33 @@ RIGHTS = [
             bind(ME),
             Step("GET", PODS, user=ACCOUNT, until=answered(200)),
             *tried(("GET", f"{PODS}/p/exec?command=x"), ("POST", f"{PODS}/p/exec?command=x")),
+        ],
+    ),
+    Case(
+        "an apply or an update that creates needs the right to create",
+        [
+            post(CM, cm("there")),
+            role(
+                rule("get list patch update", "configmaps services"),
+                rule("create", "configmaps", names="named"),
+                rule("patch update", "leases", groups="coordination.k8s.io"),
+            ),
+            bind(ME),
+            Step("GET", CM, user=ACCOUNT, until=answered(200)),
+            *tried(
+                applied("there", data={"k": "v"}),
+                applied("new", data={"k": "v"}),
+                applied("named", data={"k": "v"}),
+                applied("Not.Valid!", data={"k": "v"}),
+                ("PUT", f"{CM}/other", cm("other")),
+                ("PUT", f"{SVC}/new", service("new")),
+                ("PUT", f"{SVC}/new", service("new") | {"spec": {}}),
+                ("PUT", f"{LEASES}/new", {"metadata": {"name": "new"}}),
+                ("PUT", f"{LEASES}/new?dryRun=All", {"metadata": {"name": "new"}}),
+                ("PUT", f"{LEASES}/new", {"metadata": {"name": "new"}, "spec": {"x": 1}}),
+            ),
+            get(CM),
+            get(SVC),
         ],
     ),
 ]

@@ -175,6 +175,7 @@ class ApiServer:
         self.tokens = Tokens(key, self.store, self.verbs.clock)
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
         self.verbs.guard = partial(check_grant, self.authorizer)
+        self.verbs.check_create = self.authorizer.check_create
         self.follow_up_writes = FollowUpWrites(self.verbs)
         await bootstrap.create_missing(self.verbs)
         await self.follow_up_writes.run_pending()

@@ -46,12 +46,19 @@ Edit = Callable[["Raw"], "Raw"]
 Guard = Callable[[Call, "Raw", "Raw | None"], None]
 """Raises a 403 if the caller may not grant the permissions that the new object grants."""
 
+CreateCheck = Callable[[Call], None]
+"""Raises a 403 if the caller of an update or an apply may not create the object it names."""
+
 # Far more than concurrent writers of one object need; a loop without end would hide a bug.
 _TRIES = 8
 
 
 def _allow(call: Call, new: Raw, old: Raw | None) -> None:
     """Without an authorizer, every caller may grant every permission."""
+
+
+def _allow_create(call: Call) -> None:
+    """Without an authorizer, every caller may create every object."""
 
 
 def _now() -> datetime:
@@ -66,6 +73,7 @@ class Verbs:
         self.clock = clock
         self.quotas = Quotas(store)
         self.guard: Guard = _allow
+        self.check_create: CreateCheck = _allow_create
         self.evictions = asyncio.Lock()
         """Held from the check of a disruption budget until the pod is being deleted."""
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
@@ -137,6 +145,10 @@ class Verbs:
         strategy.admit_create(new, self.store, generated.now)
         if strategy.grants:
             self.guard(call, new, None)
+        # The request itself was authorized as an update or a patch. Checked after the object, as
+        # the real server does: an invalid object is a 422 for every caller.
+        if call.route.verb != "create":
+            self.check_create(call)
         return new
 
     def _already_exists(self, resource: Resource, key: str) -> StatusError:

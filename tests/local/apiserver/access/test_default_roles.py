@@ -74,3 +74,29 @@ async def test_roles_that_an_admin_changed_stay_changed_after_a_restart(tmp_path
     async with running_server(tmp_path) as api:
         assert not (await api.send("GET", f"{ROLES}/system:discovery")).body.get("rules")
         assert (await send_as(api, token, "GET", "/apis")).status == 403
+
+
+async def test_the_right_to_patch_and_update_creates_nothing(api: ApiClient) -> None:
+    rule = {"verbs": ["patch", "update"], "apiGroups": ["", "coordination.k8s.io"]}
+    role = {"metadata": {"name": "changer"}, "rules": [rule | {"resources": ["*"]}]}
+    await api.send("POST", ROLES, role)
+    await grant(api, "changer")
+    bearer = f"Bearer {await token_for(api)}"
+    apply = "application/apply-patch+yaml"
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+    applied = await api.send(
+        "PATCH", f"{NS}/configmaps/a?fieldManager=x", config, apply, Authorization=bearer
+    )
+    lease = {"metadata": {"name": "a"}}
+    updated = await api.send("PUT", f"{leases}/a", lease, Authorization=bearer)
+
+    assert (applied.status, updated.status) == (403, 403)
+    assert (await api.send("GET", f"{NS}/configmaps/a")).status == 404
+    assert (await api.send("GET", f"{leases}/a")).status == 404
+    await api.send("POST", f"{NS}/configmaps", config)
+    again = await api.send(
+        "PATCH", f"{NS}/configmaps/a?fieldManager=x", config, apply, Authorization=bearer
+    )
+    assert again.status == 200

@@ -16,6 +16,7 @@ from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import (
     ACCOUNTS,
     AUTHENTICATED,
+    INTERNAL_USER,
     User,
     account_of,
 )
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.http.requests import Route
+    from muster.local.apiserver.http.requests import Call, Route
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
 
@@ -87,9 +88,17 @@ class Authorizer:
         self._require(user, access)
         # A websocket opens with GET, but commands sent through it change things.
         if route.subresource in _INTERACTIVE and access.verb == "get" and access.resource == "pods":
-            verdict = self.decide(user, access._replace(verb="create"))
-            if not verdict.allowed:
-                raise api_errors.forbidden("", access.resource, access.name, verdict.reason)
+            self._require_create(user, access)
+
+    def check_create(self, call: Call) -> None:
+        """Raise a 403 if the caller of an update or an apply may not create the object."""
+        if call.user is not INTERNAL_USER:
+            self._require_create(call.user, _access_of(call.route, {}))
+
+    def _require_create(self, user: User, access: AccessQuery) -> None:
+        verdict = self.decide(user, access._replace(verb="create"))
+        if not verdict.allowed:
+            raise api_errors.forbidden(access.group, access.resource, access.name, verdict.reason)
 
     def check_path(self, user: User, method: str, path: str) -> None:
         """Raise a 403 if the user may not request this path outside the resources."""
