@@ -131,6 +131,26 @@ CASES = [
         ("wording",),
     ),
     Case(
+        "JSON patches that copy values into themselves",
+        [
+            post(JOBS, job(m={"a": "x" * 1000})),
+            *(
+                steps(
+                    *(
+                        op("copy", f"/spec/m/{number}", **{"from": "/spec/m"})
+                        for number in range(copies)
+                    ),
+                    of=f"{JOBS}/a?dryRun=All",
+                )
+                for copies in (2, 11, 12, 13, 20, 40)
+            ),
+            steps(*[op("copy", "/spec/n", **{"from": "/spec/m"})] * 3000, of=f"{JOBS}/a"),
+            steps(*[op("copy", "/spec/n", **{"from": "/spec/m"})] * 3200, of=f"{JOBS}/a"),
+            steps(*[op("test", "/spec/n", value=1)] * 10_001, of=f"{JOBS}/a"),
+        ],
+        ("wording",),
+    ),
+    Case(
         "patches that remove kind and version",
         [
             post(CM, cm(data={"k": "v"})),

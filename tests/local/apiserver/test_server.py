@@ -60,3 +60,17 @@ async def test_concurrent_writers_lose_no_write(api: ApiClient) -> None:
 
     assert {r.status for r in replies} == {200}
     assert len((await api.send("GET", f"{CM}/a")).body["data"]) == 5
+
+
+async def test_an_object_cannot_grow_without_end_by_many_patches(api: ApiClient) -> None:
+    await api.send("POST", CRDS, tfjobs())
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "a"}, "spec": {}}
+    await api.send("POST", JOBS, job)
+    half = "x" * 2 * 1024 * 1024
+
+    first = await api.send("PATCH", f"{JOBS}/a", {"spec": {"one": half}}, MERGE)
+    second = await api.send("PATCH", f"{JOBS}/a", {"spec": {"two": half}}, MERGE)
+
+    assert (first.status, second.status) == (200, 413)
+    assert second.body["message"] == "Request entity too large: limit is 3145728"
+    assert (await api.send("DELETE", f"{JOBS}/a")).status == 200

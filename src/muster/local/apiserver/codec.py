@@ -13,6 +13,7 @@ import msgspec
 from muster.api.affinity import LabelSelector
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
+from muster.local.apiserver import api_errors
 from muster.local.apiserver.schema import structural
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
 
+
+_LIMIT = 3 * 1024 * 1024
+"""Bytes of a stored object, the limit of a request body too."""
 
 # Created once, because every request uses them.
 _encoder = msgspec.json.Encoder()
@@ -64,7 +68,16 @@ def stored_encoder(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
     """The encoder of an object that a client wrote in this version of the resource."""
     if resource.storage_schema is not None:
         obj = structural.reshape(copy(obj), resource.storage_schema)
-    return encoder(obj, resource.stored_api_version)
+    unbounded = encoder(obj, resource.stored_api_version)
+
+    def encode(revision: int) -> bytes:
+        value = unbounded(revision)
+        # Each body is bounded, but a client can patch an object many times.
+        if len(value) > _LIMIT:
+            raise api_errors.too_large(f"Request entity too large: limit is {_LIMIT}")
+        return value
+
+    return encode
 
 
 def in_version(value: bytes, resource: Resource) -> bytes:

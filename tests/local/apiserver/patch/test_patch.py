@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from copy import deepcopy
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from muster.api import schemas
 from muster.api.meta import merge_patch
 from muster.errors import StatusError
-from muster.local.apiserver.patch.json_patch import json_patch
+from muster.local.apiserver.patch.json_patch import MAX_COPIED, json_patch
 from muster.local.apiserver.patch.merge_patch import merge, strategic_merge
 
 VALUES = st.recursive(
@@ -95,6 +96,34 @@ def test_a_json_patch_that_does_not_fit_is_rejected_as_a_whole(steps: Any) -> No
         json_patch(target, steps)
 
     assert target == {"a": 1, "l": [1]}
+
+
+def copy_into_itself(path: str) -> Any:
+    return {"op": "copy", "from": "/a", "path": path}
+
+
+def test_a_patch_that_doubles_a_value_twenty_times_is_rejected_before_it_costs_memory() -> None:
+    steps = [copy_into_itself(f"/a/{number}") for number in range(20)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(StatusError) as caught:
+            json_patch({"a": {"x": "x" * 1000}}, steps)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert caught.value.status == 422
+    assert peak < 4 * MAX_COPIED
+
+
+@pytest.mark.parametrize("doublings", [10, 15])
+def test_a_patch_that_doubles_the_depth_is_rejected(doublings: int) -> None:
+    # Each copy goes to the innermost map, so it is as deep again as the whole.
+    steps = [copy_into_itself("/a" + "/x" * 2**number) for number in range(doublings)]
+    with pytest.raises(StatusError) as caught:
+        json_patch({"a": {}}, steps)
+
+    assert caught.value.status in (400, 422)
 
 
 def names(pod: Any) -> list[str]:

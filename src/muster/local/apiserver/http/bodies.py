@@ -97,7 +97,7 @@ def parse_json(body: bytes, *, integers: bool = False) -> Any:
         value = (_INTEGERS if integers else _JSON_DECODER).decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise bad_request(f"the body cannot be read as JSON: {error}") from error
-    _check_depth(value)
+    check_depth(value)
     return value
 
 
@@ -113,7 +113,7 @@ def parse_yaml(body: bytes) -> Any:
         value = yaml.load(body, _Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise bad_request(f"the body cannot be read as YAML: {error}") from error
-    _check_depth(value)
+    check_depth(value)
     return value
 
 
@@ -128,13 +128,13 @@ def _object(value: Any) -> Raw:
     return value
 
 
-def _check_depth(value: Any) -> None:
+def check_depth(value: Any, what: str = "the body") -> None:
     """Reject a value so deep that recursive functions would exceed Python's recursion limit."""
     # Level by level instead of recursive, for the same reason.
     level, todo = 0, [value]
     while todo:
         if level > _DEPTH:
-            raise bad_request(f"the body is nested deeper than {_DEPTH} levels")
+            raise bad_request(f"{what} is nested deeper than {_DEPTH} levels")
         deeper: list[Any] = []
         for item in todo:
             if isinstance(item, dict):

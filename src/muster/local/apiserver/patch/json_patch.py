@@ -3,24 +3,29 @@
 Neither the object nor the patch is changed. A missing field of a map counts as null: it can be
 replaced, tested for null, and copied. Indexes may be signed, and the part of a path before its
 first slash is ignored.
+
+A patch that copies a value into itself doubles it with every operation. So the copied bytes are
+counted, as kube-apiserver counts them, and the depth of the copies is bounded.
 """
 
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from muster.local.apiserver import codec
 from muster.local.apiserver.api_errors import bad_request, too_large, unprocessable
+from muster.local.apiserver.http.bodies import check_depth
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 MAX_OPERATIONS = 10_000  # as with kube-apiserver
+MAX_COPIED = 3 * 1024 * 1024  # bytes of JSON in all copies of a patch, as with kube-apiserver
+_sorted = msgspec.json.Encoder(order="sorted")
 _INDEX = re.compile("[+-]?[0-9]{1,9}")
-_encoder = msgspec.json.Encoder(order="sorted")
 
 
 def json_patch(target: Raw, patch: Any) -> Raw:
@@ -32,13 +37,22 @@ def json_patch(target: Raw, patch: Any) -> Raw:
         raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}")
     if not all(operation is None or isinstance(operation, dict) for operation in operations):
         raise bad_request("json patch: an operation must be an object")
-    document = deepcopy(target)
+    try:
+        document = _applied(target, operations)
+    except RecursionError as error:  # a copy into itself is twice as deep every time
+        raise unprocessable() from error
+    check_depth(document, "the object after the patch")
+    return document
+
+
+def _applied(target: Raw, operations: list[Raw | None]) -> Raw:
+    document, copied = codec.copy(target), 0
     for operation in (operation or {} for operation in operations):
         _check_types(operation)
         if operation.get("op") == "replace" and operation.get("path") == "":
-            document = _document(deepcopy(operation.get("value")))
+            document = _document(_copy(operation.get("value")))
         else:
-            _apply(document, operation)
+            copied += _apply(document, operation, MAX_COPIED - copied)
     return document
 
 
@@ -54,21 +68,26 @@ def _document(value: Any) -> Raw:
     return value
 
 
-def _apply(document: Raw, operation: Raw) -> None:
+def _apply(document: Raw, operation: Raw, copy_limit: int) -> int:
+    """Apply one operation in place; returns the bytes of JSON that it copied."""
     place, value = _place(document, operation.get("path")), operation.get("value")
     match operation.get("op"):
         case "add":
-            place.add(deepcopy(value))
+            place.add(_copy(value))
         case "replace":
-            place.put(deepcopy(value))
+            place.put(_copy(value))
         case "remove":
             place.remove()
         case "test":
             # Compared as JSON: in Python, True == 1 and 1 == 1.0.
-            if _encoder.encode(place.get()) != _encoder.encode(value):
+            if _sorted.encode(place.get()) != _sorted.encode(value):
                 raise unprocessable()
         case "copy":
-            place.add(deepcopy(_place(document, operation.get("from")).get()))
+            encoded = codec.dump(_place(document, operation.get("from")).get())
+            if len(encoded) > copy_limit:
+                raise unprocessable()
+            place.add(codec.decode(encoded))
+            return len(encoded)
         case "move":
             source = _place(document, operation.get("from"))
             moved = source.get()
@@ -77,6 +96,11 @@ def _apply(document: Raw, operation: Raw) -> None:
             _place(document, operation["path"]).add(moved)
         case _:
             raise unprocessable()
+    return 0
+
+
+def _copy(value: Any) -> Any:
+    return codec.decode(codec.dump(value))
 
 
 class _Place(NamedTuple):
