@@ -14,6 +14,9 @@ import msgspec
 Raw = dict[str, Any]
 """An object as decoded JSON, for code that must preserve fields it does not know."""
 
+MAX_SECONDS = 2**31 - 1
+"""The longest time in an object that Muster accepts or counts with; datetime overflows later."""
+
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated name suffixes: no vowels, so that they never form words."""
 _CAPITALS = {

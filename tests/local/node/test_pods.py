@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.api.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
-from muster.api.meta import Key, condition_is_true
+from muster.api.meta import MAX_SECONDS, Key, condition_is_true
 from tests.local.node import leftovers
 from tests.local.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest, shell
@@ -192,7 +192,7 @@ async def test_a_failed_container_restarts_and_its_previous_log_is_kept(local: L
 
 async def test_deletion_sends_sigterm_before_sigkill(local: LocalNode) -> None:
     polite = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done"
-    deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    deaf = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done"
     await local.run(shell("polite", polite), shell("deaf", deaf))
     for name in ("polite", "deaf"):
         await local.says(name, "ready")
@@ -202,6 +202,8 @@ async def test_deletion_sends_sigterm_before_sigkill(local: LocalNode) -> None:
     await local.gone("polite")
     assert time.monotonic() - started < 10
 
+    await local.client.delete(PODS, Key("default", "deaf"), grace=MAX_SECONDS)
+    await local.says("deaf", "asked")
     started = time.monotonic()
     await local.client.delete(PODS, Key("default", "deaf"), grace=1)
     await local.gone("deaf")

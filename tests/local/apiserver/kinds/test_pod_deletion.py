@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from muster.api.core import Pod
 from muster.api.kinds import PODS
-from muster.api.meta import Key
+from muster.api.meta import MAX_SECONDS, Key
+from muster.errors import Invalid, NotFound
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from tests.controlplane.control_plane import ControlPlane
@@ -50,3 +52,38 @@ def test_a_shorter_grace_counts_from_the_first_deletion(client: BlockingClient) 
     assert sooner.deletion_timestamp == first - timedelta(seconds=50)
     assert sooner.deletion_grace_period_seconds == 10
     assert longer == sooner
+
+
+ENDLESS = 10**18
+
+
+def test_an_endless_grace_period_is_refused_with_its_reason(tmp_path: Path) -> None:
+    container = {"name": "c", "image": "i"}
+    probe = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": ENDLESS}
+    bodies = {
+        "spec.terminationGracePeriodSeconds": {
+            "containers": [container],
+            "terminationGracePeriodSeconds": ENDLESS,
+        },
+        "spec.containers[0].livenessProbe.terminationGracePeriodSeconds": {
+            "containers": [container | {"livenessProbe": probe}]
+        },
+    }
+    with (
+        LocalServer(tmp_path) as server,
+        BlockingClient(kube_config.load(server.kubeconfig)) as client,
+    ):
+        for field, spec in bodies.items():
+            with pytest.raises(Invalid, match=re.escape(f"{field}: Invalid value: {ENDLESS}")):
+                client.create(
+                    PODS, {"metadata": {"name": NAME.name}, "spec": spec}, namespace="default"
+                )
+        spec = {"nodeName": "n", "containers": [container]}
+        client.create(PODS, {"metadata": {"name": NAME.name}, "spec": spec}, namespace="default")
+        with pytest.raises(Invalid, match="must be less than or equal to 2147483647"):
+            client.delete(PODS, NAME, grace=ENDLESS)
+
+        assert marked(client, MAX_SECONDS).metadata.deletion_grace_period_seconds == MAX_SECONDS
+        client.delete(PODS, NAME, grace=0)
+        with pytest.raises(NotFound):
+            client.get(PODS, NAME)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.meta import timestamp
+from muster.api.meta import MAX_SECONDS, timestamp
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.http import bodies
 from muster.local.apiserver.schema.decoding import check_shape
@@ -143,3 +143,7 @@ def _check_options(options: Raw) -> Causes:
         yield api_errors.not_supported("propagationPolicy", policy, (*_POLICIES, "nil"))
     if set(dry_run) - {"All"}:
         yield api_errors.not_supported("dryRun", dry_run, ("All",))
+    grace = options.get("gracePeriodSeconds")
+    if grace is not None and grace > MAX_SECONDS:
+        why = f"must be less than or equal to {MAX_SECONDS}"
+        yield api_errors.invalid_value("gracePeriodSeconds", grace, why)

@@ -106,6 +106,14 @@ def check_range(number: int | None, low: int, high: int, path: str) -> Causes:
         yield invalid_value(path, number, f"must be between {low} and {high}, inclusive")
 
 
+def check_at_most(obj: Raw, field: str, most: int, path: str) -> Causes:
+    """The cause for a number that is too large; a missing number is valid."""
+    number = obj.get(field)
+    if number is not None and number > most:
+        name = f"{path}.{field}" if path else field
+        yield invalid_value(name, number, f"must be less than or equal to {most}")
+
+
 def one_of(obj: Raw, field: str, allowed: tuple[str, ...], path: str) -> Causes:
     """The cause for a value that is not allowed; a missing value is valid."""
     value = obj.get(field)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from muster.api.meta import MAX_SECONDS
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value
 from muster.local.apiserver.codec import at
@@ -266,7 +267,8 @@ def _grace(pod: Raw, options: Raw) -> int:
     seconds = options.get("gracePeriodSeconds")
     if seconds is None:
         seconds = spec.get("terminationGracePeriodSeconds", 30)
-    return max(int(seconds), 0)
+    # A pod of an older database may have any grace period.
+    return min(max(int(seconds), 0), MAX_SECONDS)
 
 
 PODS = Resource(

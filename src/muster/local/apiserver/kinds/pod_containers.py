@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from muster.api.meta import MAX_SECONDS
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import (
     Causes,
@@ -235,6 +236,7 @@ def _check_probe(kind: str, probe: Raw, path: str) -> Causes:
     for handler in handlers[1:]:
         yield forbidden_field(f"{path}.{handler}", "may not specify more than 1 handler type")
     yield from fields.check_not_negative(probe, *_PROBE_NUMBERS, path=path)
+    yield from fields.check_at_most(probe, "terminationGracePeriodSeconds", MAX_SECONDS, path)
     # Only readiness can be lost and regained; the other probes act on the first success.
     if kind != "readinessProbe" and probe.get("successThreshold") != 1:
         yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")

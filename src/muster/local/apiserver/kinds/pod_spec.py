@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.meta import MAX_SECONDS
 from muster.local.apiserver import codec
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import (
@@ -110,7 +111,8 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
         if spec.get(field):
             yield from fields.check_name(spec, path, rule, field)
     deadline = spec.get("activeDeadlineSeconds")
-    yield from fields.check_range(deadline, 1, 2**31 - 1, f"{path}.activeDeadlineSeconds")
+    yield from fields.check_range(deadline, 1, MAX_SECONDS, f"{path}.activeDeadlineSeconds")
+    yield from fields.check_at_most(spec, "terminationGracePeriodSeconds", MAX_SECONDS, path)
     for where, toleration in fields.each(spec, path, "tolerations"):
         yield from pod_scheduling.check_toleration(toleration, where)
 

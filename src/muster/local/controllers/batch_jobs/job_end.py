@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from muster.api.meta import MAX_SECONDS
 from muster.local.controllers.batch_jobs.pod_tracking import is_indexed
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def deadline(job: Job) -> datetime | None:
     started, allowed = job.status.get("startTime"), job.spec.active_deadline_seconds
     if allowed is None or not started or job.spec.suspend:
         return None
-    return datetime.fromisoformat(started) + timedelta(seconds=allowed)
+    return datetime.fromisoformat(started) + timedelta(seconds=min(allowed, MAX_SECONDS))
 
 
 def not_before(job: Job, pods: Sequence[Pod]) -> datetime | None:

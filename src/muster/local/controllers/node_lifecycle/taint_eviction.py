@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.conditions import disruption_condition
 from muster.api.events import EventText
-from muster.api.meta import Key
+from muster.api.meta import MAX_SECONDS, Key
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.local.controllers.informers import NODE
@@ -43,7 +43,7 @@ def evict_at(pod: Pod, taints: Sequence[TimedTaint], now: datetime) -> datetime 
             return now
         limits = [seconds for seconds in matching if seconds is not None]
         if limits:
-            times.append(since + timedelta(seconds=max(0, min(limits))))
+            times.append(since + timedelta(seconds=max(0, min(*limits, MAX_SECONDS))))
     return min(times, default=None)
 
 

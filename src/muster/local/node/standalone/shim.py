@@ -30,6 +30,7 @@ from muster.local.node.standalone.stdin import StdinWriter
 LOCK, LISTENER = 3, 4
 _DRAIN = 1.0
 """Seconds for the last output and the last status, after the container's process has exited."""
+_LONGEST_WAIT = 86_400.0
 _MAX_DESCRIPTORS = 1 << 20
 
 
@@ -66,7 +67,10 @@ class Shim:
 
     def _turn(self, pidfd: int) -> bool:
         """Handle the events that are ready; returns whether the container's process has exited."""
-        left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        left = None
+        if self._kill_at is not None:
+            # The kernel counts a timeout in milliseconds and refuses more than 24 days.
+            left = min(max(0.0, self._kill_at - time.monotonic()), _LONGEST_WAIT)
         ended = False
         for key, events in self._select.select(left):
             if key.fd == pidfd:
