@@ -176,9 +176,16 @@ async def test_the_termination_message_is_read_from_its_path(
     local: LocalNode,
 ) -> None:
     script = "echo reason > /tmp/words; echo logged; exit 1"
-    await local.run(shell("p", script, terminationMessagePath="/tmp/words"))
+    huge = "truncate -s 1T /dev/termination-log; printf end >> /dev/termination-log"
+    await local.run(
+        shell("p", script, terminationMessagePath="/tmp/words"),
+        shell("huge", huge),
+    )
 
     assert (await local.ended("p"))["message"] == "reason\n"
+    end = await local.ended("huge")
+    assert (end["exitCode"], end["reason"]) == (0, "Completed")
+    assert end["message"] == "end".rjust(4096, "\0")
 
 
 async def test_the_end_of_the_log_is_the_message_of_a_program_that_fails_without_one(

@@ -32,6 +32,8 @@ _DRAIN = 1.0
 """Seconds for the last output and the last status, after the container's process has exited."""
 _LONGEST_WAIT = 86_400.0
 _MAX_DESCRIPTORS = 1 << 20
+_MAX_MESSAGE = 4096
+"""Bytes of a termination message, as in the kubelet: the end of the file."""
 
 
 class Shim:
@@ -241,7 +243,7 @@ class Shim:
                     key.data(key.fileobj, events)
         code, number = spawn.exit_code(status)
         limits = self._spec["limits"]
-        message = _termination_message()
+        message = files.read_end("termination-log", _MAX_MESSAGE).decode(errors="replace")
         if code and not message and self._spec.get("message_from_log"):
             message = log_writer.last_lines("log") or log_writer.last_lines("log.1")
         oom_killed = code != 0 and cgroup.killed_for_memory(limits)
@@ -306,13 +308,6 @@ def _session(pid: int) -> int:
         return os.getsid(pid)
     except OSError:
         return 0
-
-
-def _termination_message() -> str:
-    """The text that the program wrote to /dev/termination-log."""
-    with contextlib.suppress(OSError), open("termination-log", "rb") as file:
-        return file.read()[-4096:].decode(errors="replace")
-    return ""
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from typing import Any
 
 Path = str | os.PathLike[str]
@@ -40,6 +41,27 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return body
+
+
+def read_end(path: Path, limit: int) -> bytes:
+    """At most the last `limit` bytes of a regular file; empty if it is anything else.
+
+    For files that a program of a pod may have written: a sparse file of any size costs no more
+    than `limit`, a FIFO does not block, and a link is not followed.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        return os.pread(fd, limit, max(0, status.st_size - limit))
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def inside(path: str) -> str:
