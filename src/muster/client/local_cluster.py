@@ -36,7 +36,7 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
         _already_up(pid, flags, notify)
         return
     home.make()
-    with Interrupts() as interrupts, home.log.open("ab") as log:
+    with Interrupts() as interrupts, open(home.log, "ab", opener=_private) as log:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "muster", "up", f"--log-format={log_format}", *flags],
             stdin=subprocess.DEVNULL,
@@ -56,6 +56,11 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
     notify(f"local cluster is up: {status.get('url')} (pid {daemon.pid}); commands now use it")
     if status.get("note"):
         notify(status["note"])
+
+
+def _private(path: str, flags: int) -> int:
+    """For a file that may be in a directory that others can enter."""
+    return os.open(path, flags, 0o600)
 
 
 def _already_up(pid: int, flags: Sequence[str], notify: Notify) -> None:

@@ -7,10 +7,11 @@ daemon nor one another.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,7 +21,10 @@ from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
+_NO_FILE = (FileNotFoundError, NotADirectoryError, PermissionError)
+"""A home that we may not enter has no cluster of ours."""
 _SHARED_LOCK_TIME = 0.001
 """Seconds for which a reader may hold the lock."""
 
@@ -61,8 +65,13 @@ class Home(msgspec.Struct, frozen=True):
         return cls(Path(os.environ.get("MUSTER_HOME") or Path.home() / ".muster").absolute())
 
     def make(self) -> None:
+        """Make the directory; UsageError if nothing can be written to it."""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(self.root, os.W_OK):
+                read_only = os.statvfs(self.root).f_flag & os.ST_RDONLY
+                code = errno.EROFS if read_only else errno.EACCES
+                raise OSError(code, os.strerror(code))
         except OSError as error:
             raise UsageError(
                 f"the local cluster cannot keep its state in {self.root}: {error.strerror}",
@@ -73,10 +82,10 @@ class Home(msgspec.Struct, frozen=True):
         """The pid of the daemon, or None when no daemon holds the lock."""
         while True:
             try:
-                with self.lock.open("r+") as file:
+                with self.lock.open() as file:  # read-only: so may be the file system
                     if _locked(file, fcntl.LOCK_SH):
                         return None
-            except (FileNotFoundError, NotADirectoryError):
+            except _NO_FILE:
                 return None
             pid = int(_text(self.lock) or 0)
             if not _is_zombie(pid):
@@ -88,8 +97,12 @@ class Home(msgspec.Struct, frozen=True):
         return self.running() is None and bool(_text(self.lock))
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the lock as the daemon of this home."""
+    def held(self, data: AbstractContextManager[None] | None = None) -> Iterator[None]:
+        """Hold the lock as the daemon of this home.
+
+        `data` is entered with the lock: if the data directory is refused, the PID of a killed
+        daemon stays.
+        """
         self.make()
         with self.lock.open("a+") as file:
             while not _locked(file, fcntl.LOCK_EX):
@@ -101,14 +114,15 @@ class Home(msgspec.Struct, frozen=True):
                     )
                 fcntl.flock(file, fcntl.LOCK_UN)
                 time.sleep(_SHARED_LOCK_TIME)
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            self.record.unlink(missing_ok=True)
-            yield
-            # Not in a finally: after a crash the PID must stay, for `was_killed`.
-            self.record.unlink(missing_ok=True)
-            file.truncate(0)
+            with data or nullcontext():
+                file.truncate(0)
+                file.write(str(os.getpid()))
+                file.flush()
+                self.record.unlink(missing_ok=True)
+                yield
+                # Not in a finally: after a crash the PID must stay, for `was_killed`.
+                self.record.unlink(missing_ok=True)
+                file.truncate(0)
 
     def write_status(self, **status: Any) -> None:
         """Write the status when the cluster is ready; readers see all of it or nothing."""
@@ -192,7 +206,7 @@ def _is_zombie(pid: int) -> bool:
 def _text(path: Path) -> str:
     try:
         return path.read_text().strip()
-    except (FileNotFoundError, NotADirectoryError):
+    except _NO_FILE:
         return ""
 
 
@@ -200,5 +214,5 @@ def _set_text(path: Path, text: str) -> None:
     """Write the text; an empty text removes the file."""
     if text:
         path.write_text(f"{text}\n")
-    else:
+    elif path.exists():  # nothing to do is no error on a read-only file system
         path.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
 from muster.local.controllers import run as controllers
+from muster.local.data_directory import claimed
 from muster.local.node import agent as node
 from muster.local.node.machine import shutdown
 from muster.local.node.machine.capacity import declare_nodes
@@ -35,6 +37,7 @@ from muster.scheduler.settings import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from muster.api.meta import Raw
@@ -68,6 +71,15 @@ class Settings:
     @property
     def data(self) -> Path:
         return (self.data_dir or self.home.data).absolute()
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the home and the data directory, before anything is read, made or removed.
+
+        From now on all files of this process, and of those that it starts, are private; programs of
+        pods get the usual umask again (`spawn`).
+        """
+        os.umask(0o077)
+        return self.home.held(claimed(self.data, self.home.root))
 
     def node_specs(self) -> list[NodeSpec]:
         return declare_nodes(
@@ -108,8 +120,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup arena up &`
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    with settings.home.held():
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with settings.held():
         # The agent waits for a process that tries namespaces: read the CRDs meanwhile.
         agent, definitions = await asyncio.gather(
             _opened(settings), asyncio.to_thread(crds.load_all)
@@ -250,6 +261,6 @@ async def _install_crds(client: Client, definitions: list[Raw]) -> None:
 
 async def sweep(home: Home, data: Path) -> None:
     """Stop the pods that a killed daemon left, without starting a cluster."""
-    settings = Settings(home, data_dir=data).for_node()
-    with home.held():
-        await _end(node.Agent.of_last(settings) or node.Agent(settings))
+    settings = Settings(home, data_dir=data)
+    with settings.held():
+        await _end(node.Agent.of_last(settings.for_node()) or node.Agent(settings.for_node()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,40 @@ def test_a_home_that_cannot_be_written_is_named(
     assert code == 2
     assert home in err
     assert "bug in Muster" not in err
+
+
+READ_ONLY = """
+mount -t tmpfs tmpfs "$1" && mkdir "$1/home" "$1/data" && echo 4242 > "$1/home/daemon.lock"
+mount -o remount,ro "$1"
+MUSTER_HOME="$1/home" "$2" up; echo $?
+MUSTER_HOME="$1/home" "$2" status 2>&1 | head -1
+MUSTER_HOME="$1/missing" "$2" down; echo $?
+MUSTER_HOME="$3" "$2" up --data-dir "$1/data"; echo $?
+"""
+
+
+def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
+    mounted, home = tmp_path / "mounted", tmp_path / "home"
+    mounted.mkdir()
+    script = ["sh", "-c", READ_ONLY, "sh", str(mounted), str(ARENA), str(home)]
+
+    result = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", *script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.stderr.splitlines() == [
+        f"error: the local cluster cannot keep its state in {mounted}/home: Read-only file system",
+        "Set MUSTER_HOME to a directory that you may write to.",
+        "no local cluster was up",
+        f"error: the local cluster cannot keep its data in {mounted}/data: Read-only file system",
+        "`arena up --data-dir DIRECTORY` takes a directory that you may write to.",
+    ]
+    codes = [line for line in result.stdout.splitlines() if line.isdigit()]
+    assert codes == ["2", "0", "2"]
+    assert "local:  killed; pods may still run" in result.stdout
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from muster.errors import MissingReference, NotFound
 from muster.local.node.config_maps_and_secrets import ROOT_CA
 from muster.local.node.pod import VolumeMount
 from muster.local.node.standalone.linux import files
+from muster.local.node.volumes.atomic_writer import make_readable
 from muster.local.node.volumes.volume_sources import (
     ConfigMapFiles,
     DownwardFile,
@@ -144,8 +145,8 @@ class ServiceAccountTokens:
             file = Path(directories[volume]) / files.inside(source.path)
             if due.get(str(file), now) <= now or not file.exists():
                 token, due[str(file)] = await self._request(pod, source)
-                files.write_atomically(file, token)
-                file.chmod(mode)
+                make_readable(Path(directories[volume]), files.inside(source.path))
+                files.write_atomically(file, token, mode)
                 changed = True
         if changed:
             text = json.dumps({file: time.isoformat() for file, time in due.items()})

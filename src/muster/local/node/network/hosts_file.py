@@ -117,6 +117,7 @@ def write_in_place(path: Path, text: str) -> None:
     # Overwritten before it is truncated: a reader in between must not find the file empty.
     if not path.exists():
         path.write_bytes(data)
+        path.chmod(0o644)  # programs of any user in the pod read it
         return
     if path.read_bytes() != data:
         with path.open("r+b") as file:

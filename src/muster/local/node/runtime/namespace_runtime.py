@@ -73,8 +73,8 @@ class NamespaceRuntime(Runtime):
         address = "" if spec.host_network else self.address(spec.key)
         self._busy.add(str(spec.key))
         if address:  # a pod on the host's network has the host's file
-            files.write_atomically(folder / "resolv.conf", self._network.resolv_conf)
-        files.write_atomically(folder / "hostname", f"{spec.hostname}\n")
+            files.write_atomically(folder / "resolv.conf", self._network.resolv_conf, 0o644)
+        files.write_atomically(folder / "hostname", f"{spec.hostname}\n", 0o644)
         body: Raw = {
             "key": str(spec.key),
             "address": address or self._network.gateway,

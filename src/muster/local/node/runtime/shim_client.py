@@ -34,9 +34,13 @@ def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) ->
     # Readers see only folders with a number as name: the draft becomes visible by its rename.
     draft = folder.with_name(f".{folder.name}")
     shutil.rmtree(draft, ignore_errors=True)
-    (draft / "root").mkdir(parents=True)
+    draft.mkdir(mode=0o700, parents=True)
+    (draft / "root").mkdir()
     (draft / "log").touch()
     (draft / "termination-log").touch()
+    # The container's `/` and its message file are for programs of any user in the pod.
+    (draft / "root").chmod(0o755)
+    (draft / "termination-log").chmod(0o666)
     (draft / "spec").write_text(json.dumps(spec), encoding="utf-8")
     (draft / "placement").write_text(json.dumps(placement), encoding="utf-8")
     lock = os.open(draft / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -44,6 +48,7 @@ def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) ->
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with socket.socket(socket.AF_UNIX) as listener, _short(draft) as path:
             listener.bind(f"{path}/sock")
+            os.chmod(f"{path}/sock", 0o600)  # who may connect may run commands in the container
             listener.listen(16)
             # Renamed while we hold the lock: a reader never finds the attempt without a lock
             # holder. If we die before the shim starts, the lock is free and the attempt is lost.

@@ -92,6 +92,7 @@ def _receive(child: socket.socket) -> tuple[str, list[int]]:
 
 def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket) -> NoReturn:
     os.setsid()  # it can then have a controlling terminal of its own
+    os.umask(0o022)  # ours makes private files; the program and its root directory get the usual
     for number, fd in enumerate(stdio):
         os.dup2(fd, number)
     if program.tty:
@@ -104,7 +105,6 @@ def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket
     for number in range(1, signal.NSIG):  # ignored signals would stay ignored after exec
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
-    os.umask(0o022)
     os.execvpe(program.argv[0], program.argv, program.env)
 
 

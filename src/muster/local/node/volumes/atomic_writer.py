@@ -35,10 +35,18 @@ def replace_files(folder: Path, files: Iterable[VolumeFile]) -> None:
         payload = Path(tempfile.mkdtemp(prefix="..", dir=folder))
         payload.chmod(0o755)  # mkdtemp makes it private
         for path, file in new.items():
+            make_readable(payload, path)
             _write(payload / path, file)
         _switch(folder, payload)
     # Also if nothing changed: a crash may have come between the switch and the links.
     _tidy(folder, {path.split("/", 1)[0] for path in new})
+
+
+def make_readable(folder: Path, path: str) -> None:
+    """Make the directories of a file in a volume; programs of any user in the pod may enter."""
+    for parent in reversed(Path(path).parents[:-1]):
+        (folder / parent).mkdir(exist_ok=True)
+        (folder / parent).chmod(0o755)
 
 
 def _tidy(folder: Path, shown: set[str]) -> None:
@@ -67,7 +75,6 @@ def _read(payload: Path) -> dict[str, bytes]:
 
 
 def _write(target: Path, file: VolumeFile) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(file.data)
     target.chmod(file.mode)
 

@@ -103,15 +103,25 @@ def _check(source: HostPath) -> None:
     path = Path(source.path)
     match source.type:
         case "DirectoryOrCreate":
-            path.mkdir(parents=True, exist_ok=True)
-        case "FileOrCreate":
+            _make_open(path)
+        case "FileOrCreate" if not path.exists():
             path.touch()
+            path.chmod(0o644)
         case "Directory" if not path.is_dir():
             raise MissingReference(f"hostPath type check failed: {path} is not a directory")
         case "File" if not path.is_file():
             raise MissingReference(f"hostPath type check failed: {path} is not a file")
         case "" | "Directory" | "File" if not path.exists():
             raise MissingReference(f"hostPath {path} does not exist")
+
+
+def _make_open(path: Path) -> None:
+    """Make a directory that other users may enter, like the kubelet: our umask makes private
+    ones."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
 
 
 def _is_read_only(volume: Volume) -> bool:

@@ -24,13 +24,18 @@ def write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the file in one step; missing directories are made."""
+def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
+    """Replace the file in one step; missing directories are made.
+
+    `mode` for a file that programs of any user in a pod may read: our umask makes others private.
+    """
     directory, name = os.path.split(path)
     if directory:
         os.makedirs(directory, exist_ok=True)
     draft = os.path.join(directory, f".{name}")
     write(draft, text)
+    if mode is not None:
+        os.chmod(draft, mode)
     os.replace(draft, path)
 
 

@@ -1,0 +1,164 @@
+"""The cluster's state belongs to one daemon and one user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.local_cluster import LocalCluster
+from tests.local.node import leftovers
+from tests.ordinary_user import NOBODY
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = (
+    "touch /tmp/file; mkdir /tmp/folder; "
+    "stat -c '%a %n' /tmp/file /tmp/folder / /etc/hosts /etc/resolv.conf "
+    "/dev/termination-log /host/made; "
+    "stat -Lc '%a' /var/run/secrets/kubernetes.io/serviceaccount/token; sleep 300"
+)
+MODES = (
+    "644 /tmp/file\n755 /tmp/folder\n755 /\n644 /etc/hosts\n644 /etc/resolv.conf\n"
+    "666 /dev/termination-log\n755 /host/made\n644\n"
+)
+
+
+@dataclass
+class Shared:
+    """A running cluster whose data directory was open to all users when `up` took it."""
+
+    cluster: LocalCluster
+    folder: Path
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Shared]:
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    (folder / "data").mkdir()
+    (folder / "data").chmod(0o755)
+    cluster = LocalCluster(folder / "home")
+    before = os.umask(0)  # the worst umask that a user may have
+    try:
+        cluster.up(f"--data-dir={folder}/data")
+    finally:
+        os.umask(before)
+    try:
+        cluster.apply(_pod(folder))
+        yield Shared(cluster, folder)
+    finally:
+        cluster.down()
+        shutil.rmtree(folder)
+
+
+def _pod(folder: Path) -> dict[str, object]:
+    volume = {"hostPath": {"path": f"{folder}/host/made", "type": "DirectoryOrCreate"}}
+    container = {
+        "name": "main",
+        "image": "python:3.12",
+        "command": ["sh", "-c", SCRIPT],
+        "volumeMounts": [{"name": "v", "mountPath": "/host/made"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container], "volumes": [{"name": "v", **volume}]},
+    }
+
+
+def as_nobody(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+CONNECT = """
+import os, socket, sys
+os.setuid(65534)
+client = socket.socket(socket.AF_UNIX)
+try:
+    client.connect("sock")
+except PermissionError as error:
+    sys.exit(error.strerror)
+"""
+
+
+def test_another_user_reads_nothing_and_pods_keep_the_usual_modes(shared: Shared) -> None:
+    def log() -> str:
+        return shared.cluster.arena("logs", "p", check=False).stdout
+
+    until(lambda: log().count("\n") == MODES.count("\n"), what="the modes in the pod")
+    shown = as_nobody("find", str(shared.folder), "-readable", "-printf", "%P ").stdout
+
+    assert log() == MODES
+    assert shown.split() == ["host", "host/made"]
+    assert stat.S_IMODE(shared.data.stat().st_mode) == 0o700
+    assert "closed" in shared.cluster.log_tail()
+
+
+def test_another_user_who_is_let_in_cannot_use_a_shims_socket(shared: Shared) -> None:
+    (sock,) = shared.data.glob("pods/*/containers/main/*/sock")
+    ours = [shared.data / "objects.db", shared.cluster.home / "daemon.log", *sock.parent.iterdir()]
+    shown = {"root", "root.over", "termination-log"}  # in the pod, for its programs of any user
+
+    result = subprocess.run(
+        [sys.executable, "-c", CONNECT], cwd=sock.parent, stderr=subprocess.PIPE, check=False
+    )
+
+    assert result.stderr == b"Permission denied\n"
+    assert not [f for f in ours if f.stat().st_mode & 0o077 and f.name not in shown]
+    with socket.socket(socket.AF_UNIX) as client:  # we may
+        client.connect(f"/proc/self/fd/{os.open(sock.parent, os.O_PATH)}/sock")
+
+
+def test_a_second_home_on_the_same_data_directory_is_refused_and_changes_nothing(
+    shared: Shared,
+) -> None:
+    other = LocalCluster(shared.folder / "other")
+    before = leftovers.of(shared.data)  # the processes, links and mounts of the cluster
+
+    for words in (("up",), ("up", "--detach")):
+        result = other.arena(*words, f"--data-dir={shared.data}", check=False)
+
+        assert result.returncode in (1, 2)
+        assert "another local cluster (pid " in result.stderr
+        assert f"`MUSTER_HOME={shared.cluster.home} arena down` stops it" in result.stderr
+    assert "no local cluster was up\n" in other.arena("down").stderr
+    assert before.links
+    assert leftovers.of(shared.data) == before
+
+
+def test_an_open_data_directory_with_other_files_is_refused(shared: Shared) -> None:
+    folder = shared.folder / "mixed"
+    folder.mkdir()
+    (folder / "thesis.txt").touch()
+    folder.chmod(0o755)
+
+    result = LocalCluster(shared.folder / "other").arena("up", f"--data-dir={folder}", check=False)
+
+    assert result.returncode == 2
+    assert f"other users may enter the data directory {folder}" in result.stderr
+    assert f"`chmod 700 {folder}` closes it" in result.stderr
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
