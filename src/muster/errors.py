@@ -180,6 +180,10 @@ class InvalidJob(MusterError):
         super().__init__(f"{field}: {message}" if field else message, hint=hint)
         self.field = field
 
+    def in_file(self, source: str) -> UsageError:
+        """The error of a command that read the manifest from this file."""
+        return UsageError(f"{source}: {self}", hint=self.hint)
+
     @property
     def with_hint(self) -> str:
         """The problem and its solution, in one line."""

@@ -50,6 +50,16 @@ def test_a_typo_in_a_policy_is_found(spec: Raw, path: str) -> None:
     assert found.endswith(path)
 
 
+def test_a_role_may_have_any_letter_case_but_not_any_name() -> None:
+    replicas = worker()["tfReplicaSpecs"]["Worker"]
+
+    for role in ("worker", "PS", "ps", "Evaluator"):
+        assert unknown({"tfReplicaSpecs": {role: replicas}}) == []
+    assert unknown({"tfReplicaSpecs": {"Wroker": replicas}}) == [
+        "spec.tfReplicaSpecs.Wroker (did you mean Worker?)"
+    ]
+
+
 def test_names_in_maps_are_free() -> None:
     container = {
         "name": "tensorflow",

@@ -57,8 +57,14 @@ class ArenaCommand(click.Command):
             of_workers = f"--worker-{name.lstrip('-')}"
             if of_workers in options:  # `--cpu-limit` of a TensorFlow job, which has one per role
                 message = f"No such option {name!r}. Did you mean {of_workers!r}?"
+            elif other := self.flag_of_another_command(ctx, name):
+                message = f"No such option {name!r}: {other}"
             suggestions = None if message else self._suggestions(name)
             raise click.NoSuchOption(name, message, suggestions, error.ctx) from None
+
+    def flag_of_another_command(self, ctx: click.Context, name: str) -> str:
+        """The end of a sentence about a flag that only a command beside this one has; or empty."""
+        return ""
 
     def _suggestions(self, given: str) -> list[str]:
         """The current spelling of the nearest flag; else all flags that begin with the text."""

@@ -47,7 +47,8 @@ def send_manifests(
     target: Target, verb: str, send: Send, *, dry_run: str, output: str | None, **given: Any
 ) -> None:
     """Read, check and send all objects, and print the outcome of each."""
-    items = apply.read_objects(stdin=sys.stdin, verb=verb, namespace=target.namespace, **given)
+    objects = apply.read_objects(stdin=sys.stdin, verb=verb, namespace=target.namespace, **given)
+    items = [item for item, _ in objects]
     for item in items:
         warn_of_unknown_fields(item, object_name(item) if items[1:] else "")
     if dry_run == "client":
@@ -60,7 +61,7 @@ def send_manifests(
     namespace = target.namespace_in(cluster)
     results, failures = [], Failures()
     with cluster.connect() as client:
-        for result in apply.send_all(client, items, namespace, send, dry_run=dry_run != "none"):
+        for result in apply.send_all(client, objects, namespace, send, dry_run=dry_run != "none"):
             if isinstance(result, MusterError):
                 failures.errors.append(result)
             elif output:

@@ -67,6 +67,18 @@ class SubmitCommand(ArenaCommand):
             with formatter.section(heading):
                 formatter.write_dl([record for record in records if record is not None])
 
+    def flag_of_another_command(self, ctx: click.Context, name: str) -> str:
+        """`--ps is a flag of tf jobs`."""
+        group = ctx.parent.command if ctx.parent else None
+        if not isinstance(group, click.Group):
+            return ""
+        kinds = [
+            kind.removesuffix("job")
+            for kind, command in group.commands.items()
+            if name in options_by_spelling(command)
+        ]
+        return f"{name} is a flag of {' and '.join(kinds)} jobs" if kinds else ""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = options_by_spelling(self)
         start = command_start(args, options)

@@ -102,8 +102,15 @@ def _similar(name: str, known: Iterable[str]) -> str:
 
 @cache  # built with the first use: only manifests need it
 def _known_fields(kind: str) -> Schema:
-    roles = [JOB_KIND_BY_NAME[kind].replicas_field, "replicaSpecs"]
+    job_kind = JOB_KIND_BY_NAME[kind]
+    roles = [job_kind.replicas_field, "replicaSpecs"]
     spec = _with_pod_fields({"properties": SPEC_FIELDS[kind]})
+    # The CRDs accept any name of a role: an unknown one is the parser's error, not the server's.
+    replicas = spec["properties"][job_kind.replicas_field]["additionalProperties"]
+    spec["properties"][job_kind.replicas_field] = {
+        "properties": dict.fromkeys(job_kind.roles, replicas),
+        _ANY_CASE: list(job_kind.roles),
+    }
     fields: Raw = {
         "apiVersion": {},
         "kind": {},

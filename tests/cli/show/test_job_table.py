@@ -21,3 +21,14 @@ def test_a_job_that_failed_within_the_hour_says_why() -> None:
     ]
     assert reason_notes([failed], END + timedelta(minutes=61)) == []
     assert len(reason_notes([failed] * 9, END)) == 6
+
+
+def test_waiting_jobs_say_why_in_a_few_words() -> None:
+    waiting = replace(summarize(job(), []), status="PENDING", reason="no node " + "is free " * 40)
+
+    (note,) = reason_notes([waiting], END)
+
+    assert note.startswith(f"{waiting.name} waits: no node is free is free")
+    assert note.endswith("free …")
+    assert len(note) < 140
+    assert reason_notes([waiting] * 5, END)[3:] == ["2 more jobs are waiting"]

@@ -294,6 +294,17 @@ def test_a_job_without_events_says_so(scene: Scene) -> None:
     assert scene.arena("get", "mpi-dist", "-e")[1].endswith("Events:\n  No events for resources\n")
 
 
+@pytest.mark.parametrize("verb", ["get", "logs", "explain", "wait", "delete", "suspend"])
+def test_a_mistyped_name_of_a_job_gets_the_similar_name(scene: Scene, verb: str) -> None:
+    waiting_mpi(scene)
+
+    code, _, err = scene.arena(verb, "mpi-dits")
+
+    assert code == 3
+    assert err.endswith("\nDid you mean mpi-dist?\n")
+    assert "Did you mean" not in scene.arena(verb, "resnet")[2]
+
+
 def test_several_names_are_all_shown_although_one_is_missing(scene: Scene) -> None:
     waiting_mpi(scene)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from muster.api.kinds import (
     SERVICES,
     TFJOBS,
 )
+from muster.client.submit.missing_volumes import missing_volumes
 from muster.jobs.build import job_manifest
 from muster.jobs.build.job_manifest import Bundle
 from muster.kube.blocking_client import BlockingClient
@@ -153,6 +155,32 @@ def test_a_claim_that_does_not_exist_gets_a_warning(submitter: Submitter) -> Non
     where = f"in the namespace {submitter.namespace}"
     assert f"warning: there is no volume claim nothing {where}: the job waits" in err
     assert "volume claim set" not in err
+
+
+def test_a_manifest_with_volumes_that_do_not_exist_gets_warnings(submitter: Submitter) -> None:
+    missing = str(submitter.home / "nosuch")
+    volumes = [
+        {"name": "a", "persistentVolumeClaim": {"claimName": "nothing"}},
+        {"name": "b", "hostPath": {"path": missing}},
+        {"name": "c", "hostPath": {"path": f"{missing}-2", "type": "DirectoryOrCreate"}},
+        {"name": "d", "hostPath": {"path": str(submitter.home)}},
+    ]
+    pod = {"volumes": volumes, "containers": [{"name": "tensorflow", "image": "i"}]}
+    spec = {"tfReplicaSpecs": {"Worker": {"template": {"spec": pod}}}}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "m"}}
+    file = submitter.home / "volumes.json"
+    file.write_text(json.dumps({**job, "spec": spec}))
+
+    code, _, err = submitter.arena("submit", "-f", str(file))
+
+    assert code == 0
+    (warning,) = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert "there is no volume claim nothing" in warning
+    with submitter.client() as client:
+        stored = submitter.get(TFJOBS, "m")
+        sentences = list(missing_volumes(client, stored, submitter.namespace, local=True))
+    problem = f"there is no {missing} on this machine"
+    assert sentences[1:] == [f"{problem}: the job waits until it exists"]
 
 
 def test_a_priority_that_does_not_exist_is_refused(submitter: Submitter) -> None:

@@ -165,3 +165,10 @@ def test_the_value_of_a_dry_run_is_never_a_word_of_the_command(submitter: Submit
         )
     assert submitter.arena(*TF, "--dry-run", "--", "server")[0] == 0
     assert submitter.arena(*TF, "--dry-run", "python server")[0] == 0
+
+
+def test_a_flag_of_another_kind_of_job_names_that_kind(submitter: Submitter) -> None:
+    code, _, err = submitter.arena("submit", "pytorch", "--name=x", "--ps=1", "x")
+
+    assert code == 2
+    assert "No such option '--ps': --ps is a flag of tf jobs\n" in err

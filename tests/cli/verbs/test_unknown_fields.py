@@ -58,6 +58,32 @@ def test_a_dry_run_warns_on_stderr_and_prints_the_objects_only_on_stdout(
     assert err.splitlines()[-2:] == WARNINGS
 
 
+def test_a_misspelt_role_is_stored_with_a_warning_that_names_the_role(
+    place: Place, tmp_path: Path
+) -> None:
+    body = job()
+    roles = body["spec"]["tfReplicaSpecs"]
+    roles["Wroker"] = roles.pop("Worker")
+
+    code, _, err = place.arena("apply", "-f", write(tmp_path, body))
+
+    assert code == 0
+    assert "warning: unknown field spec.tfReplicaSpecs.Wroker (did you mean Worker?)" in err
+
+
+def test_a_job_of_another_version_gets_the_version_that_exists(
+    place: Place, tmp_path: Path
+) -> None:
+    file = write(tmp_path, {**job(), "apiVersion": "kubeflow.org/v2"})
+
+    for verb in ("apply", "submit"):
+        code, _, err = place.arena(verb, "-f", file)
+
+        assert code == 3
+        assert "the cluster has no TFJob in kubeflow.org/v2" in err
+        assert "Did you mean kubeflow.org/v1?" in err
+
+
 def test_of_several_jobs_a_warning_names_its_job(place: Place, tmp_path: Path) -> None:
     jobs = {"apiVersion": "v1", "kind": "List", "items": [job("a"), job("b")]}
     _, _, err = place.arena("apply", "-f", write(tmp_path, jobs))
@@ -69,10 +95,11 @@ def test_a_field_of_the_wrong_type_is_refused_with_what_to_write_instead(
     place: Place, tmp_path: Path
 ) -> None:
     for verb in ("apply", "create", "submit"):
-        code, _, err = place.arena(verb, "-f", write(tmp_path, job(replicas="2")))
+        file = write(tmp_path, job(replicas="2"))
+        code, _, err = place.arena(verb, "-f", file)
 
-        assert code == 1
-        assert f"{WORKER}.replicas: is text, not a whole number" in err
+        assert code == 2
+        assert f"error: {file}: {WORKER}.replicas: is text, not a whole number" in err
         assert "write 2 without quotes" in err
 
 
@@ -84,7 +111,7 @@ def test_a_typo_that_makes_the_manifest_invalid_is_warned_of_before_the_error(
     worker["templat"] = worker.pop("template")
     code, _, err = place.arena("submit", "-f", write(tmp_path, body))
 
-    assert code == 1
+    assert code == 2
     assert err.index(f"unknown field {WORKER}.templat (did you mean template?)") < err.index(
         f"{WORKER}.template.spec.containers: is empty"
     )

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.view.summary import JobSummary
 
-MAX_NOTES = 5
+MAX_NOTES, MAX_WAITING_NOTES = 5, 3
+MAX_REASON = 120
+"""Characters of the reason of a waiting job; `get` prints all."""
 RECENT_SECONDS = 3600
 """For this long `list` says why a job failed; later `get` does."""
 HEADER = ("NAME", "STATUS", "TRAINER", "DURATION", "GPU(Requested)", "GPU(Allocated)", "NODE")
@@ -52,15 +54,37 @@ def frame(
 
 
 def reason_notes(jobs: Sequence[JobSummary], now: datetime) -> list[str]:
-    """A line for each job that is restarting or failed of late: which replica, and how it ended.
+    """A line for each job that restarts, failed of late or waits: which replica, and why.
 
     The table has arena's columns, which scripts read.
     """
     troubled = [job for job in jobs if job.status == RESTARTING or _failed_recently(job, now)]
-    notes = [f"{job.name}{job.because}{next_try(job.next_try, now)}" for job in troubled]
-    more = len(notes) - MAX_NOTES
-    text = f"{more} more {'jobs are' if more > 1 else 'job is'} restarting or failed"
-    return [*notes[:MAX_NOTES], *([text] if more > 0 else ())]
+    waiting = [job for job in jobs if job.status == PENDING and job.reason]
+    return [
+        *_bounded(
+            [f"{job.name}{job.because}{next_try(job.next_try, now)}" for job in troubled],
+            MAX_NOTES,
+            "restarting or failed",
+        ),
+        *_bounded(
+            [f"{job.name} waits: {_shortened(job.reason)}" for job in waiting],
+            MAX_WAITING_NOTES,
+            "waiting",
+        ),
+    ]
+
+
+def _bounded(notes: list[str], most: int, rest: str) -> list[str]:
+    """The first notes, and the number of the other jobs."""
+    more = len(notes) - most
+    text = f"{more} more {'jobs are' if more > 1 else 'job is'} {rest}"
+    return [*notes[:most], *([text] if more > 0 else ())]
+
+
+def _shortened(reason: str) -> str:
+    if len(reason) <= MAX_REASON:
+        return reason
+    return f"{reason[:MAX_REASON].rpartition(' ')[0].rstrip(',;:')} …"
 
 
 def _failed_recently(job: JobSummary, now: datetime) -> bool:

@@ -37,7 +37,12 @@ CHUNK = 32 * 1024
 @click.command(name="attach", cls=AttachCommand)
 @name_argument()
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…]")
-@click.option("--instance", "-i", default="", help="Pod to enter  [default: the chief]")
+@click.option(
+    "--instance",
+    "-i",
+    default="",
+    help="Pod to enter, or the index of a worker  [default: the chief]",
+)
 @click.option("--container", "-c", default="", help="Container to enter.")
 @type_option
 @cluster_options

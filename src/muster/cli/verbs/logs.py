@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 @click.command(name="logs")
 @click.argument("name", metavar="JOB|POD", shell_complete=job_name_completions)
 @click.option("--follow", "-f", is_flag=True, help="Wait for the pod and follow its log.")
-@click.option("--instance", "-i", default="", help="Pod to read  [default: the chief]")
+@click.option(
+    "--instance",
+    "-i",
+    default="",
+    help="Pod to read, or the index of a worker  [default: the chief]",
+)
 @click.option("--all", "-a", "everyone", is_flag=True, help="All replicas, each line with its pod.")
 @click.option("--container", "-c", default="", help="Container to read.")
 @click.option(
@@ -68,7 +73,7 @@ def command(
     \b
     Examples:
       arena logs hello
-      arena logs -f hello -i hello-worker-1
+      arena logs -f hello -i 1
       arena logs -f hello --all
       arena logs hello -i hello-worker-1 --previous
     """

@@ -37,7 +37,7 @@ from muster.client.jobs import waiting
 from muster.client.jobs.limits import unenforced_limits
 from muster.client.manifests.apply import check_namespace
 from muster.client.submit import mlflow, submit
-from muster.client.submit.defaults import missing_claims
+from muster.client.submit.missing_volumes import missing_volumes
 from muster.client.submit.submit import PreparedJob
 from muster.client.submit.transaction import submission_record
 from muster.client.target import find_cluster, no_cluster, start_cluster
@@ -140,21 +140,12 @@ def _submit(
         unenforced = unenforced_limits(client, cluster, submitted.job)
         if unenforced:
             note(limits.in_words(unenforced), "warn")
-        if prepared.flags:
-            _warn_of_missing_claims(client, prepared.flags, namespace)
+        for sentence in missing_volumes(client, submitted.job, namespace, local=cluster.local):
+            note(f"warning: {sentence}", "warn")
         if prepared.flags and prepared.flags.model_name and chosen.dry_run == "none":
             _register_model(prepared.flags)
         if chosen.wait or chosen.watch:
             _wait(client, submitted.job, instances=chosen.watch)
-
-
-def _warn_of_missing_claims(client: BlockingClient, flags: Submission, namespace: str) -> None:
-    for claim in missing_claims(client, flags, namespace):
-        note(
-            f"warning: there is no volume claim {claim} in the namespace {namespace}: the job "
-            "waits until it exists (`arena data list` shows the claims)",
-            "warn",
-        )
 
 
 def _print_submitted(submitted: Submitted, namespace: str, chosen: SubmitOptions) -> None:

@@ -93,7 +93,9 @@ def node(
 @command.command(name="job")
 @options.name_argument(required=False)
 @options.all_namespaces_option
-@click.option("--instance", "-i", default="", help="Only this pod of the job.")
+@click.option(
+    "--instance", "-i", default="", help="Only this pod of the job, or the worker with this index."
+)
 @options.type_option
 @_table_options
 @options.cluster_options

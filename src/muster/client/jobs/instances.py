@@ -33,11 +33,23 @@ class WaitNotice:
             self._reason = reason
 
 
+def find_instance(job: JobSummary, name: str) -> Instance | None:
+    """The instance of that name, or of `worker-2` or `2`: among several of an index, the worker."""
+    name = name.lower()
+    by_name = [row for row in job.instances if row.name == name]
+    by_role = [row for row in job.instances if f"{row.role}-{row.index}".lower() == name]
+    by_index = [row for row in job.instances if str(row.index) == name]
+    workers = [row for row in by_index if row.role.lower() == "worker"]
+    for rows in (by_name, by_role, workers, by_index):
+        if len({(row.role, row.index) for row in rows}) == 1:
+            return rows[-1]
+    return None
+
+
 def named_instance(job: JobSummary, name: str) -> Instance:
-    """The instance of that name."""
-    for instance in job.instances:
-        if instance.name == name:
-            return instance
+    """The instance that is meant by the name."""
+    if instance := find_instance(job, name):
+        return instance
     raise NotFound(
         f"the job {job.name} has no replica {name}",
         hint=f"`arena get {job.name}` lists its replicas.",

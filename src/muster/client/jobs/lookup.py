@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from muster.api.kinds import JOB_KINDS, PODS, Kind
 from muster.api.meta import Key, Raw, key_of
 from muster.client import ignore
-from muster.errors import Forbidden, MusterError, NotFound, UsageError, no_such
+from muster.errors import Forbidden, MusterError, NotFound, UsageError, nearest, no_such
 from muster.jobs import names
 from muster.jobs.job_kinds import TYPE_ALIASES
 from muster.jobs.view.instance import pods_of_job
@@ -96,6 +96,19 @@ def kinds_of_type(type_: str) -> tuple[Kind[Raw], ...]:
     return (kind,)
 
 
+class NoSuchJob(NotFound):
+    """No job has that name, as far as the user may read jobs."""
+
+    def __init__(self, key: Key, type_: str, forbidden: str) -> None:
+        # The message is arena's, since scripts compare it.
+        super().__init__(
+            f"Not found training job {key.name} in namespace {key.namespace},"
+            "please use 'arena submit' to create it.",
+            hint=f"You may not read {forbidden}: it may be one of these." if forbidden else "",
+        )
+        self.key, self.type = key, type_
+
+
 class ParsedName(NamedTuple):
     """A name on the command line, taken apart."""
 
@@ -125,6 +138,13 @@ def parse_name(text: str, type_: str = "") -> ParsedName:
 
 def get_job(client: BlockingClient, key: Key, type_: str = "") -> FoundJob:
     """The one job of that name; it may be written `job/x` or `tfjob/x`."""
+    try:
+        return _get_job(client, key, type_)
+    except NoSuchJob as error:
+        raise _with_similar_name(client, error) from None
+
+
+def _get_job(client: BlockingClient, key: Key, type_: str) -> FoundJob:
     parsed = parse_name(key.name, type_)
     if parsed.must_be == "pod":
         raise UsageError(f"{key.name}: this is about jobs, not about pods")
@@ -133,7 +153,7 @@ def get_job(client: BlockingClient, key: Key, type_: str = "") -> FoundJob:
     if not query.results:
         if not query.forbidden and not any(_is_served(client, k, key) for k in query.missing):
             raise _not_installed(query.missing)
-        raise _no_job(key, query.forbidden_names)
+        raise NoSuchJob(key, parsed.type, query.forbidden_names)
     if len(query.results) > 1:
         first, *others = (kind.kind.lower() for kind, _ in query.results)
         raise MusterError(
@@ -186,7 +206,7 @@ def labelled_pods(client: BlockingClient, job: Key) -> list[Pod]:
 def job_exists(client: BlockingClient, key: Key) -> bool:
     """Whether a job has that name, as far as the user may read jobs."""
     try:
-        get_job(client, key)
+        _get_job(client, key, "")
     except (NotFound, Forbidden):
         return False
     except MusterError:
@@ -201,12 +221,14 @@ def get_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> FoundJo
     if parsed.must_be == "pod":
         return _get_pod(client, bare)
     try:
-        return get_job(client, key, type_)
-    except NotFound:
+        return _get_job(client, key, type_)
+    except NotFound as error:
         if parsed.must_be != "job":
             with suppress(NotFound, Forbidden):
                 return client.get(PODS, bare)
-        raise
+        if not isinstance(error, NoSuchJob):
+            raise
+        raise _with_similar_name(client, error) from None
 
 
 def _get_pod(client: BlockingClient, key: Key) -> Pod:
@@ -218,13 +240,13 @@ def _get_pod(client: BlockingClient, key: Key) -> Pod:
     )
 
 
-def _no_job(key: Key, forbidden: str) -> NotFound:
-    # The message is arena's, since scripts compare it.
-    return NotFound(
-        f"Not found training job {key.name} in namespace {key.namespace},"
-        "please use 'arena submit' to create it.",
-        hint=f"You may not read {forbidden}: it may be one of these." if forbidden else "",
-    )
+def _with_similar_name(client: BlockingClient, error: NoSuchJob) -> NoSuchJob:
+    """The error; if a job has a similar name, its hint is that name."""
+    with suppress(MusterError):
+        names_of_jobs = list_names(client, error.key.namespace, error.type)
+        if similar := nearest(error.key.name, names_of_jobs):
+            error.hint = f"Did you mean {similar}?"
+    return error
 
 
 def _list_raw(

@@ -208,7 +208,7 @@ class JobUsage:
         if not name:
             return self
         instance = named_instance(self.job, name)
-        used = {key: amount for key, amount in self.used.items() if key == name}
+        used = {key: amount for key, amount in self.used.items() if key == instance.name}
         return JobUsage(replace(self.job, instances=(instance,)), used, self.now)
 
 

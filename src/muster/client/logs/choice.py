@@ -110,7 +110,7 @@ def _needs_attempts(job: JobSummary, wanted: WantedLogs) -> bool:
     if wanted.everyone or wanted.earlier:
         return True
     if wanted.instance:
-        return all(row.name != wanted.instance for row in job.instances)
+        return instances.find_instance(job, wanted.instance) is None
     return job.chief is None
 
 

@@ -54,6 +54,13 @@ class SendResult(NamedTuple):
     item: Raw
 
 
+class ReadObject(NamedTuple):
+    """An object of a manifest, and the file that it is from."""
+
+    item: Raw
+    source: str
+
+
 def send_strictly(client: BlockingClient, ask: Request, *, dry_run: bool) -> Response:
     """Send the object with our field manager; the server rejects fields that it would drop."""
     query = (*ask.query, ("fieldValidation", "Strict"))
@@ -66,7 +73,7 @@ def send_strictly(client: BlockingClient, ask: Request, *, dry_run: bool) -> Res
 
 def read_objects(
     files: Sequence[str], stdin: TextIO, *, verb: str, namespace: str = "", recursive: bool = False
-) -> list[Raw]:
+) -> list[ReadObject]:
     """The objects of all files, each checked; `verb` is `apply` or `create`."""
     items = [
         (item, source)
@@ -82,7 +89,7 @@ def read_objects(
         items, key=lambda row: str(row[0].get("kind")) not in JOB_KIND_BY_NAME
     ):
         reader.check(item, source, generate=verb == "create")
-    return [check_namespace(item, namespace) for item, _ in items]
+    return [ReadObject(check_namespace(item, namespace), source) for item, source in items]
 
 
 def check_namespace(item: Raw, namespace: str) -> Raw:
@@ -97,25 +104,30 @@ def check_namespace(item: Raw, namespace: str) -> Raw:
 
 
 def send_all(
-    client: BlockingClient, items: Iterable[Raw], namespace: str, send: Send, *, dry_run: bool
+    client: BlockingClient,
+    objects: Iterable[ReadObject],
+    namespace: str,
+    send: Send,
+    *,
+    dry_run: bool,
 ) -> Iterator[SendResult | MusterError]:
     """Send every object and yield its result or its error; an unreachable cluster raises."""
     served = ServedKinds(client)
-    for item in items:
+    for item, source in objects:
         try:
             kind = served.find(item["apiVersion"], item["kind"])
             result = send(client, kind, _in_namespace(kind, item, namespace))
         except Unreachable:
             raise
         except MusterError as error:
-            yield _in_own_words(item, error)
+            yield _in_own_words(item, source, error)
         else:
             if item["kind"] == CRD and not dry_run:
                 served.expect(item)
             yield result
 
 
-def _in_own_words(item: Raw, error: MusterError) -> MusterError:
+def _in_own_words(item: Raw, source: str, error: MusterError) -> MusterError:
     """The error; for a job that the server rejected, that of our parser: it has a hint."""
     # A real server answers an apply with a wrong type as an error of its own, 500.
     refused = isinstance(error, BadRequest | Invalid | ServerError)
@@ -123,7 +135,7 @@ def _in_own_words(item: Raw, error: MusterError) -> MusterError:
         try:
             parse.parse_job(item)
         except InvalidJob as rejection:
-            return rejection
+            return rejection.in_file(source)
     return error
 
 

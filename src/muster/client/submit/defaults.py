@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES
+from muster.api.kinds import PRIORITY_CLASSES
 from muster.api.meta import Key
 from muster.client import config_file
 from muster.client.submit import workspace
 from muster.client.target import user_name
 from muster.errors import ApiError, ConfigError, NotFound, UsageError
-from muster.jobs.build import volumes
 from muster.jobs.build.code_sync import local_path
 from muster.jobs.build.flags import Site, Submission, TensorFlow
 from muster.local.home import Home
@@ -134,19 +133,6 @@ def check_priority(client: BlockingClient, args: Submission) -> None:
         ) from None
     except ApiError:
         return  # the user may not read priority classes: the pods' reason will say it
-
-
-def missing_claims(client: BlockingClient, args: Submission, namespace: str) -> list[str]:
-    """The claims of `--data` that the namespace does not have."""
-    claims = [row.volume["persistentVolumeClaim"]["claimName"] for row in volumes.claims(args)]
-    try:
-        return [
-            name
-            for name in claims
-            if client.find(PERSISTENT_VOLUME_CLAIMS, Key(namespace, name)) is None
-        ]
-    except ApiError:
-        return []  # the user may not read claims: the pods' reason will say it
 
 
 def submitting_user(client: BlockingClient) -> str:

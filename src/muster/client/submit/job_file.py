@@ -19,7 +19,7 @@ from muster.api.meta import object_name
 from muster.client import config_file
 from muster.client.manifests import reader
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
-from muster.errors import UsageError, no_such
+from muster.errors import InvalidJob, UsageError, no_such
 from muster.jobs import parse
 from muster.jobs.build.flags import BY_TYPE, Flag, Submission, flags_of
 from muster.jobs.build.job_manifest import Bundle
@@ -172,7 +172,10 @@ def _checked_job(document: Raw, source: str) -> Raw:
             f"{source}: {document['kind']} is not a job",
             hint=f"Jobs are {', '.join(JOB_KIND_BY_NAME)}; `arena apply -f` takes other objects.",
         )
-    parse.parse_job(document)
+    try:
+        parse.parse_job(document)
+    except InvalidJob as error:
+        raise error.in_file(source) from None
     return document
 
 
