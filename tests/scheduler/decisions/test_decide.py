@@ -61,7 +61,31 @@ async def test_a_node_that_a_selector_rules_out_is_not_called_too_small() -> Non
     cluster.add(node("n1"), pod("p", spec={"nodeSelector": {"zone": "a"}}))
     await cluster.run()
 
-    assert cluster.reason("p") == "no node is suitable; 1 node not matching the node selector"
+    assert cluster.reason("p") == (
+        "no node is suitable; 1 node not matching the node selector zone=a"
+    )
+
+
+async def test_the_node_selector_in_a_reason_is_bounded() -> None:
+    labels = {f"example.com/label-{i}": "v" * 40 for i in range(20)}
+    cluster = FakeCluster()
+    cluster.add(node("n1"), pod("p", spec={"nodeSelector": labels}))
+    await cluster.run()
+
+    assert "the node selector example.com/label-0=vvv" in cluster.reason("p")
+    assert len(cluster.reason("p")) < 150
+
+
+async def test_a_gang_that_no_empty_nodes_could_hold_side_by_side_is_told_to_add_nodes() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=5), node("n2", gpus=5))
+    cluster.add(volcano_group("big", 3), *gang("big", 3, gpus=3, role="worker"))
+    await cluster.run()
+
+    assert cluster.reason("big") == (
+        "2 of 3 workers fit; short 3 nvidia.com/gpu; cannot start unless nodes are added: "
+        "2 would fit if all nodes were empty"
+    )
 
 
 async def test_a_gang_that_fits_once_others_have_ended_is_not_told_to_add_nodes() -> None:

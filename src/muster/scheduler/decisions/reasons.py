@@ -131,7 +131,7 @@ def _shortage(short: ClassShortage) -> str:
         parts.append(f"short {_amounts(short.lacks)}")
     if not short.ever:
         parts.append(_too_large(short))
-    if short.capacity:
+    if short.most is not None:
         parts.append(_too_many(short))
     if short.removed:
         (says, n), *rest = short.removed
@@ -154,14 +154,15 @@ def _too_large(short: ClassShortage) -> str:
 
 
 def _too_many(short: ClassShortage) -> str:
-    """That waiting does not help: all nodes together are too small."""
+    """That waiting does not help: the nodes are too few, or too small for more than one each."""
     requested = {name: n * short.wanted for name, n in short.want.cls.requests.items()}
     lacks = (
         f"{_members(short)} request {format_amount(name, requested[name])} {name}, "
         f"the nodes have {format_amount(name, n)}"
         for name, n in short.capacity.items()
     )
-    return f"cannot start unless nodes are added: {'; '.join(lacks)}"
+    empty = f"{short.most} would fit if all nodes were empty"
+    return f"cannot start unless nodes are added: {'; '.join(lacks) or empty}"
 
 
 def _amounts(resources: Mapping[str, int]) -> str:

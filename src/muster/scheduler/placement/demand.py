@@ -68,6 +68,7 @@ class ClassShortage:
     filter removed, `ever` whether any node would fit a pod if it were empty, and `largest` the
     resources of which even the largest node has too little, with the amount it has. `capacity` is
     what the feasible nodes have of resources of which they had too little even if all were empty.
+    `most` is how many pods would fit if all nodes were empty, if these are too few.
     """
 
     want: ClassDemand
@@ -78,6 +79,7 @@ class ClassShortage:
     ever: bool = True
     largest: Mapping[str, int] = field(default_factory=dict)
     capacity: Mapping[str, int] = field(default_factory=dict)
+    most: int | None = None
 
 
 @dataclass(frozen=True)

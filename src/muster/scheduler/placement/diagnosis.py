@@ -9,6 +9,7 @@ import numpy as np
 
 from muster.scheduler.placement import filters
 from muster.scheduler.placement.demand import ClassDemand, ClassShortage
+from muster.scheduler.placement.node_rules import matches_selector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Snapshot
+
+_MAX_SELECTOR = 80
+"""Characters of a node selector in a sentence."""
 
 
 def by_body(
@@ -46,11 +50,13 @@ def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> C
     ever = bool(filters.fits_if_empty(snapshot, cls).any())
     largest = {} if ever else _largest(snapshot, cls, mask)
     capacity = _capacity(snapshot, cls, mask, wanted) if ever else {}
+    room = _room_if_empty(snapshot, cls, mask) if ever else wanted
+    most = room if room < wanted else None
     # The largest node tells more than the number of nodes that are too small, and the capacity
     # more than the number of nodes that are full.
-    hidden = filters.TOO_SMALL if largest else filters.FULL if capacity else ""
+    hidden = filters.TOO_SMALL if largest else filters.FULL if most is not None else ""
     removed = [row for row in _removed(snapshot, cls) if row[0] != hidden]
-    return ClassShortage(want, wanted, fits, lacks, tuple(removed), ever, largest, capacity)
+    return ClassShortage(want, wanted, fits, lacks, tuple(removed), ever, largest, capacity, most)
 
 
 def _capacity(snapshot: Snapshot, cls: PodClass, mask: Mask, wanted: int) -> dict[str, int]:
@@ -58,6 +64,12 @@ def _capacity(snapshot: Snapshot, cls: PodClass, mask: Mask, wanted: int) -> dic
     columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
     total = {name: int(allocatable[columns[name]][mask].sum()) for name in cls.requests}
     return {name: n for name, n in total.items() if n < cls.requests[name] * wanted}
+
+
+def _room_if_empty(snapshot: Snapshot, cls: PodClass, mask: Mask) -> int:
+    """How many pods of the class the nodes could hold if all were empty."""
+    allocatable = snapshot.nodes.allocatable[cls.columns][:, mask]
+    return int((allocatable // cls.amounts[:, None]).min(axis=0).sum())
 
 
 def _largest(snapshot: Snapshot, cls: PodClass, mask: Mask) -> dict[str, int]:
@@ -75,5 +87,13 @@ def _removed(snapshot: Snapshot, cls: PodClass) -> Iterator[tuple[str, int]]:
         passing = left & item.mask(snapshot, cls)
         gone = int(left.sum() - passing.sum())
         if gone:
-            yield item.says, gone
+            yield _words(item, cls), gone
         left = passing
+
+
+def _words(item: filters.Filter, cls: PodClass) -> str:
+    """The words of a filter; those of the node selector name it, in bounds."""
+    labels = ",".join(f"{key}={value}" for key, value in cls.spec.node_selector.items())
+    if item.mask is not matches_selector or not labels:
+        return item.says
+    return f"{item.says} {labels if len(labels) <= _MAX_SELECTOR else f'{labels[:_MAX_SELECTOR]}…'}"
