@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from muster.api import crds
 from muster.api.kinds import CRDS
 from muster.api.meta import Key
+from muster.api.storage import CSI_NODES
 from muster.errors import UsageError
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
@@ -221,7 +222,9 @@ class _Cluster:
             server.run,
             lambda: controllers.run(client, local),
             lambda: operator.run(client, operator.Options(settings=jobs), stop),
-            lambda: scheduler.run(client, scheduler.Options(SCHEDULER_NAMES), stop),
+            lambda: scheduler.run(
+                client, scheduler.Options(SCHEDULER_NAMES, unserved=(CSI_NODES,)), stop
+            ),
             lambda: agent.run(client, agent.api(server.port, server.ca)),
         )
 

@@ -33,7 +33,7 @@ from muster.scheduler.state import State
 from muster.telemetry.health import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from muster.api.core import Pod
@@ -59,6 +59,8 @@ class Options:
     namespace: str = waiting_line_format.NAMESPACE
     """The namespace of the ConfigMap with the published line, and of the leases."""
     shadow: bool = False
+    unserved: tuple[Kind[Any], ...] = ()
+    """Kinds that the cluster is known not to serve."""
     health: Health = field(default_factory=Health)
 
 
@@ -84,7 +86,7 @@ class Service:
     ) -> None:
         self._client, self._shadow = client, options.shadow
         self.state = State(settings, process_id=secrets.token_hex(4))
-        self.informers = list(self._informers())
+        self.informers = list(self._informers(options.unserved))
         may_act = election.is_leader if election else lambda: True
         self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)
         self._binder = Binder(
@@ -165,7 +167,7 @@ class Service:
 
     # -- watch events --------------------------------------------------------------------------
 
-    def _informers(self) -> list[Informer[Any]]:
+    def _informers(self, unserved: Sequence[Kind[Any]]) -> list[Informer[Any]]:
         state = self.state
         by_key: dict[Kind[Any], Callable[..., None]] = {
             POD_DISRUPTION_BUDGETS: state.budget_changed,
@@ -179,7 +181,11 @@ class Service:
             self._watch(PODS, state.pod_changed),
             self._watch(NODES, state.node_changed),
             self._watch(NAMESPACES, lambda _, new: state.namespace_changed(new)),
-            *(self._watch(kind, _by_key(change)) for kind, change in by_key.items()),
+            *(
+                self._watch(kind, _by_key(change))
+                for kind, change in by_key.items()
+                if kind not in unserved
+            ),
         ]
 
     def _watch(self, kind: Kind[T], update: Callable[[Any, Any], None]) -> Informer[T]:

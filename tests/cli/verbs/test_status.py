@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.cli import main
+from muster.cli.verbs import status
 from muster.local.home import Home
 
 
@@ -61,3 +62,17 @@ def test_status_while_the_cluster_starts(home: Home, capsys: pytest.CaptureFixtu
         main.run("arena", ["status"])
 
     assert capsys.readouterr().out.startswith("local:  starting or stopping (pid ")
+
+
+def test_the_rows_of_the_daemon_are_aligned_with_the_others(
+    home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "find_cluster", lambda _: None)
+    with home.held():
+        home.write_status(data=str(home.data), runtime="namespaces")
+        main.run("arena", ["status"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["local:", "up"]
+    assert lines[-1].split() == ["local", "runtime:", "namespaces"]
+    assert len({line.index(line.split()[-1]) for line in lines}) == 1

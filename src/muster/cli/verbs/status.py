@@ -46,11 +46,11 @@ def command(target: Target, output: str) -> None:
         print(json_or_yaml(data, output))
     else:
         shown = {**data, "local": data.get("hint") or data["local"], "daemon": "", "hint": ""}
+        if cluster is not None and cluster.local:
+            shown |= {key: value for key, value in (daemon or {}).items() if key not in data}
+        else:
+            shown |= {f"local {key}": value for key, value in (daemon or {}).items()}
         print(table([(f"{key}:", str(value)) for key, value in shown.items() if value]))
-        repeated = ("url", "nodes") if cluster is not None and cluster.local else ()
-        for key, value in (daemon or {}).items():
-            if key not in repeated:
-                print(f"  {key}: {value}")
     if cluster is None:
         raise no_cluster(hint="")  # the table says how to start one
     if problem is not None:

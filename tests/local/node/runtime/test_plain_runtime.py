@@ -177,7 +177,7 @@ def test_the_workers_of_a_plain_job_find_each_other_at_their_own_ports(tmp_path:
     up = local.arena("up", "--detach", "--runtime", "plain")
     try:
         assert "without namespaces" in up.stderr
-        status = local.arena("status").stdout
+        status = " ".join(local.arena("status").stdout.split())
         assert "runtime: plain" in status
         assert "externalNetwork: by the machine's own network" in status
         local.submit("j", "--workers=2", command=f"python {script}")
