@@ -88,17 +88,14 @@ class Authorizer:
         self._require(user, access)
         # A websocket opens with GET, but commands sent through it change things.
         if route.subresource in _INTERACTIVE and access.verb == "get" and access.resource == "pods":
-            self._require_create(user, access)
+            verdict = self.decide(user, access._replace(verb="create"))
+            if not verdict.allowed:
+                raise api_errors.forbidden("", access.resource, access.name, verdict.reason)
 
     def check_create(self, call: Call) -> None:
         """Raise a 403 if the caller of an update or an apply may not create the object."""
         if call.user is not INTERNAL_USER:
-            self._require_create(call.user, _access_of(call.route, {}))
-
-    def _require_create(self, user: User, access: AccessQuery) -> None:
-        verdict = self.decide(user, access._replace(verb="create"))
-        if not verdict.allowed:
-            raise api_errors.forbidden(access.group, access.resource, access.name, verdict.reason)
+            self._require(call.user, _access_of(call.route, {})._replace(verb="create"))
 
     def check_path(self, user: User, method: str, path: str) -> None:
         """Raise a 403 if the user may not request this path outside the resources."""
