@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,14 +24,14 @@ from tests.prerequisites import missing_prerequisite
 
 # The process plays the machine. Its world is a child in another network namespace, with a route to
 # the machine only; its pod is another child, with a route to the bridge only.
-WORLD = """
+HELPERS = """
 import ipaddress, json, os, signal, socket, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from muster.api.meta import Key
 from muster.local.node.network import nat
 from muster.local.node.network.bridge import BridgeNetwork
-from muster.local.node.standalone.linux import kernel
+from muster.local.node.standalone.linux import kernel, nftables
 from muster.local.node.standalone.linux.netlink import Netlink
 address = ipaddress.IPv4Interface
 nat._STATE = Path(sys.argv[2])
@@ -62,7 +63,9 @@ def configure(own, gateway=None):
                 net.add_address(link.number, address(own))
                 if gateway:
                     net.add_default_route(ipaddress.IPv4Address(gateway))
+"""
 
+WORLD = """
 def serve():
     server = socket.create_server(("203.0.113.2", 80))
     os.write(up, b"x")
@@ -116,20 +119,83 @@ restored = before == switches()
 print(json.dumps({"method": method, "client": client, "restored": restored, "on": on + still_on}))
 """
 
+# The other host has the machine as its gateway, so it has a route to the pods' subnet.
+OTHER_HOST = """
+up_read, up = os.pipe()
+ask_read, ask = os.pipe()
+answers_read, answers = os.pipe()
 
-def run_world(tmp_path: Path, nat: str) -> dict[str, str]:
+def answer_all(host):
+    server = socket.create_server((host, 80))
+    os.write(up, b"x")
+    while True:
+        server.accept()[0].sendall(b"hello")
+
+def call(host):
+    try:
+        return socket.create_connection((host, 80), timeout=0.5).recv(9).decode()
+    except OSError as error:
+        return type(error).__name__
+
+def visit():
+    while os.read(ask_read, 1):
+        os.write(answers, json.dumps([call(own), call(network.gateway)]).encode())
+
+network = BridgeNetwork(Path(sys.argv[2]))
+with Netlink() as net:
+    net.set_up(net.index("lo"))
+    net.add_bridge("outer")
+    net.add_address(net.index("outer"), address("203.0.113.1/24"))
+    if sys.argv[3] == "routed":
+        net.add_default_route(ipaddress.IPv4Address("203.0.113.2"))
+network.open()
+own = network.allocate(Key("ns", "p"))
+plan = network.link(own)
+host, go_host = child(lambda: configure("203.0.113.2/24", "203.0.113.1"), visit)
+pod, go_pod = child(
+    lambda: configure(plan["address"], plan["gateway"]),
+    lambda: os.write(answers, call(network.gateway).encode()),
+    lambda: answer_all("0.0.0.0"),
+)
+with Netlink() as net:
+    net.add_veth("up0", net.index("outer"), "eth0", host)
+    net.add_veth(plan["link"], net.index(network.bridge), "eth0", pod)
+Path("/proc/sys/net/ipv4/ip_forward").write_text("1")  # as Docker does
+server = os.fork()
+if server == 0:
+    kernel.die_with_parent(signal.SIGKILL)
+    answer_all(network.gateway)
+os.read(up_read, 1)
+go_pod()
+go_host()
+of_pod = os.read(answers_read, 99).decode()
+os.read(up_read, 1)
+os.write(ask, b"x")
+closed = json.loads(os.read(answers_read, 99))
+of_machine = [call(own), call(network.gateway)]
+nftables.remove(network.bridge)
+os.write(ask, b"x")
+without = json.loads(os.read(answers_read, 99))
+network.close()
+print(json.dumps({"host": closed, "pod": of_pod, "machine": of_machine, "without": without}))
+for pid in (server, pod, host):
+    os.kill(pid, signal.SIGKILL)
+"""
+
+
+def run_world(tmp_path: Path, nat: str, world: str = WORLD) -> dict[str, Any]:
     """Run the script with NAT `open` or `closed`; returns its result."""
     inside = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
     script = f'mount -t sysfs sysfs /sys 2>/dev/null; exec {sys.executable} -c "$0" "$@"'
     result = subprocess.run(
-        [*inside, "sh", "-c", script, WORLD, _SOURCE, str(tmp_path), nat],
+        [*inside, "sh", "-c", script, HELPERS + world, _SOURCE, str(tmp_path), nat],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    printed: dict[str, str] = json.loads(result.stdout)
+    printed: dict[str, Any] = json.loads(result.stdout)
     return printed
 
 
@@ -149,6 +215,20 @@ def test_pods_reach_external_networks_with_the_machines_address(tmp_path: Path) 
 @needs_namespaces
 def test_without_nat_pods_do_not_reach_external_networks(tmp_path: Path) -> None:
     assert run_world(tmp_path, "closed")["client"] == "TimeoutError"
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize("machine", ["routed", "without a default route"])
+def test_another_host_reaches_neither_pods_nor_the_api_on_the_bridge(
+    tmp_path: Path, machine: str
+) -> None:
+    result = run_world(tmp_path, machine, OTHER_HOST)
+
+    assert result["host"] == ["TimeoutError", "TimeoutError"]
+    assert result["pod"] == "hello"
+    assert result["machine"] == ["hello", "hello"]
+    assert result["without"] == ["hello", "hello"], "the other host has no route to the subnet"
 
 
 def test_the_links_of_default_routes_are_found() -> None:

@@ -1,4 +1,7 @@
-"""External network access as root: NAT behind the machine's own address.
+"""The pods' network and other hosts, as root: NAT to them, and nothing from them.
+
+Pods reach other hosts with the machine's own address. Packets of other hosts for the pods' subnet
+are dropped.
 
 Forwarding is enabled only for the pods' bridge and the links of default routes. All clusters on a
 machine share these switches: the first cluster that enables a switch saves its old value, and the
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     import ipaddress
     from collections.abc import Iterator
 
+log = logging.getLogger(__name__)
 
 _STATE = Path("/run")
 _DEVICES = Path("/proc/sys/net/ipv4/conf")
@@ -91,13 +96,20 @@ class Nat(ExternalAccess):
         self._bridge = bridge
 
     def open(self, subnet: ipaddress.IPv4Network) -> None:
-        """Enable NAT. If the machine does not allow it, set `unavailable_reason`."""
+        """Close the subnet to other hosts and enable NAT. If the machine does not allow it, set
+        `unavailable_reason`."""
         links = default_links(_ROUTES.read_text())
+        try:
+            # Also without a default route: hosts of the networks beside us could reach the subnet.
+            nftables.write_table(subnet, self._bridge, masquerade=bool(links))
+        except OSError as error:
+            log.warning("other hosts with a route to %s reach pods: %s", subnet, error.strerror)
+            self.unavailable_reason = f"{error.strerror} ({error.filename})"
+            return
         if not links:
             self.unavailable_reason = "the machine has no default route"
             return
         try:
-            nftables.masquerade(self._bridge, subnet, self._bridge)
             enable_forwarding(self._bridge, links)
         except OSError as error:
             self.unavailable_reason = f"{error.strerror} ({error.filename or 'forwarding'})"

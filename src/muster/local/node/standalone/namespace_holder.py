@@ -24,7 +24,7 @@ def _enable_nat(request: dict[str, str]) -> None:
     subnet = ipaddress.IPv4Interface(request["address"]).network
     with contextlib.suppress(OSError):
         files.write("/proc/sys/net/ipv4/ip_forward", "1")
-        nftables.masquerade(request["bridge"], subnet, request["bridge"])
+        nftables.write_table(subnet, request["bridge"])
 
 
 def main() -> int:

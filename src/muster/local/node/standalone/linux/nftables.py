@@ -1,4 +1,7 @@
-"""One rule of the kernel's packet filter: packets of pods leave with the machine's address (NAT).
+"""Two rules of the kernel's packet filter for the pods' bridge.
+
+Other hosts reach neither pods nor this machine's address on the bridge, and packets of pods leave
+with the machine's address (NAT).
 
 The messages are written by hand because a machine may have no `nft` program. Changes come in a
 batch that the kernel applies as a whole or not at all. A rule is a list of expressions: they load a
@@ -30,36 +33,77 @@ _BEGIN, _END = 0x10, 0x11
 _NEW_TABLE, _DEL_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 2, 3, 6
 _NETFILTER, _SUBSYSTEM = 12, 10
 _NESTED = 0x8000
+_PRE_ROUTING, _RAW = 0, -300
 _POST_ROUTING, _SOURCE_NAT = 4, 100
-_NETWORK_HEADER, _SOURCE_OFFSET, _OUT_NAME = 1, 12, 7
+_NETWORK_HEADER, _SOURCE_OFFSET, _DESTINATION_OFFSET = 1, 12, 16
+_IN_NAME, _OUT_NAME = 6, 7
+_DROP = 0
 _REGISTER, _EQUAL, _DIFFERENT = 1, 0, 1
 _NAME_SIZE = 16
 
 
-def masquerade(table: str, subnet: ipaddress.IPv4Network, bridge: str) -> None:
-    """Packets from the subnet that leave by another link than the bridge get that link's address.
+def write_table(subnet: ipaddress.IPv4Network, bridge: str, *, masquerade: bool = True) -> None:
+    """Write the table of a bridge, which is named as it; an older one is replaced.
 
-    The table has only this rule; an older table of the same name is replaced.
+    Packets for the subnet that come by another link are dropped. With `masquerade`, packets from
+    the subnet that leave by another link get that link's address.
     """
-    expressions = (
-        _payload(_SOURCE_OFFSET, 4),
-        _bitwise(subnet.netmask.packed),
-        _compare(_EQUAL, subnet.network_address.packed),
-        _meta(_OUT_NAME),
-        _compare(_DIFFERENT, bridge.encode().ljust(_NAME_SIZE, b"\0")),
+    name = text(1, bridge)
+    chains = [_chain(bridge, "prerouting", "filter", _PRE_ROUTING, _RAW)]
+    rules = [_rule(bridge, "prerouting", _from_outside(subnet, bridge))]
+    if masquerade:
+        chains.append(_chain(bridge, "postrouting", "nat", _POST_ROUTING, _SOURCE_NAT))
+        rules.append(_rule(bridge, "postrouting", _to_outside(subnet, bridge)))
+    new = [(_NEW_CHAIN, CREATE, chain) for chain in chains]
+    new += [(_NEW_RULE, CREATE, rule) for rule in rules]
+    table = (_NEW_TABLE, CREATE, name)
+    # Creating the table first makes sure that deleting it succeeds.
+    _batch([table, (_DEL_TABLE, 0, name), table, *new])
+
+
+def _from_outside(subnet: ipaddress.IPv4Network, bridge: str) -> tuple[bytes, ...]:
+    """Drop what other hosts send to pods, or to this machine's address on the bridge.
+
+    No packet that pods wait for is dropped. An answer to a pod comes to the machine's own address,
+    and this rule is before NAT writes the pod's address into it. Traffic between this machine and
+    pods comes by the bridge, and its traffic with itself by the loopback link.
+    """
+    return (
+        *_in_subnet(_DESTINATION_OFFSET, subnet),
+        *_other_link(_IN_NAME, bridge),
+        *_other_link(_IN_NAME, "lo"),
+        _expression("immediate", _number(1, 0) + _nested(2, _nested(2, _number(1, _DROP)))),
+    )
+
+
+def _to_outside(subnet: ipaddress.IPv4Network, bridge: str) -> tuple[bytes, ...]:
+    """Give packets of pods the address of the link by which they leave the machine."""
+    return (
+        *_in_subnet(_SOURCE_OFFSET, subnet),
+        *_other_link(_OUT_NAME, bridge),
         _expression("masq", b""),
     )
-    # The numbers of attributes are those of <linux/netfilter/nf_tables.h>.
-    hook = _nested(4, _number(1, _POST_ROUTING) + _number(2, _SOURCE_NAT))
-    chain = text(1, table) + text(3, "postrouting") + hook + text(7, "nat")
-    rule = text(1, table) + text(2, "postrouting") + _nested(4, b"".join(expressions))
-    new = [
-        (_NEW_TABLE, CREATE, text(1, table)),
-        (_NEW_CHAIN, CREATE, chain),
-        (_NEW_RULE, CREATE, rule),
-    ]
-    # Creating the table first makes sure that deleting it succeeds.
-    _batch([new[0], (_DEL_TABLE, 0, text(1, table)), *new])
+
+
+def _in_subnet(offset: int, subnet: ipaddress.IPv4Network) -> tuple[bytes, ...]:
+    mask, address = subnet.netmask.packed, subnet.network_address.packed
+    return _payload(offset, 4), _bitwise(mask), _compare(_EQUAL, address)
+
+
+def _other_link(key: int, link: str) -> tuple[bytes, ...]:
+    return _meta(key), _compare(_DIFFERENT, link.encode().ljust(_NAME_SIZE, b"\0"))
+
+
+# The numbers of attributes are those of <linux/netfilter/nf_tables.h>.
+
+
+def _chain(table: str, name: str, kind: str, hook: int, priority: int) -> bytes:
+    place = _number(1, hook) + attribute(2, struct.pack(">i", priority))
+    return text(1, table) + text(3, name) + _nested(4, place) + text(7, kind)
+
+
+def _rule(table: str, chain: str, expressions: tuple[bytes, ...]) -> bytes:
+    return text(1, table) + text(2, chain) + _nested(4, b"".join(expressions))
 
 
 def remove(table: str) -> None:
