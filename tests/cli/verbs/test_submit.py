@@ -219,7 +219,7 @@ def test_a_job_is_submitted_from_a_short_file_with_changes(submitter: Submitter)
     assert worker["replicas"] == 4
     main = worker["template"]["spec"]["containers"][0]
     assert {"name": "A", "value": "2"} in main["env"]
-    assert main["command"] == ["sh", "-c", "python t.py --x 'a b'"]
+    assert main["command"] == ["sh", "-c", "exec python t.py --x 'a b'"]
 
 
 def test_any_manifest_of_a_job_is_submitted_with_changes(submitter: Submitter) -> None:

@@ -140,7 +140,7 @@ def test_a_variable_is_put_into_another_and_not_into_the_command(machine: Machin
 def test_each_word_of_an_unquoted_command_stays_one_argument(machine: Machine) -> None:
     built = machine.dry(*TF, "python", "-c", 'print("a  b")', "--lr", "0.1")
 
-    assert built.at("main:Worker/command")[2] == """python -c 'print("a  b")' --lr 0.1"""
+    assert built.at("main:Worker/command")[2] == """exec python -c 'print("a  b")' --lr 0.1"""
 
 
 def test_a_quoted_command_is_a_line_for_the_shell_and_flags_may_follow(machine: Machine) -> None:

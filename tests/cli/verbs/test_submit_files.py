@@ -94,7 +94,7 @@ def test_lists_mappings_and_quotes_after_set_are_yaml(machine: Machine) -> None:
 
     assert built.at("main:Worker/env/A/value") == "1.10"
     assert built.at("main:Worker/env/B/value") == "yes"
-    assert built.at("main:Worker/command")[-1] == "a b 010"
+    assert built.at("main:Worker/command")[-1] == "exec a b 010"
     assert built.at("main:Worker/image") == "i"
 
 

@@ -50,7 +50,7 @@ SHARED: dict[str, Effect] = {
     "--isolated": Effect("", "main:@/workingDir", "/root"),
     "--env": Effect('K={"a": "b, #c"}', "main:@/env/K/value", '{"a": "b, #c"}'),
     "--env-from": Effect("secret/s", "main:@/envFrom", [{"secretRef": {"name": "s"}}]),
-    "--shell": Effect("bash", "main:*/command", ["bash", "-c", "python t.py"]),
+    "--shell": Effect("bash", "main:*/command", ["bash", "-c", "exec python t.py"]),
     "--annotation": Effect("k=v", "job/metadata/annotations/k", "v"),
     "--label": Effect("k=v", "@/template/metadata/labels/k", "v"),
     "--image-pull-secret": Effect("s", "pod:@/imagePullSecrets", [{"name": "s"}]),
@@ -300,7 +300,7 @@ def test_flags_may_stand_after_the_command_and_words_after_two_dashes_are_the_co
     machine: Machine,
 ) -> None:
     built = machine.dry("pytorch", "--name=j", "python t.py", "--image=i")
-    assert built.at("main:Master/command") == ["sh", "-c", "python t.py"]
+    assert built.at("main:Master/command") == ["sh", "-c", "exec python t.py"]
 
     code, out, _ = machine.run(
         "submit", "pytorch", "--name=j", "--image=i", "--dry-run", "--", "torchrun", "--gang", "t"

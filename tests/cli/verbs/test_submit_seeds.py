@@ -68,7 +68,7 @@ def test_the_mpi_command_gives_a_gang_of_workers_and_a_launcher_outside_it(
     assert labels["pod-group.scheduling.sigs.k8s.io/name"] == "mpijob-mpi-dist"
     assert labels["pod-group.scheduling.sigs.k8s.io/min-available"] == str(workers)
     assert not any("pod-group" in name for name in built.at("Launcher/template/metadata/labels"))
-    assert built.at("main:Launcher/command")[2].startswith("mpirun python code/benchmarks/")
+    assert built.at("main:Launcher/command")[2].startswith("exec mpirun python code/benchmarks/")
     assert built.at("main:Worker/command") is None
 
 

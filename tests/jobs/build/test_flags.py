@@ -37,7 +37,7 @@ def main(job: Raw, name: str = "Worker") -> Raw:
 def test_the_words_of_the_command_are_joined_and_run_by_the_shell() -> None:
     job = built(workers=2, shell="bash", command=("python", "t.py", "--x 'a b'"))
 
-    assert main(job)["command"] == ["bash", "-c", "python t.py --x 'a b'"]
+    assert main(job)["command"] == ["bash", "-c", "exec python t.py --x 'a b'"]
 
 
 def test_every_container_asks_for_the_end_of_its_log_in_the_status_of_its_pod() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from muster.jobs import this_machine
 from muster.jobs.build import code_sync, flag_values, pod_affinity, volumes
 from muster.jobs.build.flags import Mpi, PyTorch
+from muster.jobs.build.shell_command import shell_command
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -94,7 +95,7 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
         "name": args.job_kind.container,
         "image": role.image,
         "imagePullPolicy": _pull_policy(args, role),
-        "command": [args.shell, "-c", escape_literal(" ".join(args.command))] if role.runs else [],
+        "command": _command(args) if role.runs else [],
         "workingDir": args.directory,
         **environment,
         "ports": [{"name": port_name, "containerPort": role.port}] if role.port else [],
@@ -106,6 +107,11 @@ def _main(args: Submission, role: Role, mounts: list[Raw], environment: Raw) -> 
     if args.rdma:  # which locks the memory that it registers
         container["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
     return {key: value for key, value in container.items() if value}
+
+
+def _command(args: Submission) -> list[str]:
+    shell, *words = shell_command(args.shell, " ".join(args.command))
+    return [shell, *map(escape_literal, words)]
 
 
 def _pull_policy(args: Submission, role: Role) -> str:
