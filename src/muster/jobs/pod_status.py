@@ -46,9 +46,23 @@ def failure_with_lines(pod: Pod) -> str:
     cause = _failed_container(pod)
     lines = log_tail.useful_lines(cause[1].message)[-_MAX_LINES:] if cause else []
     if cause is None or len(lines) < 2:
-        return f"{failure(pod)}."
+        return sentence(failure(pod))
     text = "\n".join(lines)
     return f"{container_ending(pod, *cause)}.{LAST_LINES}{text}"
+
+
+def interruption(pod: Pod) -> str:
+    """How the cluster ended this pod, as the rest of a sentence that begins with its name."""
+    notice = find_condition(pod.status.conditions, "DisruptionTarget")
+    reason = pod.status.reason or (notice.reason if notice is not None else "")
+    message = pod.status.message or (notice.message if notice is not None else "")
+    text = "was interrupted" + (f" ({reason})" if reason else "")
+    return f"{text}: {log_tail.last_line(message)}" if message else text
+
+
+def sentence(text: str) -> str:
+    """The text with a full stop, unless the message that it quotes has one."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def split_failure(message: str) -> tuple[str, tuple[str, ...]]:

@@ -288,6 +288,32 @@ def test_an_event_names_the_exit_code_of_a_failed_pod() -> None:
     assert ("TFJobRestarting", f"job j is restarting because {cause}") in events
 
 
+def test_pods_that_the_cluster_ended_are_interrupted_and_have_not_failed() -> None:
+    model = running("Never")
+    stopped = {
+        "phase": "Failed",
+        "reason": "Terminated",
+        "message": "The local cluster was stopped while the pod ran.",
+        "containerStatuses": [{"name": "tensorflow", "state": {"running": {}}}],
+    }
+    model.pod("j-worker-1", **stopped)
+    model.settle()
+    first = "pod j-worker-1 was interrupted (Terminated): The local cluster was stopped while the"
+    messages = [event.message for event in model.events if event.reason == "TFJobRestarting"]
+    assert messages == [f"job j is restarting because {first} pod ran."]
+
+    model.run()
+    model.settle()
+    for name in ("j-worker-0", "j-worker-1"):
+        model.pod(name, **stopped)
+    model.settle()
+    messages = [event.message for event in model.events if event.reason == "TFJobRestarting"]
+    assert messages[-1].startswith(
+        "job j is restarting because 2 pods were interrupted. First: pod"
+    )
+    assert messages[-1].endswith("the pod ran.")
+
+
 def crash(model: Model, name: str) -> float | None:
     """Let the pod fail; returns the seconds until it is recreated."""
     model.run(name)

@@ -199,10 +199,7 @@ class _Assessor:
             if any(self._is_launcher(pod) for pod in failed):
                 attempt = self.status.launcher_attempt + 1
                 self.status = replace(self.status, launcher_attempt=attempt)
-            first = pod_status.first_failed(failed)
-            ending = f"pod {first.metadata.name} {pod_status.failure(first)}"
-            role = role_of(self.job, first)
-            self._report_restarting(f"{role} replica(s) failed. First: {ending}.")
+            self._report_restarting(self._cause_of_restart(failed, interrupted=not retries))
         # A pod that the cluster ended has no backoff. The exception is a pod that never started:
         # its node rejected it, and would probably reject the next pod at once.
         delayed = [
@@ -213,6 +210,17 @@ class _Assessor:
         if as_gang:
             self._restart_gang()
         self._record_failures(self.restarting if as_gang and delayed else delayed, delayed)
+
+    def _cause_of_restart(self, failed: Sequence[Pod], *, interrupted: bool) -> str:
+        """The pods that failed; or that the cluster ended, which is no failure of the job's own."""
+        first = pod_status.first_failed(failed)
+        if interrupted and pod_failure.ever_started(first):
+            ending = f"pod {first.metadata.name} {pod_status.interruption(first)}"
+            several = f"{len(failed)} pods were interrupted. First: " if failed[1:] else ""
+            return pod_status.sentence(f"{several}{ending}")
+        role, ending = role_of(self.job, first), pod_status.failure(first)
+        cause = f"{role} replica(s) failed. First: pod {first.metadata.name} {ending}"
+        return pod_status.sentence(cause)
 
     def _record_failures(self, delayed: Sequence[Pod], failed: Sequence[Pod]) -> None:
         self.status = backoff.record_failures(self.job, self.status, delayed, failed, self.now)
