@@ -94,6 +94,9 @@ def test_a_command_runs_in_an_instance_and_returns_its_exit_code(counting: Local
 
     assert (result.returncode, result.stdout) == (3, "count-worker-1\n")
     assert "attached to container tensorflow of count-worker-1" in result.stderr
+    quoted = counting.arena("attach", "count", "echo in $HOSTNAME; pwd", cwd=EXAMPLES)
+    assert quoted.stdout.splitlines()[0] == "in count-worker-0"
+    assert len(quoted.stdout.splitlines()) == 2
     piped = subprocess.run(
         [ARENA, "attach", "count"],
         input="echo $((6*7))\n",

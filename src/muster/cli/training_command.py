@@ -84,7 +84,7 @@ class SubmitCommand(ArenaCommand):
         start = command_start(args, options)
         # `--gang true --name=x …`: `true` was meant as the value of the switch.
         refuse_loose_values(args[: start + 2], options)
-        if start < len(args) and args[start] != "--" and not _is_shell_line(args[start]):
+        if start < len(args) and args[start] != "--" and not is_shell_line(args[start]):
             _note_swallowed(args[start + 1 :], options)
             args = [*args[:start], "--", *args[start:]]
         try:
@@ -148,14 +148,14 @@ def shell_line(words: Sequence[str]) -> str:
     One word, or a first word with a space, is such a line already; further words are appended to it
     as arena does. The words of an unquoted command are quoted, so that each stays one argument.
     """
-    if len(words) > 1 and not _is_shell_line(words[0]):
+    if len(words) > 1 and not is_shell_line(words[0]):
         return shlex.join(words)
     return " ".join(words)
 
 
 def note_literal_words(words: Sequence[str]) -> None:
     """Say which words of an unquoted command look like shell syntax, which they are not."""
-    if len(words) < 2 or _is_shell_line(words[0]):
+    if len(words) < 2 or is_shell_line(words[0]):
         return
     literal = [word for word in words[1:] if _SHELL_SYNTAX.fullmatch(word)]
     if literal:
@@ -177,5 +177,6 @@ def _note_swallowed(words: Sequence[str], options: Mapping[str, click.Option]) -
         )
 
 
-def _is_shell_line(word: str) -> bool:
+def is_shell_line(word: str) -> bool:
+    """Whether a word is a whole command: it has a space."""
     return any(character.isspace() for character in word)

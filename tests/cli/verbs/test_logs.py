@@ -90,15 +90,18 @@ def test_following_an_mpi_job_waits_for_its_launcher(
     assert err == "waiting for the launcher of mpi …\n"
 
 
+@pytest.mark.parametrize(
+    "words", [("tf",), ("tf", "-i", "tf-worker-0"), ("tf-worker-0",), ("pod/tf-worker-0",)]
+)
 def test_the_log_of_a_pod_without_a_node_says_why_it_is_empty(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     job = fake_cluster.condition(fake_cluster.job("TFJob", "tf", {"Worker": 1}), "Created")
     pod = fake_cluster.pod(job, "worker", 0, why="0 of 1 worker fits")
     scene.objects = {"tfjobs": [job], "pods": [pod]}
     monkeypatch.setattr(read_logs, "read_log", lambda *_: [])
 
-    code, out, err = scene.arena("logs", "tf")
+    code, out, err = scene.arena("logs", *words)
 
     assert (code, out) == (0, "")
     assert err == "tf-worker-0 has no log yet, because it waits for a node: 0 of 1 worker fits\n"

@@ -20,12 +20,12 @@ from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
-from muster.cli.training_command import AttachCommand
+from muster.cli.training_command import AttachCommand, is_shell_line
 from muster.client.jobs import instances, lookup
 from muster.errors import MusterError, Unsupported, single_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.blocking_client import BlockingClient
@@ -52,10 +52,13 @@ def command(
 ) -> None:
     """Run a command in a replica of a job; without one, a shell.
 
+    A command in quotes is a line for the shell of the container.
+
     \b
     Examples:
       arena attach hello
       arena attach hello -i hello-worker-1 nvidia-smi -L
+      arena attach hello 'cd data && ls | wc -l'
     """
     cluster = target.cluster()
     with cluster.connect() as client:
@@ -63,12 +66,19 @@ def command(
         pod = _pod(client, key, given["type_"], given["instance"])
         container = instances.container_to_enter(client, pod, given["container"])
     note(f"attached to container {container} of {pod.metadata.name}")
-    run = _run(cluster.endpoint, pod.metadata.key, container, list(words) or ["sh"])
+    run = _run(cluster.endpoint, pod.metadata.key, container, words_to_run(words))
     try:
         code = asyncio.run(run)
     except BaseExceptionGroup as group:
         raise single_error(group) from None
     ctx.exit(code)
+
+
+def words_to_run(words: Sequence[str]) -> list[str]:
+    """The program and its arguments; one word that a shell must read is a line for a shell."""
+    if len(words) == 1 and is_shell_line(words[0]):
+        return ["sh", "-c", words[0]]
+    return list(words) or ["sh"]
 
 
 def _pod(client: BlockingClient, key: Key, type_: str, instance: str) -> Pod:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.cli.options import Target, cluster_options, job_name_completions, type_option
 from muster.cli.show import log_lines
@@ -24,10 +25,12 @@ from muster.client.logs.choice import WantedLogs, find_logs
 from muster.client.logs.pod_log import LogOptions
 from muster.errors import BadRequest, MusterError, NotFound, UsageError
 from muster.jobs.job_state import FAILED
+from muster.jobs.view.instance import instance as view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -93,8 +96,11 @@ def command(
             log_lines.print_logs(chunks, [source.pod for source in sources])
         else:
             log_lines.print_log(read_logs.read_source(client, sources[0], options, note))
-        if job is not None and not (everyone or instance):
-            _note_state(client, job, sources[0].pod.name)
+        if job is not None and not everyone:
+            _note_state(client, job, sources[0].pod.name, chosen=bool(instance))
+        elif job is None:
+            with suppress(NotFound):  # the log of a pod that is gone
+                _note_waiting(view(client.get(PODS, sources[0].pod)))
 
 
 @contextmanager
@@ -114,16 +120,24 @@ def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
         raise
 
 
-def _note_state(client: BlockingClient, job: JobSummary, shown: str) -> None:
-    """Say why a pod without a node has no log, or which pod failed unless its log was printed."""
+def _note_state(client: BlockingClient, job: JobSummary, shown: str, *, chosen: bool) -> None:
+    """Say why a pod without a node has no log, or which pod failed unless the user chose a pod."""
     if not job.over:  # it may have ended while its log was followed
         with suppress(MusterError):
             job = lookup.get_summary(client, job.key, job.trainer)
     shown_pod = next((row for row in job.instances if row.name == shown), None)
-    if shown_pod is not None and shown_pod.phase == "Pending" and not shown_pod.node:
-        note(f"{shown} has no log yet, because it waits for a node{job.because}")
-    if job.status == FAILED and job.failed_pod != shown:
+    if shown_pod is not None:
+        _note_waiting(shown_pod, job.reason)
+    if job.status == FAILED and job.failed_pod != shown and not chosen:
         note(f"the job {job.name} failed{job.cause}")
+
+
+def _note_waiting(pod: Instance, reason: str = "") -> None:
+    """Say why a pod without a node has no log; `reason` is its job's."""
+    if pod.phase == "Pending" and not pod.node:
+        text = pod.reason or reason
+        because = f": {text}" if text else ""
+        note(f"{pod.name} has no log yet, because it waits for a node{because}")
 
 
 def _log_options(*, tail: int, since: str, since_time: str, **given: Any) -> LogOptions:
