@@ -97,7 +97,9 @@ def _wait_until_ready(
         # another one is starting, wait for its status.
         return daemon.poll() is not None and (status is not None or home.running() is None)
 
-    ready = _wait_until(settled, START_TIMEOUT, lambda: notify("starting the local cluster …"))
+    ready = _wait_until(
+        settled, lambda: START_TIMEOUT, lambda: notify("starting the local cluster …")
+    )
     if daemon.poll() is not None and home.status() is None:
         raise MusterError("the local cluster did not start", hint=_last_lines(home.log))
     if not ready:
@@ -113,47 +115,70 @@ def _last_lines(log: Path, count: int = 5) -> str:
     return "\n".join([f"The end of {log}:", *lines])
 
 
-def stop(notify: Notify) -> None:
-    """Stop the daemon, or the pods of a killed daemon; then restore the former choice."""
+def stop(notify: Notify, *, now: bool = False) -> None:
+    """Stop the daemon, or the pods of a killed daemon; then restore the former choice.
+
+    `now` does not wait for the pods' grace periods.
+    """
     home = Home.of_user()
     pid = home.running()
     if pid is not None:
-        _stop(home, pid, notify)
+        _stop(home, pid, notify, now=now)
         notify("local cluster is down; `arena up` starts it again, with its unfinished jobs")
     elif home.was_killed():
-        _stop_killed(home, notify)
+        _stop_killed(home, notify, now=now)
     else:
         notify("no local cluster was up")
     home.choose_former()
 
 
-def _stop_killed(home: Home, notify: Notify) -> None:
+def _stop_killed(home: Home, notify: Notify, *, now: bool) -> None:
     import asyncio
 
+    from muster.local.stopping import NOTICE_AFTER, read_ending
     from muster.local.up import sweep
 
+    async def stop_pods() -> None:
+        def notice() -> None:
+            notify(read_ending(home.last_data()).text)
+
+        handle = asyncio.get_running_loop().call_later(NOTICE_AFTER, notice)
+        await sweep(home, home.last_data(), now=now)
+        handle.cancel()
+
     try:
-        asyncio.run(sweep(home, home.last_data()))
+        asyncio.run(stop_pods())
     except KeyboardInterrupt:
         notify("interrupted: pods of a killed cluster may still run; `arena down` stops them")
         raise
     notify("no local cluster was up; the remains of a killed one are removed")
 
 
-def _stop(home: Home, pid: int, notify: Notify) -> None:
-    os.kill(pid, signal.SIGTERM)
+def _stop(home: Home, pid: int, notify: Notify, *, now: bool) -> None:
+    from muster.local import stopping
+
+    longest_grace = 0
+
+    def notice() -> None:
+        nonlocal longest_grace
+        ending = stopping.read_ending(home.last_data())
+        longest_grace = ending.grace
+        notify(ending.text)
+
+    os.kill(pid, stopping.STOP_NOW if now else signal.SIGTERM)
     try:
         stopped = _wait_until(
-            lambda: not _is_alive(pid), STOP_TIMEOUT, lambda: notify("stopping pods …")
+            lambda: not _is_alive(pid), lambda: STOP_TIMEOUT + longest_grace, notice
         )
     except KeyboardInterrupt:
         notify(
-            "interrupted: the local cluster is still stopping; `arena status` shows when it is down"
+            "interrupted: the local cluster is still stopping; "
+            "`arena down` waits for it again, `arena down --now` kills its pods"
         )
         raise
     if not stopped:
         raise MusterError(
-            f"the daemon (pid {pid}) did not stop in {STOP_TIMEOUT:g} s",
+            f"the daemon (pid {pid}) did not stop in {STOP_TIMEOUT + longest_grace:g} s",
             hint=f"Its log: {home.log}",
         )
 
@@ -168,13 +193,15 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _wait_until(reached: Callable[[], bool], timeout: float, on_wait: Callable[[], None]) -> bool:
+def _wait_until(
+    reached: Callable[[], bool], timeout: Callable[[], float], on_wait: Callable[[], None]
+) -> bool:
     """Poll until `reached`, False after `timeout`; `on_wait` is called once after a second."""
     start = time.monotonic()
     waits = False
     while not reached():
         waited = time.monotonic() - start
-        if waited > timeout:
+        if waited > timeout():
             return False
         if waited > 1 and not waits:
             on_wait()

@@ -31,6 +31,7 @@ from muster.local.node import agent as node
 from muster.local.node.machine import shutdown
 from muster.local.node.machine.capacity import declare_nodes
 from muster.local.node.machine.node_readiness import wait_for_nodes
+from muster.local.stopping import NOTICE_AFTER, STOP_NOW, read_ending
 from muster.operator import run as operator
 from muster.operator.settings import Settings as JobSettings
 from muster.scheduler import run as scheduler
@@ -113,14 +114,24 @@ class Settings:
 async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     """Run the cluster until a signal, then stop its pods and leave nothing behind.
 
-    SIGHUP stops it too: the terminal of a cluster in the foreground was closed.
+    SIGHUP stops it too: the terminal of a cluster in the foreground was closed. A second Ctrl-C
+    and STOP_NOW do not wait for the pods' grace periods.
     """
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def interrupted() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    def stop_now() -> None:
+        stop.set()
+        hurry.set()
+
+    handlers = {signal.SIGINT: interrupted, STOP_NOW: stop_now}
     # Before the lock is held: a signal that ends this process while it holds the lock looks like a
     # crash to the next command.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP_NOW):
         if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup arena up &`
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            asyncio.get_running_loop().add_signal_handler(number, handlers.get(number, stop.set))
     with settings.held():
         # The agent waits for a process that tries namespaces: read the CRDs meanwhile.
         agent, definitions = await asyncio.gather(
@@ -131,7 +142,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         try:
             (settings.data / PORT_FILE).write_text(str(server.port))
             cluster = _Cluster(settings, server, agent, definitions)
-            await cluster.run(stop, ready)
+            await cluster.run(stop, hurry, ready)
         finally:
             await server.stop()
 
@@ -172,10 +183,13 @@ async def _opened(settings: Settings) -> node.Agent:
     return agent
 
 
-async def _end(agent: node.Agent) -> None:
+async def _end(agent: node.Agent, *, now: bool = False) -> None:
     """Stop the pods that a killed daemon left."""
     await asyncio.to_thread(agent.open)
-    await agent.teardown()
+    hurry = asyncio.Event()
+    if now:
+        hurry.set()
+    await agent.teardown(hurry)
 
 
 @dataclass(frozen=True)
@@ -187,7 +201,9 @@ class _Cluster:
     agent: node.Agent
     definitions: list[Raw]
 
-    async def run(self, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
+    async def run(
+        self, stop: asyncio.Event, hurry: asyncio.Event, ready: Callable[[str], None]
+    ) -> None:
         """Run until `stop` is set; then stop the pods and mark them as stopped by the machine."""
         server, settings = self.server, self.settings
         specs = {spec.name: spec.resources for spec in settings.node_specs()}
@@ -210,8 +226,13 @@ class _Cluster:
                 for task in tasks:
                     task.cancel()
             # The API server still runs, so the pods can be marked after they are stopped.
-            await self.agent.teardown()
+            notice = asyncio.get_running_loop().call_later(NOTICE_AFTER, self._log_ending)
+            await self.agent.teardown(hurry)
+            notice.cancel()
             await shutdown.mark_stopped_pods(client, specs, datetime.now(UTC))
+
+    def _log_ending(self) -> None:
+        log.info("%s; Ctrl-C kills them now", read_ending(self.settings.data).text.rstrip(" …"))
 
     def _parts(self, client: Client, stop: asyncio.Event) -> tuple[Part, ...]:
         server, agent = self.server, self.agent
@@ -262,8 +283,9 @@ async def _install_crds(client: Client, definitions: list[Raw]) -> None:
             await client.patch(CRDS, Key("", name), {"spec": spec})
 
 
-async def sweep(home: Home, data: Path) -> None:
+async def sweep(home: Home, data: Path, *, now: bool) -> None:
     """Stop the pods that a killed daemon left, without starting a cluster."""
     settings = Settings(home, data_dir=data)
     with settings.held():
-        await _end(node.Agent.of_last(settings.for_node()) or node.Agent(settings.for_node()))
+        agent = node.Agent.of_last(settings.for_node()) or node.Agent(settings.for_node())
+        await _end(agent, now=now)

@@ -47,7 +47,8 @@ def test_an_interrupted_down_says_that_the_cluster_is_still_stopping(
 
     assert (code, signals) == (130, [signal.SIGTERM])
     assert err == (
-        "interrupted: the local cluster is still stopping; `arena status` shows when it is down\n"
+        "interrupted: the local cluster is still stopping; "
+        "`arena down` waits for it again, `arena down --now` kills its pods\n"
     )
 
 

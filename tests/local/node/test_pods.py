@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -13,7 +14,9 @@ import pytest
 
 from muster.api.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from muster.api.meta import MAX_SECONDS, Key, condition_is_true
+from muster.local.apiserver.streams.node_interface import ExecOptions
 from tests.local.node import leftovers
+from tests.local.node.exec_client import ExecClient
 from tests.local.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, manifest, shell
 from tests.waiting import eventually
@@ -208,6 +211,32 @@ async def test_deletion_sends_sigterm_before_sigkill(local: LocalNode) -> None:
     await local.client.delete(PODS, Key("default", "deaf"), grace=1)
     await local.gone("deaf")
     assert 0.9 < time.monotonic() - started < 10
+
+
+async def test_programs_of_a_shell_get_sigterm_and_the_grace_period(local: LocalNode) -> None:
+    worker = "trap 'echo worker ends; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    handler = "trap 'sleep 0.2; echo saved; exit 0' TERM; while :; do sleep 0.05; done"
+    handler = f"({worker}) & {handler}"
+    deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    await local.run(shell("handles", f"({handler}); true"), shell("deaf", f"({deaf}); true"))
+    for name in ("handles", "deaf"):
+        await local.says(name, "ready")
+    log = asyncio.create_task(local.log("handles", follow=True))
+    # An attached shell does not count: it ignores SIGTERM.
+    pod, options = await local.pod("handles"), ExecOptions("main", ("sh", "-c", deaf))
+    client = ExecClient(b"")
+    attached = asyncio.create_task(local.backend.exec(pod, options, client))
+    await eventually(lambda: client.out == b"ready\n", what="the attached shell")
+
+    started = time.monotonic()
+    await local.client.delete(PODS, Key("default", "handles"), grace=30)
+    await local.client.delete(PODS, Key("default", "deaf"), grace=1)
+    await local.gone("handles")
+    await local.gone("deaf")
+
+    assert 0.9 < time.monotonic() - started < 10
+    assert (await log).splitlines() == ["ready", "saved", "worker ends"]
+    assert await attached == 137
 
 
 async def test_background_children_end_with_their_container(local: LocalNode) -> None:

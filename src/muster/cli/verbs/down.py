@@ -13,6 +13,11 @@ from muster.client import local_cluster
 
 
 @click.command(name="down")
-def command() -> None:
-    """Stop the local cluster, its pods and its network; keep its objects."""
-    local_cluster.stop(note)
+@click.option("--now", is_flag=True, help="Kill the pods, without their grace periods.")
+def command(now: bool) -> None:
+    """Stop the local cluster, its pods and its network; keep its objects.
+
+    Programs get SIGTERM and their pod's grace period (30 s by default), for instance to save a
+    checkpoint.
+    """
+    local_cluster.stop(note, now=now)

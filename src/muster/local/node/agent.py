@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 _WORKERS = 16
 """Pods that the pod loop works on at the same time."""
 """Directories of the user's home that pods do not see: they hold credentials."""
-_STOP_GRACE = 5.0
-"""Seconds that programs have to exit when the cluster is stopped."""
 
 
 def _now() -> datetime:
@@ -264,14 +262,19 @@ class Agent:
             "LANG": os.environ.get("LANG", "C.UTF-8"),
         }
 
-    async def teardown(self) -> None:
+    async def teardown(self, hurry: asyncio.Event | None = None) -> None:
         """Stop every pod and remove the network; only files in the home stay.
 
-        Programs get SIGTERM first, and a few seconds to write a checkpoint.
+        Programs get SIGTERM and their pod's grace period, to write a checkpoint; `hurry` ends the
+        grace period.
         """
-        async with asyncio.TaskGroup() as group:
-            for uid in self.records.uids():
-                group.create_task(self._stop_pod(uid))
+        uids = self.records.uids()
+        async with asyncio.TaskGroup() as both:
+            kill = both.create_task(self._kill_pods(uids, hurry or asyncio.Event()))
+            async with asyncio.TaskGroup() as group:
+                for uid in uids:
+                    group.create_task(self._stop_pod(uid))
+            kill.cancel()
         self.network.close()
         self.groups.close()
         runtime_choice.forget_choice(self._settings.home)
@@ -280,8 +283,14 @@ class Agent:
         record = self.records.read(uid)
         if record.open:
             for container in record.alive:
-                await self.runtime.stop(uid, container, _STOP_GRACE)
-            await self.runtime.wait_for_shims(uid, _STOP_GRACE + 1.0)
+                await self.runtime.stop(uid, container, record.grace)
+            await self.runtime.wait_for_shims(uid, record.grace + 1.0)
         await self.runtime.close(uid)
         if record.open and record.alive:  # it still ran: the next `up` must not count a failure
             self.records.write_stopped(uid)
+
+    async def _kill_pods(self, uids: list[str], hurry: asyncio.Event) -> None:
+        await hurry.wait()
+        for uid in uids:
+            for container in self.records.read(uid).alive:
+                await self.runtime.stop(uid, container, 0)

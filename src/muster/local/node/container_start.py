@@ -53,6 +53,7 @@ class ContainerStarter:
                 pod.metadata.uid,
                 pod.metadata.key,
                 pod.hostname,
+                pod.grace,
                 pod.spec.host_network,
                 in_memory(pod),
             )

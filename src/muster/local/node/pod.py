@@ -18,8 +18,8 @@ from muster.local.node.volumes.volume_sources import (
 
 Port = int | str
 """A number, or the name of one of the container's ports."""
-
-_DEFAULT_GRACE = 30
+DEFAULT_GRACE = 30
+"""Seconds between SIGTERM and SIGKILL of a pod that does not name them."""
 
 
 class Exec(Object, frozen=True):
@@ -174,7 +174,7 @@ class Pod(Object, frozen=True):
     def grace(self) -> int:
         """Seconds between SIGTERM and SIGKILL."""
         seconds = self.spec.termination_grace_period_seconds
-        return _DEFAULT_GRACE if seconds is None else seconds
+        return DEFAULT_GRACE if seconds is None else seconds
 
     @property
     def hostname(self) -> str:

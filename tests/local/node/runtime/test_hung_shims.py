@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.slow, needs_namespaces]
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait only a second for shims: those that do not hang exit far sooner."""
     monkeypatch.setattr("muster.local.node.runtime.container_runtime._EXIT_TIMEOUT", 1.0)
-    monkeypatch.setattr("muster.local.node.agent._STOP_GRACE", 1.0)
 
 
 async def hang(local: LocalNode, pod: Raw) -> int:
@@ -55,7 +54,8 @@ async def test_the_cluster_stops_although_a_shim_hangs(
     tmp_path: Path,
 ) -> None:
     async with local_node(tmp_path) as local:
-        await local.run(manifest("p", container("main", "sleep", "1000")))
+        sleeper = container("main", "sleep", "1000")
+        await local.run(manifest("p", sleeper, terminationGracePeriodSeconds=1))
         await hang(local, await local.phase("p", "Running"))
 
     assert not leftovers.of(tmp_path)

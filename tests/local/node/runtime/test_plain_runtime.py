@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -112,6 +113,18 @@ async def test_all_processes_of_a_plain_pod_end_with_it(local: LocalNode) -> Non
     await local.gone("p")
 
     until(lambda: not _running(seconds), what="the end of the child")
+
+
+async def test_programs_of_a_shell_in_a_plain_pod_get_the_grace_period(local: LocalNode) -> None:
+    handler = "trap 'sleep 0.2; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    await local.run(shell("p", f"({handler}); true"))
+    await local.says("p", "ready")
+    log = asyncio.create_task(local.log("p", follow=True))
+
+    await local.client.delete(PODS, Key("default", "p"), grace=30)
+
+    await local.gone("p")
+    assert "saved" in await log
 
 
 def _running(word: str) -> bool:

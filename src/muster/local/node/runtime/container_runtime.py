@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EXIT_TIMEOUT = 5.0
-_POLL = 0.005
+_POLL, _MAX_POLL = 0.005, 0.1
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class SandboxSpec:
     uid: str
     key: Key
     hostname: str
+    grace: int
+    """Seconds to stop the pod in."""
     host_network: bool = False
     memory_volumes: dict[str, str] = field(default_factory=dict)
     """Volumes in memory: name to tmpfs options."""
@@ -178,9 +180,11 @@ class Runtime(ABC):
     async def wait_for_shims(self, uid: str, seconds: float) -> None:
         """Wait until all shims of the pod have written exit codes and exited, or for so long."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + seconds
-        while self.records.supervised(uid) and clock() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(_POLL)
+        deadline, pause = clock() + seconds, _POLL
+        while self.records.supervised(uid) and clock() < deadline:
+            await asyncio.sleep(pause)
+            # A program that needs seconds to save a checkpoint needs the processor for it.
+            pause = min(pause * 1.2, _MAX_POLL)
 
     async def end_shims(self, uid: str) -> None:
         """Wait for the shims of a pod whose processes were killed; kill shims that hang."""

@@ -79,6 +79,7 @@ class NamespaceRuntime(Runtime):
             "key": str(spec.key),
             "address": address or self._network.gateway,
             "sandbox": before.next_sandbox,
+            "grace": spec.grace,
         }
 
         def created(pid: int) -> dict[str, str]:

@@ -56,7 +56,7 @@ class PlainRuntime(Runtime):
         # No process marks the pod as open here: its record has `plain` instead of a PID.
         for name in ("root", "tmp", "work"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        body = {"key": str(spec.key), "address": LOOPBACK, "plain": True}
+        body = {"key": str(spec.key), "address": LOOPBACK, "plain": True, "grace": spec.grace}
         self.records.write_pod(spec.uid, body | {"sandbox": before.next_sandbox})
 
     async def start(self, spec: ContainerSpec) -> None:

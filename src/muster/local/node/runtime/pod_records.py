@@ -3,7 +3,8 @@
 The pod loop reads it again on every visit.
 
     pods/<uid>/pod                          the sandbox: its number, first process, address; for
-                                            pods without namespaces, that it is open
+                                            pods without namespaces, that it is open; the pod's
+                                            grace period
     pods/<uid>/job_pod                      of a job's pod: whose logs the archive gets
     pods/<uid>/hosts, resolv.conf           mounted into the containers
     pods/<uid>/volumes/<name>/              contents of volumes
@@ -31,6 +32,7 @@ import msgspec
 
 from muster.errors import CannotRun
 from muster.local.node.log_archive.archive import JobPod, LogArchive, pod_log
+from muster.local.node.pod import DEFAULT_GRACE
 from muster.local.node.runtime.discarded_files import names_of_discarded_files
 from muster.local.node.standalone.linux import files, kernel
 
@@ -125,6 +127,8 @@ class PodRecord:
     """Whether the cluster was stopped while the pod ran."""
     discarded: str = ""
     """The first files that the ended pod wrote to private directories."""
+    grace: int = DEFAULT_GRACE
+    """Seconds to stop the pod in."""
     containers: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
 
     def last(self, container: str) -> Attempt | None:
@@ -193,6 +197,7 @@ class PodRecords:
             int(saved.get("sandbox", 0)),
             bool(saved.get("stopped")),
             saved.get("discarded", ""),
+            int(saved.get("grace", DEFAULT_GRACE)),
             {name: attempts for name, attempts in containers.items() if attempts},
         )
 

@@ -8,6 +8,10 @@ as long as this process lives: the kernel releases it, however the shim ends.
 
 Requests on the socket: `watch` (STATUS frames: running, then exited), `stop` (SIGTERM, after
 `grace` seconds SIGKILL), `attach`, and `exec` (in a process of its own, see `exec_session`).
+
+As in Kubernetes, only the container's main process gets SIGTERM. But if it is a shell, which dies
+of SIGTERM, the programs that it started get SIGTERM and the rest of the grace period: a training
+script below `sh -c "cd src && python train.py"` must be able to save a checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +26,13 @@ import sys
 import time
 from typing import Any
 
-from muster.local.node.standalone import exec_session, log_writer, shim_socket, spawn
+from muster.local.node.standalone import (
+    container_processes,
+    exec_session,
+    log_writer,
+    shim_socket,
+    spawn,
+)
 from muster.local.node.standalone.linux import cgroup, files, kernel, mounts
 from muster.local.node.standalone.shim_socket import ShimClient
 from muster.local.node.standalone.stdin import StdinWriter
@@ -47,7 +57,8 @@ class Shim:
         self._clients: set[ShimClient] = set()
         self._sessions: list[int] = []
         self._kill_at: float | None = None
-        self._pid = 0
+        self._pid = self._handle = 0
+        self._children: dict[int, list[int]] = {}
         self._mounts: int | None = None
         self._state: dict[str, Any] = {"state": "starting"}
         self._log = log_writer.LogWriter("log")
@@ -61,29 +72,58 @@ class Shim:
         except (spawn.StartFailed, OSError) as error:
             self._end({"exitCode": 128, "signal": 0, "reason": "StartError", "message": str(error)})
             return
-        pidfd = os.pidfd_open(self._pid)  # readable when the process exits
-        self._select.register(pidfd, selectors.EVENT_READ, None)
-        while not self._turn(pidfd):
+        self._handle = os.pidfd_open(self._pid)
+        self._select.register(self._handle, selectors.EVENT_READ, None)  # readable at its exit
+        while not self._turn({self._handle}):
             pass
-        self._after_exit()
+        _, status = os.waitpid(self._pid, 0)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM:
+            self._stop_rest()
+        self._after_exit(status)
 
-    def _turn(self, pidfd: int) -> bool:
-        """Handle the events that are ready; returns whether the container's process has exited."""
+    def _turn(self, handles: set[int]) -> set[int]:
+        """Handle the events that are ready; returns those of the processes that have exited.
+
+        After the grace period they are killed.
+        """
         left = None
         if self._kill_at is not None:
             # The kernel counts a timeout in milliseconds and refuses more than 24 days.
             left = min(max(0.0, self._kill_at - time.monotonic()), _LONGEST_WAIT)
-        ended = False
+        ended = set()
         for key, events in self._select.select(left):
-            if key.fd == pidfd:
-                ended = True
+            if key.data is None:
+                self._select.unregister(key.fd)
+                ended.add(key.fd)
             else:
                 key.data(key.fileobj, events)
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None
-            os.kill(self._pid, signal.SIGKILL)
+            for handle in handles - ended:
+                container_processes.send(handle, signal.SIGKILL)
         self._sessions = [pid for pid in self._sessions if not os.waitpid(pid, os.WNOHANG)[0]]
         return ended
+
+    def _stop_rest(self) -> None:
+        """Stop the programs of a shell that died of SIGTERM, until the grace period ends.
+
+        A program gets SIGTERM when its parent has exited: the parent may have to end its children
+        in an order of its own. A program that was started later, for instance to upload the last
+        checkpoint, is only waited for.
+        """
+        watched: dict[int, int] = {}
+        seen, exited = {self._pid}, {self._pid}
+        while self._kill_at is not None:
+            for pid in exited:
+                for handle in self._children.get(pid, ()):
+                    container_processes.send(handle, signal.SIGTERM)
+            for pid, handle in container_processes.in_session(self._pid, seen).items():
+                seen.add(pid)
+                watched[handle] = pid
+                self._select.register(handle, selectors.EVENT_READ, None)
+            if not watched:
+                return
+            exited = {watched.pop(handle) for handle in self._turn(set(watched))}
 
     def _start(self) -> None:
         spec = self._spec
@@ -213,7 +253,8 @@ class Shim:
     def _stop(self, grace: float) -> None:
         deadline = time.monotonic() + grace
         if self._kill_at is None and grace > 0:
-            os.kill(self._pid, signal.SIGTERM)
+            self._children = container_processes.children_in_session(self._pid)
+            container_processes.send(self._handle, signal.SIGTERM)
         self._kill_at = min(deadline, self._kill_at or deadline)  # a later stop may only shorten it
 
     def _exec(self, client: ShimClient, request: dict[str, Any]) -> None:
@@ -231,10 +272,9 @@ class Shim:
         self._sessions.append(pid)
         connection.close()
 
-    def _after_exit(self) -> None:
-        _, status = os.waitpid(self._pid, 0)
+    def _after_exit(self, status: int) -> None:
         finished = log_writer.stamp(time.time_ns())
-        self._kill_rest()
+        container_processes.kill_all(self._pid, self._mounts)
         # The pipes may still hold the last output. A process that escaped keeps them open for ever.
         deadline = time.monotonic() + _DRAIN
         while self._outputs and time.monotonic() < deadline:
@@ -253,27 +293,6 @@ class Shim:
             {"exitCode": code, "signal": number, "reason": reason, "message": message}
             | {"finishedAt": finished}
         )
-
-    def _kill_rest(self) -> None:
-        """Kill the processes that the container's process left."""
-        for _ in range(20):  # a process may fork while we read /proc
-            left = [pid for pid in kernel.pids() if self._owns(pid)]
-            if not left:
-                return
-            for pid in left:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.002)
-
-    def _owns(self, pid: int) -> bool:
-        """Whether a process belongs to this container: by its mount namespace, else by its session.
-
-        Our open descriptor keeps the mount namespace alive. Otherwise the kernel could give its
-        number to a new namespace, and we would kill the processes of another pod.
-        """
-        if self._mounts is None or kernel.same_namespace(self._mounts, "self"):
-            return _session(pid) == self._pid
-        return kernel.same_namespace(self._mounts, pid)
 
     def _end(self, end: dict[str, Any]) -> None:
         end.setdefault("finishedAt", log_writer.stamp(time.time_ns()))
@@ -301,13 +320,6 @@ def _own_terminal() -> int:
         os.dup2(terminal, fd)
     spawn.take_terminal()
     return controller
-
-
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return 0
 
 
 def main() -> int:

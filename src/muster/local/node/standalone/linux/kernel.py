@@ -162,6 +162,12 @@ def start_time(pid: int) -> int:
     return int(fields[19]) if fields and fields[0] not in "ZX" else 0  # Z, X: zombie, dead
 
 
+def parent(pid: int) -> int:
+    """The PID of a process's parent; 0 if the process has exited."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
 def is_exiting(pid: int) -> bool:
     """Whether a process has begun to exit.
 
