@@ -66,6 +66,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     code, err = end(up)
     assert code == 0
     assert err.splitlines()[-1].startswith("local cluster is down")
+    assert "the cluster has no" not in err  # every component knows which kinds are served
     assert "no local cluster was up\n" in local.arena("down").stderr
     assert Footprint.now().beyond(before, local.home) == []
 

@@ -44,6 +44,8 @@ def test_a_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(local: LocalClu
     assert {i["node"] for i in job["instances"]} == {""}
     assert "nvidia.com/gpu" in job["reason"]
     assert "nvidia.com/gpu" in local.arena("get", "big").stdout
+    assert "\nbig waits: " in f"\n{local.arena('list').stderr}"
+    assert "Did you mean big?\n" in local.arena("get", "bigg", check=False).stderr
     local.arena("delete", "big")
 
 
@@ -61,7 +63,7 @@ def test_a_gang_that_fits_trains_to_the_end(local: LocalCluster) -> None:
     ]
     assert len(losses) >= 4
     assert losses[-1] < losses[0] / 2
-    other = local.arena("logs", "fits", "-i", "fits-worker-1").stdout
+    other = local.arena("logs", "fits", "-i", "1").stdout
     assert "trained: loss" in other
     assert "fits" in local.arena("list").stdout
     local.arena("delete", "fits")

@@ -68,7 +68,7 @@ def test_the_logs_of_a_crashed_job_stay_until_it_is_deleted(
         "crash-worker-1 | ValueError: boom",
         "crash-worker-2 | crash-worker-2 speaks",
     ]
-    followed = local.arena("logs", "-f", "crash", "-i", "crash-worker-1", "--tail", "1")
+    followed = local.arena("logs", "-f", "crash", "-i", "1", "--tail", "1")
     assert (followed.stdout, followed.stderr) == ("ValueError: boom\n", "")
     for verb in ("get", "explain"):
         page = local.arena(verb, "crash").stdout
