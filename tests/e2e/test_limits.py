@@ -4,6 +4,7 @@ enforced for a user to whom the machine delegates no control group."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +21,11 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 LIMITS = ("--worker-cpu=500m", "--worker-memory=100Mi")
 Arena = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def limits_in(status: str) -> dict[str, str]:
+    """The resources in the output of `arena status`, and whether each limit is enforced."""
+    return dict(re.findall("^([a-z]+)Limits: +(.+)$", status, re.MULTILINE))
 
 
 @pytest.fixture
@@ -62,8 +68,7 @@ def test_limits_of_cpu_and_memory_are_enforced(local: LocalCluster, tmp_path: Pa
     assert [line for line in status.splitlines() if "url:" in line or "nodes:" in line] == [
         line for line in status.splitlines() if line.startswith(("url:", "nodes:"))
     ]
-    assert "cpuLimits:     enforced" in status
-    assert "memoryLimits:  enforced" in status
+    assert limits_in(status) == dict.fromkeys(("cpu", "memory", "pids"), "enforced")
     assert "OOMKilled (exit code 137) at its memory limit of 100Mi" in job["reason"]
     assert "limitsNotEnforced" not in job
 
@@ -102,6 +107,6 @@ def test_submit_get_and_status_say_that_limits_are_not_enforced(ordinary_user: A
     assert sum(line.startswith("memory limits are not enforced: ") for line in lines) == 1
     assert "Limits:      memory limits are not enforced: " in shown
     assert '"limitsNotEnforced": {\n        "memory": ' in data
-    assert "cpuLimits:     not enforced: " in status
-    assert "memoryLimits:  not enforced: " in status
+    assert limits_in(status).keys() == {"cpu", "memory", "pids"}
+    assert all(value.startswith("not enforced: ") for value in limits_in(status).values())
     assert "not enforced" not in free.stderr + ordinary_user("get", "free").stdout

@@ -1,7 +1,7 @@
-"""The CPU and memory limits that a local node enforces, published in annotations of its Node.
+"""The limits that a local node enforces, published in annotations of its Node.
 
 The node writes `enforced`, or `not enforced: ` and the reason. A node without these annotations is
-not a local one, and its kubelet enforces both.
+not a local one, and its kubelet enforces them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-ANNOTATIONS = {"cpu": "muster.dev/cpu-limits", "memory": "muster.dev/memory-limits"}
-"""The annotation of each resource whose limits a node may not enforce."""
+ANNOTATIONS = {
+    "cpu": "muster.dev/cpu-limits",
+    "memory": "muster.dev/memory-limits",
+    "pids": "muster.dev/pids-limits",
+}
+"""The annotation of each resource whose limits a node may not enforce, named by its control group
+controller."""
 ENFORCED = "enforced"
 _NOT = "not enforced: "
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from muster.api import quantity
 from muster.jobs import this_machine
 from muster.local.node import env
+from muster.local.node.machine import capacity
 from muster.local.node.runtime.cgroups import Resources
 from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 from muster.local.node.volumes.directories import in_memory, mounts
@@ -87,7 +88,7 @@ class ContainerStarter:
                 tty=container.tty,
                 stdin=container.stdin,
                 stdin_once=container.stdin_once,
-                resources=_resources(container),
+                resources=_resources(pod, container),
                 message_path=container.termination_message_path,
                 message_from_log=container.termination_message_policy == _FROM_LOG,
             )
@@ -143,12 +144,14 @@ class ContainerStarter:
                 record(pod, "RunAsUserIgnored", message, warning=True)
 
 
-def _resources(container: Container) -> Resources:
+def _resources(pod: Pod, container: Container) -> Resources:
     limits, requests = container.resources.limits, container.resources.requests
     return Resources(
         cpu_limit=_amount("cpu", limits),
         cpu_request=_amount("cpu", requests),
         memory_limit=_amount("memory", limits),
+        # The containers share the pod's limit evenly: groups of containers are not nested in one.
+        pids_limit=capacity.processes_per_pod() // len(pod.all_containers),
     )
 
 

@@ -12,7 +12,7 @@ from muster.local.node.runtime.cgroup_search import LEAF, Machine, find_place
 from muster.local.node.runtime.cgroups import Hierarchy, Place
 
 PID = 4711
-BOTH = "cpu memory"
+ALL = "cpu memory pids"
 
 
 def no_systemd(_: str) -> str:
@@ -61,39 +61,41 @@ def only(place: Place) -> Hierarchy:
 
 
 def test_version_1_is_used_for_the_controllers_that_it_has(machine: Fake) -> None:
-    cpu, memory = machine.root / "cpu", machine.root / "memory"
-    for folder in (cpu / "ours", memory / "theirs"):
+    cpu, memory, pids = (machine.root / name for name in ("cpu", "memory", "pids"))
+    for folder in (cpu / "ours", memory / "theirs", pids):
         folder.mkdir(parents=True)
     machine.mount("cgroup", cpu, "rw,cpu,cpuacct")
     machine.mount("cgroup", memory, "rw,memory")
     machine.mount("cgroup2", machine.group("unified"), "rw")
-    machine.enter("4:memory:/theirs\n3:cpu,cpuacct:/ours\n0::/\n")
+    machine.mount("cgroup", pids, "rw,pids")
+    machine.enter("5:pids:/\n4:memory:/theirs\n3:cpu,cpuacct:/ours\n0::/\n")
 
     place = machine.find()
 
     assert [(h.folder.parent, h.controllers, h.version_2) for h in place.hierarchies] == [
         (cpu / "ours", ("cpu",), False),
         (memory / "theirs", ("memory",), False),
+        (pids, ("pids",), False),
     ]
     assert place.reasons == {}
 
 
-def test_version_2_is_used_in_the_nearest_group_that_distributes_both(machine: Fake) -> None:
-    machine.group("", has=BOTH, distributes=BOTH)
-    above = machine.group("app.slice", has=BOTH, distributes=BOTH)
-    machine.group("app.slice/x.slice", has=BOTH, distributes="memory")
+def test_version_2_is_used_in_the_nearest_group_that_distributes_all(machine: Fake) -> None:
+    machine.group("", has=ALL, distributes=ALL)
+    above = machine.group("app.slice", has=ALL, distributes=ALL)
+    machine.group("app.slice/x.slice", has=ALL, distributes="memory")
     machine.group("app.slice/x.slice/session.scope", has="memory", pids=f"1\n{PID}\n")
     machine.mount("cgroup2", machine.root, "rw")
     machine.enter("0::/app.slice/x.slice/session.scope\n")
 
     hierarchy = only(machine.find())
 
-    assert (hierarchy.folder.parent, hierarchy.controllers) == (above, ("cpu", "memory"))
+    assert (hierarchy.folder.parent, hierarchy.controllers) == (above, ("cpu", "memory", "pids"))
     assert hierarchy.version_2
 
 
 def test_a_machine_that_does_not_delegate_says_so_for_each_resource(machine: Fake) -> None:
-    machine.group("", has=BOTH, pids=f"1\n{PID}\n")
+    machine.group("", has=ALL, pids=f"1\n{PID}\n")
     machine.mount("cgroup2", machine.root, "rw")
     machine.enter("0::/\n")
 
@@ -101,7 +103,7 @@ def test_a_machine_that_does_not_delegate_says_so_for_each_resource(machine: Fak
 
     assert place.hierarchies == ()
     reason = "no control group is delegated to this user"
-    assert place.reasons == {"cpu": reason, "memory": reason}
+    assert place.reasons == {"cpu": reason, "memory": reason, "pids": reason}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_a_user_without_control_groups_is_told_the_next_step(
 def test_a_controller_that_is_not_delegated_is_missing_alone(machine: Fake) -> None:
     """systemd before version 252 does not delegate cpu to users."""
     own = machine.group("x.scope", has="memory pids", pids=f"{PID}\n")
-    machine.group("", has=BOTH)
+    machine.group("", has=ALL)
     machine.mount("cgroup2", machine.root, "rw")
     machine.enter("0::/x.scope\n")
 
@@ -141,7 +143,7 @@ def enter_own_scope(machine: Fake, path: str) -> Callable[[str], str]:
     """What systemd does: a new group with this process alone in it."""
 
     def enter(_: str) -> str:
-        machine.group(path, has=BOTH, pids=f"{PID}\n")
+        machine.group(path, has=ALL, pids=f"{PID}\n")
         machine.enter(f"0::/{path}\n")
         return ""
 
@@ -149,8 +151,8 @@ def enter_own_scope(machine: Fake, path: str) -> Callable[[str], str]:
 
 
 def test_a_process_alone_in_its_group_moves_to_a_leaf(machine: Fake) -> None:
-    own = machine.group("x.scope", has=BOTH, pids=f"{PID}\n")
-    machine.group("", has=BOTH)
+    own = machine.group("x.scope", has=ALL, pids=f"{PID}\n")
+    machine.group("", has=ALL)
     machine.mount("cgroup2", machine.root, "rw")
     machine.enter("0::/x.scope\n")
     (own / LEAF).mkdir()
@@ -158,13 +160,13 @@ def test_a_process_alone_in_its_group_moves_to_a_leaf(machine: Fake) -> None:
     place = machine.find()
 
     assert (own / LEAF / "cgroup.procs").read_text() == str(PID)
-    assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
     assert place.leaf == own / LEAF
 
 
 def test_systemd_is_asked_for_a_scope_in_a_login_session(machine: Fake) -> None:
-    machine.group("", has=BOTH)
-    machine.group("session.scope", has=BOTH, pids=f"1\n{PID}\n")
+    machine.group("", has=ALL)
+    machine.group("session.scope", has=ALL, pids=f"1\n{PID}\n")
     machine.mount("cgroup2", machine.root, "rw")
     machine.enter("0::/session.scope\n")
 
@@ -174,9 +176,9 @@ def test_systemd_is_asked_for_a_scope_in_a_login_session(machine: Fake) -> None:
 
 
 def test_a_second_search_of_the_same_process_finds_the_same_place(machine: Fake) -> None:
-    machine.group("", has=BOTH)
-    scope = machine.group("x.scope", has=BOTH, distributes=BOTH)
-    machine.group(f"x.scope/{LEAF}", has=BOTH, pids=f"{PID}\n")
+    machine.group("", has=ALL)
+    scope = machine.group("x.scope", has=ALL, distributes=ALL)
+    machine.group(f"x.scope/{LEAF}", has=ALL, pids=f"{PID}\n")
     machine.mount("cgroup2", machine.root, "rw")
     machine.enter(f"0::/x.scope/{LEAF}\n")
 
@@ -189,8 +191,8 @@ def test_a_second_search_of_the_same_process_finds_the_same_place(machine: Fake)
 def test_a_group_of_another_user_is_not_used(
     machine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.group("", has=BOTH, distributes=BOTH)
-    machine.group("x.scope", has=BOTH, pids=f"{PID}\n")
+    machine.group("", has=ALL, distributes=ALL)
+    machine.group("x.scope", has=ALL, pids=f"{PID}\n")
     machine.mount("cgroup2", machine.root, "rw")
     machine.enter("0::/x.scope\n")
     monkeypatch.setattr("os.access", lambda *_: False)

@@ -19,6 +19,16 @@ from tests.prerequisites import missing_prerequisite
 from tests.waiting import eventually
 
 GREEDY = "x = b'x' * (400 << 20); print(len(x))"
+BOMB = """
+import os, sys, time
+for count in range(1, 1000):
+    try:
+        if os.fork() == 0:
+            time.sleep(1000)
+    except OSError as error:
+        print(f"{count} processes, then {type(error).__name__}")
+        sys.exit(7)
+"""
 BUSY = "import os\nos.fork()\nwhile True: pass"
 
 
@@ -54,6 +64,26 @@ async def test_a_container_over_its_memory_limit_is_oom_killed(
         assert (end["reason"], end["exitCode"], end["signal"]) == ("OOMKilled", 137, 9)
     assert (modest["exitCode"], free["exitCode"]) == (0, 0)
     assert not any(hierarchy.folder.exists() for hierarchy in place.hierarchies)
+    assert not leftovers.of(tmp_path)
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize("runtime", ["namespaces", "plain"])
+async def test_a_fork_bomb_ends_at_the_limit_of_its_pod(
+    tmp_path: Path, runtime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited_place(tmp_path)
+    monkeypatch.setattr("muster.local.node.machine.capacity.processes_per_pod", lambda: 40)
+    async with local_node(tmp_path, runtime=runtime) as local:
+        await local.run(
+            manifest("bomb", container("main", "python", "-c", BOMB), container("side", "true"))
+        )
+        end = await local.ended("bomb")
+        text = await local.log("bomb", container="main")
+
+    assert end["exitCode"] == 7
+    assert text == "20 processes, then BlockingIOError\n"
     assert not leftovers.of(tmp_path)
 
 
@@ -157,6 +187,16 @@ def test_version_2_limits_cpu_and_memory_in_one_group(tmp_path: Path) -> None:
     assert (folder / "cpu.weight").read_text() == "400"
 
 
+def test_a_limit_of_processes_in_version_2_does_not_raise_the_weight(tmp_path: Path) -> None:
+    folder = tmp_path / "muster-x"
+    groups = ControlGroups(tmp_path, processors=4)
+    groups.use(Place((Hierarchy(folder, version_2=True, controllers=("cpu", "memory", "pids")),)))
+
+    groups.make("pod.main.0", Resources(pids_limit=100))
+
+    assert written(folder / "pod.main.0") == {"cpu.weight": "1", "pids.max": "100"}
+
+
 def test_version_1_has_a_group_per_controller(tmp_path: Path) -> None:
     cpu, memory = tmp_path / "cpu", tmp_path / "memory"
     groups = ControlGroups(tmp_path, processors=4)
@@ -209,4 +249,5 @@ def test_the_node_says_which_limits_it_does_not_enforce_and_why(tmp_path: Path) 
     assert groups.enforcement == {
         "cpu": "not enforced: systemd does not delegate cpu",
         "memory": "enforced",
+        "pids": "enforced",
     }

@@ -25,7 +25,7 @@ from muster.local.node.runtime.cgroups import Hierarchy, Place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RESOURCES = ("cpu", "memory")
+RESOURCES = ("cpu", "memory", "pids")
 LEAF = "muster-daemon"
 
 

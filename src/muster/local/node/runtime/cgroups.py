@@ -1,4 +1,4 @@
-"""Limits of CPU and memory: one control group per container that has one of them.
+"""Limits of CPU, memory and processes: one control group per container that has one of them.
 
 The groups are below one group per cluster and hierarchy, and are removed with the pod. Version 1 of
 control groups has a hierarchy per controller, version 2 one for all of them; `cgroup_search` finds
@@ -6,7 +6,8 @@ where this process may make groups. The folders are saved in the data directory,
 daemon may find another place, and `arena down` must remove the groups of a killed one.
 
 The values are the kubelet's: a limit of CPU becomes a quota per period of 100 ms, a request of CPU
-a weight among containers that compete for the processors, and containers may not use swap.
+a weight among containers that compete for the processors, and containers may not use swap. Every
+container of a pod has a limit of processes, so that a fork bomb ends in it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.api.limits import ENFORCED, not_enforced
+from muster.api.limits import ANNOTATIONS, ENFORCED, not_enforced
 from muster.errors import CannotRun
 from muster.local.node.standalone.linux import files
 
@@ -32,11 +33,13 @@ _MIN_SHARES, _MAX_SHARES = 2, 262_144
 
 @dataclass(frozen=True)
 class Resources:
-    """Limits and requests of a container: CPU in thousandths, memory in bytes."""
+    """Limits and requests of a container: CPU in thousandths, memory in bytes, processes with
+    their threads."""
 
     cpu_limit: int | None = None
     cpu_request: int | None = None
     memory_limit: int | None = None
+    pids_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Hierarchy:
     folder: Path
     version_2: bool
     controllers: tuple[str, ...]
-    """`cpu`, `memory` or both."""
+    """Some of `cpu`, `memory` and `pids`."""
 
     def settings(self, resources: Resources) -> Iterator[tuple[str, str, bool]]:
         """File, value and whether the kernel must accept it, in the order in which they are set."""
@@ -54,6 +57,8 @@ class Hierarchy:
             yield from _cpu(resources, self.version_2)
         if "memory" in self.controllers and resources.memory_limit:
             yield from _memory(resources.memory_limit, self.version_2)
+        if "pids" in self.controllers and resources.pids_limit:
+            yield "pids.max", str(resources.pids_limit), True
 
     def create(self) -> None:
         """Create the cluster's group, unless it exists."""
@@ -79,8 +84,11 @@ def _cpu(resources: Resources, version_2: bool) -> Iterator[tuple[str, str, bool
             yield "cpu.cfs_period_us", str(_PERIOD), True
             # Refused if it exceeds the quota of a group above, which is then the stricter limit.
             yield "cpu.cfs_quota_us", str(quota), False
-    if resources.cpu_request:
-        shares = min(max(resources.cpu_request * 1024 // 1000, _MIN_SHARES), _MAX_SHARES)
+    # In version 2 the group exists for other limits too. Its weight must not be the kernel's own,
+    # which is more than that of a container that requests two CPUs.
+    request = resources.cpu_request or (0 if version_2 and resources != Resources() else None)
+    if request is not None:
+        shares = min(max(request * 1024 // 1000, _MIN_SHARES), _MAX_SHARES)
         if version_2:
             span = _MAX_SHARES - _MIN_SHARES
             yield "cpu.weight", str(1 + (shares - _MIN_SHARES) * 9999 // span), False
@@ -134,7 +142,7 @@ class ControlGroups:
         reasons = self._place.reasons
         return {
             resource: not_enforced(reasons[resource]) if resource in reasons else ENFORCED
-            for resource in ("cpu", "memory")
+            for resource in ANNOTATIONS
         }
 
     def make(self, name: str, resources: Resources) -> dict[str, object]:
