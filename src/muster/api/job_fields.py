@@ -254,6 +254,12 @@ _WAITING: Fields = {
     "message": _text("The reason in a sentence."),
     "until": _text("When the pods are created again, if that is known."),
 }
+_FAILED_ATTEMPT: Fields = {
+    "podName": _text("The pod."),
+    "podUid": _text("Its UID."),
+    "container": _text("The container that failed."),
+    "attempt": _number("The number of earlier attempts at the container in the same pod."),
+}
 STATUS_FIELDS: Fields = {
     "conditions": _array("The conditions of the job.", _object("One condition.", _CONDITION)),
     "replicaStatuses": _COUNTS,
@@ -270,6 +276,10 @@ STATUS_FIELDS: Fields = {
     "restarted": _map("Counted restarts of containers, by pod.", _number("The restarts.")),
     "whole": _map("Replicas by role when all ran last.", _number("The replicas.")),
     "unclaimed": _array("Pods with the job's labels that it does not own.", _text("A name.")),
+    "earlierRestarts": _map(
+        "Restarts of a replica before its present pod, by replica.", _number("The restarts.")
+    ),
+    "failedAttempt": _object("The attempt whose failure ended the job.", _FAILED_ATTEMPT),
     "replaced": _array("Failed pods that are being replaced.", _text("A UID.")),
     "phase": _text("The phase, for clients of v1alpha1: Creating, Running, CleanUp, Failed, Done."),
     "state": _text("The state, for clients of v1alpha1: Unknown, Running, Succeeded, Failed."),

@@ -36,6 +36,10 @@ _SINGLE_ROLES = ("chief", "master", "launcher")
 """Roles of which a job has one replica: its index says nothing."""
 _BEGINNING = re.compile(r"\w+ \S+ has failed because ")
 _FIRST = re.compile(r"(?P<cause>.*?)\.? First: pod (?P<pod>\S+) (?P<ending>.*)", re.DOTALL)
+_LIMIT = re.compile(
+    r"(?:Job \S+ has failed because )?it has reached the specified backoff limit "
+    r"\(backoffLimit (?P<limit>\d+), (?P<failures>\d+) failures?\)"
+)
 _COUNT = re.compile(r"(?P<count>\d+) (?P<role>\w+) replica\(s\) failed")
 _REPLICA = re.compile(r"(?P<role>[a-z]+)-(?P<index>\d+)")
 _DELAY = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? ")
@@ -93,7 +97,7 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     waiting = [pod for pod in pods if pod.status.phase in ("", "Pending")]
     if "Running" in true and not waiting:
         # A program that crashes after some time runs between two crashes.
-        return JobState(RUNNING, _words(list(crashes.values())))
+        return JobState(RUNNING, _words(list(crashes.values())) or _recreated(status))
     reason = _why_pending(waiting, len(pods))
     recorded = status.waiting.message if status.waiting else ""
     if "Restarting" in true and not reason:
@@ -126,6 +130,17 @@ def _words(crashes: Sequence[tuple[Pod, Crash]]) -> str:
     if not others:
         return text
     return f"{text}; {others} other {'replica' if others == 1 else 'replicas'} restarted too"
+
+
+def _recreated(status: JobStatus) -> str:
+    """The replica that failed last and was recreated, and how often it failed of late."""
+    rows = [(row.at, name, row) for name, row in status.failures.items() if row.ending]
+    if not rows:
+        return ""
+    _, name, row = max(rows, key=lambda found: found[:2])
+    role, _, index = name.rpartition("-")
+    often = "once" if row.count == 1 else f"{row.count} times"
+    return f"{in_words(role, int(index), name)} failed {often}; the last time it {row.ending}"
 
 
 def _replica_in_words(pod: Pod) -> str:
@@ -213,9 +228,9 @@ def read_failure(message: str, job: str) -> Failure:
     sentence = _BEGINNING.sub("", sentence, count=1)
     first = _FIRST.fullmatch(sentence)
     if first is None:
-        return Failure(sentence, lines)
+        return Failure(_LIMIT.sub(_used_up, sentence), lines)
     cause, pod, ending = first.groups()
-    replica = _replica(pod, job)
+    cause, replica = _LIMIT.sub(_used_up, cause), _replica(pod, job)
     counted = _COUNT.fullmatch(cause)
     if counted is None:
         return Failure(f"{cause}; {replica} {ending}", lines, pod)
@@ -223,6 +238,11 @@ def read_failure(message: str, job: str) -> Failure:
         return Failure(f"{replica} {ending}", lines, pod)
     roles = f"{counted['role'].lower()}s"
     return Failure(f"{counted['count']} {roles} failed; the first, {replica}, {ending}", lines, pod)
+
+
+def _used_up(found: re.Match[str]) -> str:
+    often = "once" if found["failures"] == "1" else f"{found['failures']} times"
+    return f"it failed {often}, the limit --retry={found['limit']} (backoffLimit) is used up"
 
 
 def _replica(pod: str, job: str) -> str:

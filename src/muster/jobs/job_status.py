@@ -74,6 +74,16 @@ class ReplicaFailures(msgspec.Struct, frozen=True, omit_defaults=True):
     """How it failed last (`exited with code 1`); empty if another replica of its gang did."""
 
 
+class FailedAttempt(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The attempt at a container whose failure ended the job."""
+
+    pod_name: str
+    pod_uid: str
+    container: str = ""
+    attempt: int = 0
+    """The number of earlier attempts at the container in the same pod."""
+
+
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why pods wait."""
 
@@ -105,6 +115,10 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     replaced_uids: tuple[str, ...] = field(name="replaced", default=())
     """Pods whose replacement is counted but whose deletion may not be requested yet."""
     waiting: Waiting | None = None
+    earlier_restarts: dict[str, int] = {}
+    """Restarts of a replica before its present pod, by role and index (`worker-0`)."""
+    failed_attempt: FailedAttempt | None = None
+    """Of a failed job, if an attempt at a container is to blame."""
     # For clients of v1alpha1:
     phase: str = ""
     state: str = ""

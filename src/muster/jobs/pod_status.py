@@ -65,6 +65,17 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
+def failed_attempt(pod: Pod) -> tuple[str, int] | None:
+    """The container whose end explains the pod's failure, and its earlier attempts in this pod."""
+    cause = _failed_container(pod)
+    if cause is None:
+        return None
+    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    row = next(row for row in rows if row.name == cause[0])
+    # A container that runs again is one attempt further; one that waits is not yet.
+    return row.name, max(0, row.restart_count - (row.state.running is not None))
+
+
 def split_failure(message: str) -> tuple[str, tuple[str, ...]]:
     """The message of a failed job in one sentence, with the last line, and all its last lines."""
     sentence, _, text = message.partition(LAST_LINES)

@@ -136,7 +136,8 @@ def test_a_gang_at_its_backoff_limit_names_the_pod_that_failed() -> None:
 
     message = model.status["conditions"][-1]["message"]
     assert message.endswith(
-        "backoff limit. First: pod j-worker-1 exited with code 1. Its last lines:\n"
+        "backoff limit (backoffLimit 1, 1 failure). First: pod j-worker-1 exited with code 1. "
+        "Its last lines:\n"
         "Traceback:\nValueError: boom"
     )
 

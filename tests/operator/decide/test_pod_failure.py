@@ -203,7 +203,10 @@ def test_restarts_of_a_pod_that_never_got_beyond_its_init_containers_count() -> 
         model.settle()
         assert model.conditions()[-1] == state
 
-    assert "backoff limit. First: pod j-worker-1" in model.status["conditions"][-1]["message"]
+    assert (
+        "(backoffLimit 2, 2 failures). First: pod j-worker-1"
+        in model.status["conditions"][-1]["message"]
+    )
     assert model.status["restarts"] == 2
 
 
@@ -410,5 +413,98 @@ def test_the_status_of_a_job_that_ended_has_no_transient_fields(limit: int) -> N
         model.step()
 
     assert model.conditions()[-1] in ("Succeeded", "Failed")
-    permanent = ["completionTime", "conditions", "formed", "observedGeneration", "replicaStatuses"]
-    assert sorted(model.status) == [*permanent, "restarts", "startTime"]
+    history = "failedAttempt" if limit == 2 else "earlierRestarts"
+    permanent = ["conditions", "formed", "observedGeneration", "replicaStatuses", "restarts"]
+    assert sorted(model.status) == sorted(["completionTime", history, "startTime", *permanent])
+
+
+def crash_loop(model: Model, name: str, restarts: int) -> None:
+    """Let the container have failed once more, and its node wait before it restarts it."""
+    row = {
+        "name": "tensorflow",
+        "restartCount": restarts,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}},
+    }
+    model.pod(name, phase="Running", containerStatuses=[row])
+    model.settle()
+
+
+@pytest.mark.parametrize(
+    ("limit", "policy"), [(None, "OnFailure"), (0, "Never"), (1, "Never"), (2, "OnFailure")]
+)
+def test_a_node_does_not_restart_a_replica_whose_first_failure_ends_the_job(
+    limit: int | None, policy: str
+) -> None:
+    model = running("OnFailure", runPolicy={} if limit is None else {"backoffLimit": limit})
+
+    assert {pod.spec.restart_policy for pod in model.pods.values()} == {policy}
+    if policy == "Never":
+        uid = model.pods["j-worker-1"].metadata.uid
+        model.exit("j-worker-1", 3)
+        model.settle()
+        assert model.conditions()[-1] == "Failed"
+        assert model.pods["j-worker-1"].metadata.uid == uid  # it stays for its log
+        assert model.status["failedAttempt"] == {
+            "podName": "j-worker-1",
+            "podUid": uid,
+            "container": "tensorflow",
+        }
+
+
+def test_a_restart_that_a_node_delays_counts_before_it_happens_and_only_once() -> None:
+    model = running("OnFailure", runPolicy={"backoffLimit": 3})
+
+    crash_loop(model, "j-worker-1", 1)
+    assert (model.status["restarts"], model.conditions()[-1]) == (2, "Running")
+    restarted(model, "j-worker-1", 2)
+    assert (model.status["restarts"], model.conditions()[-1]) == (2, "Running")
+    crash_loop(model, "j-worker-1", 2)
+
+    assert model.conditions()[-1] == "Failed"
+    assert (
+        "(backoffLimit 3, 3 failures). First: pod j-worker-1 exited with code 3"
+        in (model.status["conditions"][-1]["message"])
+    )
+    # No attempt after the third one has started.
+    assert model.status["failedAttempt"]["attempt"] == 2
+
+
+def test_a_container_that_runs_again_at_the_limit_is_not_the_attempt_that_failed() -> None:
+    model = running("OnFailure", runPolicy={"backoffLimit": 2})
+    row = {
+        "name": "tensorflow",
+        "restartCount": 2,
+        "state": {"running": {}},
+        "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}},
+    }
+
+    model.pod("j-worker-1", phase="Running", containerStatuses=[row])
+    model.settle()
+
+    assert model.status["failedAttempt"]["attempt"] == 1
+
+
+def test_a_replica_counts_the_restarts_of_its_earlier_pods() -> None:
+    model = running("ExitCode", runPolicy={})
+    for _ in range(2):
+        model.exit("j-worker-1", 137)
+        model.settle()
+        model.later(60)
+        model.settle()
+        model.run("j-worker-1")
+        model.settle()
+
+    assert model.status["earlierRestarts"] == {"worker-1": 2}
+
+
+def test_a_job_that_succeeded_does_not_wait_for_a_replica_in_a_crash_loop() -> None:
+    model = running("OnFailure", runPolicy={"cleanPodPolicy": "Running"})
+    crash_loop(model, "j-worker-1", 1)
+
+    model.exit("j-worker-0", 0)
+    actions = model.step()
+
+    assert model.conditions()[-1] == "Succeeded"
+    deleted = {action.name for action in actions if isinstance(action, Delete)}
+    assert "j-worker-1" in deleted

@@ -35,6 +35,7 @@ class Instance(msgspec.Struct, frozen=True):
     ip: str
     created: datetime | None
     restarts: int
+    """Also those of earlier pods of the replica."""
     reason: str
     """Why it does not run, or how it crashed before, in a sentence; else empty."""
     crash: Crash | None = None
@@ -46,7 +47,7 @@ class Instance(msgspec.Struct, frozen=True):
         return "restarting" if self.crash is not None and self.crash.waits else self.phase.lower()
 
 
-def instance(pod: Pod, *, leads: bool = False) -> Instance:
+def instance(pod: Pod, *, leads: bool = False, earlier_restarts: int = 0) -> Instance:
     """One pod, as a person sees it."""
     labels = pod.metadata.labels
     restarts = sum(c.restart_count for c in pod.status.container_statuses)
@@ -67,7 +68,7 @@ def instance(pod: Pod, *, leads: bool = False) -> Instance:
         node_ip=pod.status.host_ip,
         ip=pod.status.pod_ip,
         created=pod.metadata.creation_timestamp,
-        restarts=restarts,
+        restarts=earlier_restarts + restarts,
         reason=reason,
         crash=crash,
     )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.jobs.job import Job, ReplicaSpec
-    from muster.jobs.job_status import JobStatus
+    from muster.jobs.job_status import FailedAttempt, JobStatus
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""
@@ -70,6 +70,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     """Of a failed job: the end of the log of the pod that failed."""
     failed_pod: str = ""
     """Of a failed job: the name of the pod that failed first, if that is known."""
+    failed_attempt: FailedAttempt | None = None
+    """Of a failed job: the attempt that failed, if the operator recorded it."""
     next_try: datetime | None = None
     """When a job that restarts is tried again, if that is known."""
     restarts: int = 0
@@ -174,12 +176,13 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         started=status.start_time,
         finished=status.finished_at if state in (SUCCEEDED, FAILED) else None,
         priority=_priority(job, own_pods),
-        instances=tuple(instance(pod, leads=pod is leading) for pod in own_pods),
+        instances=_instances(own_pods, leading, status),
         reason=problem if problem and state != SUCCEEDED else reason,
         requested_gpus=_requested(job, own_pods),
         lead=_lead(job),
         last_lines=failure.last_lines,
         failed_pod=failure.pod,
+        failed_attempt=status.failed_attempt if state == FAILED else None,
         next_try=next_try,
         restarts=status.restarts,
         replicas=job.total if job is not None else 0,
@@ -189,6 +192,18 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         ),
         discarded=_discarded(own_pods),
     )
+
+
+def _instances(pods: Sequence[Pod], leading: Pod | None, status: JobStatus) -> tuple[Instance, ...]:
+    """The pods; the newest pod of a replica counts the restarts of the earlier ones too."""
+    newest = {order(pod)[:2]: pod for pod in sorted(pods, key=_stamp)}
+    rows = []
+    for pod in pods:
+        role, index, _ = order(pod)
+        earlier = status.earlier_restarts.get(f"{role}-{index}", 0)
+        count = earlier if newest[role, index] is pod else 0
+        rows.append(instance(pod, leads=pod is leading, earlier_restarts=count))
+    return tuple(rows)
 
 
 def _discarded(pods: Sequence[Pod]) -> str:

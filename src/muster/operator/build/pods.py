@@ -11,6 +11,7 @@ from muster.api.kinds import PODS
 from muster.jobs import names
 from muster.operator.build.host_ports import on_host_network
 from muster.operator.build.labels import owned_manifest, replica_labels
+from muster.operator.build.restart_policy import pod_restart_policy
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -34,8 +35,7 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     meta["annotations"] = {**(template.get("annotations") or {}), **marks.annotations}
     if template.get("finalizers"):
         meta["finalizers"] = template["finalizers"]
-    # Muster itself decides about exit codes: the kubelet must not restart such a container.
-    restart = "Never" if replica_spec.restart == "ExitCode" else replica_spec.restart
+    restart = pod_restart_policy(job, replica_spec)
     spec = {**replica_spec.spec, "restartPolicy": restart, **marks.spec}
     if gang.scheduler and not spec.get("schedulerName"):
         spec["schedulerName"] = gang.scheduler

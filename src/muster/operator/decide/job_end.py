@@ -3,7 +3,8 @@
 A TFJob succeeds with its chief or worker 0, a PyTorchJob with its master. The other workers usually
 run the same program and end a moment later. They get a few seconds for that, so that they end by
 themselves, keep their pods and logs, and are counted as they really ended. Until then no pod is
-deleted: a worker may still talk to a parameter server. Pods that run on after that are stopped, and
+deleted, as a worker may still talk to a parameter server, but for pods that wait for the next try
+after a crash: none of these is restarted. Pods that run on after that are stopped, and
 count as succeeded, as in training-operator: the job is complete and they did nothing wrong.
 
 The counts of a finished job follow its pods until none is active. From then on they stay, whoever
@@ -77,9 +78,9 @@ def _divide(job: Job, status: JobStatus, observed: Observed, now: datetime) -> _
     left = 0.0
     if policy != "None" and any(_may_end(job, pod) for pod in living):
         left = _last_seconds(status, now)
-    # A pod without a node must not start now that the job is complete.
+    # A pod without a node must not start now that the job is complete, and none is restarted.
     leaving = [
-        pod for pod in living if _is_cleaned(job, pod, policy) and not (left and _is_placed(pod))
+        pod for pod in living if _is_cleaned(job, pod, policy) and not (left and _is_active(pod))
     ]
     uids = {pod.metadata.uid for pod in leaving}
     return _Pods([pod for pod in living if pod.metadata.uid not in uids], leaving, left)
@@ -94,11 +95,13 @@ def _last_seconds(status: JobStatus, now: datetime) -> float:
 def _may_end(job: Job, pod: Pod) -> bool:
     """Whether the pod trains and can be expected to end by itself when the job is complete."""
     trains = registry.framework_of(job).workers_end and role_of(job, pod) in _TRAINING_ROLES
-    return trains and not pod.finished and _is_placed(pod)
+    return trains and not pod.finished and _is_active(pod)
 
 
-def _is_placed(pod: Pod) -> bool:
-    return bool(pod.spec.node_name) or pod.status.phase not in ("", "Pending")
+def _is_active(pod: Pod) -> bool:
+    """Whether the pod has a node that does not wait before it restarts the pod's container."""
+    placed = bool(pod.spec.node_name) or pod.status.phase not in ("", "Pending")
+    return placed and not job_limits.waits_for_restart(pod)
 
 
 def _with_counts(job: Job, status: JobStatus, pods: _Pods, ended_well: dict[str, int]) -> JobStatus:

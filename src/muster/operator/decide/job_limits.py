@@ -1,8 +1,10 @@
 """The limits of a job: backoffLimit, the active deadline and the starting deadline.
 
 `status.restarts` counts all restarts: pods that were recreated because the training failed, and
-containers that nodes restarted in place. `status.restarted` records per pod how many restarts in
-place are included, so that each restart counts once and still counts when its pod is gone.
+containers that nodes restarted in place or restart after a back-off. `status.restarted` records per
+pod how many restarts in place are included, so that each restart counts once and still counts when
+its pod is gone. `status.earlierRestarts` counts, for people, the restarts of each replica that its
+present pod does not show.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.jobs import names
-from muster.operator.build.labels import replica_spec_of
+from muster.operator.build.labels import index_of, replica_spec_of, role_of
+from muster.operator.build.restart_policy import restarts_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from muster.api.core import Pod
+    from muster.api.core import ContainerStatus, Pod
     from muster.jobs.job import Job
     from muster.jobs.job_status import JobStatus
 
@@ -40,22 +43,44 @@ def add_restarts(status: JobStatus, count: int) -> JobStatus:
     return replace(status, restarts=status.restarts + count) if count else status
 
 
+def count_earlier(job: Job, status: JobStatus, replaced: Iterable[Pod]) -> JobStatus:
+    """The status with the restarts of these replicas that their next pods do not show."""
+    counts = dict(status.earlier_restarts)
+    for pod in replaced:
+        name = f"{role_of(job, pod).lower()}-{index_of(pod)}"
+        counts[name] = counts.get(name, 0) + 1 + restarts_of_pod(pod)
+    return replace(status, earlier_restarts=counts)
+
+
 def restarts_of_pod(pod: Pod) -> int:
-    """How often the node restarted the pod's containers."""
+    """How often the node restarted the pod's containers, with those that wait for a restart."""
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return sum(row.restart_count for row in rows)
+    # The next restart counts before the node starts it, so that no attempt beyond the limit starts.
+    return sum(row.restart_count + _waits_for_restart(row) for row in rows)
+
+
+def waits_for_restart(pod: Pod) -> bool:
+    """Whether the node waits before it restarts a container of this pod."""
+    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return any(_waits_for_restart(row) for row in rows)
+
+
+def _waits_for_restart(row: ContainerStatus) -> bool:
+    waiting = row.state.waiting
+    return waiting is not None and waiting.reason == "CrashLoopBackOff"
 
 
 def backoff_limit_reached(job: Job, status: JobStatus) -> bool:
-    """Whether there were more restarts, in place and by replacement, than the job allows.
+    """Whether the restarts, in place and by replacement, use up what the job allows."""
+    left = restarts_left(job, status)
+    return left is not None and left <= 0
 
-    A launcher's limit counts failed attempts after the first, as a batch Job's does.
-    """
-    limit = job.policy.backoff_limit
-    if limit is None:
-        return False
-    # A limit of 0 allows no restart: the first one reaches it.
-    return status.restarts > limit if job.mpi else status.restarts >= max(limit, 1)
+
+def limit_in_words(job: Job, status: JobStatus) -> str:
+    """That the limit is reached, in training-operator's words, with the numbers."""
+    failures = f"{status.restarts} failure{'' if status.restarts == 1 else 's'}"
+    numbers = f"(backoffLimit {job.policy.backoff_limit}, {failures})"
+    return f"it has reached the specified backoff limit {numbers}"
 
 
 def seconds_to_deadline(job: Job, status: JobStatus, now: datetime) -> float | None:

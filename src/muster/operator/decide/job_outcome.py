@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.jobs import names, pod_status
-from muster.jobs.job_status import COMPLETED
+from muster.jobs.job_status import COMPLETED, FailedAttempt
 from muster.operator.action_types import EmitEvent
 from muster.operator.build.labels import index_of, replica_spec_of, role_of
 from muster.operator.decide import backoff, gang_restart, job_conditions, job_limits, pod_failure
@@ -68,6 +68,7 @@ class _Assessor:
         self._count_replicas(self.by_role)
         restarted = self._count_in_place(self.present)
         replaced: list[Pod] = []
+        counted = {*self.status.replaced_uids}
         if self._has_succeeded():
             self._succeed(wanted)
         elif not self._fail(wanted):
@@ -76,6 +77,8 @@ class _Assessor:
                 # The job has failed: cleanPodPolicy decides about its pods now.
                 replaced = []
             elif replaced or self.restarting:
+                new = [pod for pod in self.restarting if pod.metadata.uid not in counted]
+                self.status = job_limits.count_earlier(self.job, self.status, new)
                 leaving = {id(pod) for pod in (*replaced, *self.restarting)}
                 staying = [pod for pod in self.counted if id(pod) not in leaving]
                 # Pods that are replaced no longer count, neither as failed nor with their restarts.
@@ -124,7 +127,8 @@ class _Assessor:
             return False
         self._report_exit_codes(failed)
         cause = self._describe(failed) if failed else _NONE_SUCCEEDED
-        self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {cause}")
+        first = pod_status.first_failed(failed) if failed else None
+        self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {cause}", first)
         return True
 
     def _describe(self, failed: Sequence[Pod]) -> str:
@@ -235,28 +239,30 @@ class _Assessor:
 
     def _end_by_limit(self) -> bool:
         """End the job if it restarted too often, was active for too long or started too late."""
-        job, status = self.job, self.status
+        job, status, failed = self.job, self.status, None
         left = job_limits.seconds_to_deadline(job, status, self.now)
         if job_limits.backoff_limit_reached(job, status):
-            cause = f"it has reached the specified backoff limit{self._last_restarted()}"
+            failed = self._last_restarted()
+            cause = job_limits.limit_in_words(job, status)
+            cause = f"{cause}. {_first_failure(failed)}" if failed else cause
         elif left is not None and left <= 0:
             cause = "it was active longer than specified deadline"
         elif self._is_late():
             cause = f"it had not started after {job.annotations[names.STARTING_DEADLINE]} seconds"
         else:
             return False
-        self._end("Failed", f"Job {job.name} has failed because {cause}")
+        self._end("Failed", f"Job {job.name} has failed because {cause}", failed)
         return True
 
     def _is_late(self) -> bool:
         left = job_limits.seconds_to_start(self.job, self.status, self.now)
         return left is not None and left <= 0 and not self.framework.running(self.job, self.by_role)
 
-    def _last_restarted(self) -> str:
+    def _last_restarted(self) -> Pod | None:
         """The pod whose restart exceeded the limit, if it still exists."""
         staying = job_conditions.not_terminating(self.counted)
         restarted = self.restarting or [pod for pod in staying if job_limits.restarts_of_pod(pod)]
-        return f". {_first_failure(pod_status.first_failed(restarted))}" if restarted else ""
+        return pod_status.first_failed(restarted) if restarted else None
 
     def _run(self, wanted: int) -> None:
         """Set Running once a deciding pod runs; after a restart, once all pods run.
@@ -280,8 +286,12 @@ class _Assessor:
         self._set_condition("Restarting", message)
         self._emit("Restarting", message, "Warning")
 
-    def _end(self, type_: str, message: str) -> None:
+    def _end(self, type_: str, message: str, failed: Pod | None = None) -> None:
         self.status = job_conditions.finished(self.job, self.status, type_, message, self.now)
+        attempt = pod_status.failed_attempt(failed) if failed is not None else None
+        if failed is not None and attempt is not None:
+            record = FailedAttempt(failed.metadata.name, failed.metadata.uid, *attempt)
+            self.status = replace(self.status, failed_attempt=record)
         self._emit(type_, pod_status.split_failure(message)[0])
 
     def _set_condition(self, type_: str, message: str) -> None:
