@@ -56,6 +56,18 @@ class LocalCluster:
             )
         return result
 
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """`arena …`, running beside the test, with pipes for its output."""
+        command = [ARENA] if ARENA.exists() else [sys.executable, "-m", "muster"]
+        return subprocess.Popen(
+            [*command, *words],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def up(self, *flags: str) -> None:
         self.arena("up", "--detach", *flags)
 

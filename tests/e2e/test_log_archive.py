@@ -110,3 +110,65 @@ def test_every_attempt_of_a_gang_stays_readable(local: LocalCluster, tmp_path: P
     assert local.arena("logs", "again-worker-1", "--attempt", "1").stdout == "first\n"
     local.arena("delete", "again")
     until(lambda: archived(local) == [], what="the logs are deleted with the job")
+
+
+def test_the_last_failure_that_retry_allows_is_not_followed_by_another_attempt(
+    local: LocalCluster,
+) -> None:
+    script = "echo first; echo boom; exit 3"
+    words = ["submit", "jax", "--name=once", "--image=i", "--retry=1", "--wait"]
+
+    waited = local.arena(*words, script, check=False)
+
+    assert waited.returncode == 10
+    reason = "it failed once, the limit --retry=1 (backoffLimit) is used up; worker 0 exited with"
+    assert f"{reason} code 3.\n  first\n  boom\n" in waited.stderr
+    assert "See: arena logs once -n default" in waited.stderr
+    assert local.arena("logs", "once").stdout == "first\nboom\n"
+    second = local.arena("logs", "once", "--attempt=2", check=False)
+    assert (second.returncode, second.stdout) == (2, "")
+    assert "once-worker-0 has no attempt 2" in second.stderr
+    local.arena("delete", "once")
+
+
+def test_the_log_of_a_failed_job_is_that_of_the_attempt_that_failed(
+    local: LocalCluster, tmp_path: Path
+) -> None:
+    script = "test ! -e FILE || exec sleep 100; touch FILE; echo first; echo boom; exit 3"
+    command = script.replace("FILE", str(tmp_path / "ran"))
+    job = manifest("TFJob", "killed", {"Worker": 1}, command, tmp_path)
+    role = job["spec"]["tfReplicaSpecs"]["Worker"]
+    role["restartPolicy"] = "OnFailure"
+    # Beside a second container the node restarts the first one, and the job's end kills it.
+    sidecar = {"name": "side", "image": "i", "command": ["sleep", "100"]}
+    role["template"]["spec"]["containers"].append(sidecar)
+    job["spec"]["runPolicy"] = {"backoffLimit": 1, "cleanPodPolicy": "Running"}
+    local.apply(job)
+
+    waited = local.arena("wait", "killed", check=False)
+
+    # Its containers do not ask for FallbackToLogsOnError: the lines come from the log.
+    ending = "worker 0 exited with code 3 (container tensorflow).\n  first\n  boom\n"
+    assert waited.returncode == 10
+    assert ending in waited.stderr
+    until(lambda: local.job("killed")["instances"] == [], what="the pod is deleted")
+    page = local.arena("get", "killed").stdout
+    assert [page.count(f"  {line}\n") for line in ("first", "boom")] == [1, 1]
+    for flags in ([], ["-i", "killed-worker-0"], ["--attempt=1"]):
+        assert local.arena("logs", "killed", *flags).stdout == "first\nboom\n"
+    local.arena("delete", "killed")
+
+
+def test_a_job_that_is_deleted_while_its_log_is_followed_is_named(local: LocalCluster) -> None:
+    words = ["submit", "jax", "--name=gone", "--image=i"]
+    local.arena(*words, "trap 'echo end; exit 1' TERM; echo begin; while :; do sleep 0.1; done")
+    follower = local.start("logs", "-f", "gone")
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "begin\n"
+
+    local.arena("delete", "gone")
+
+    _, errors = follower.communicate(timeout=60)
+    assert follower.returncode == 3
+    assert "the job gone was deleted meanwhile" in errors
+    assert "was removed" not in errors

@@ -35,6 +35,13 @@ from muster.jobs.job_state import Failure, read_failure
             "j-launcher-x7k2p",
         ),
         (
+            "Job j has failed because it has reached the specified backoff limit "
+            "(backoffLimit 3, 3 failures). First: pod j-worker-1 exited with code 1.",
+            "it failed 3 times, the limit --retry=3 (backoffLimit) is used up; "
+            "worker 1 exited with code 1.",
+            "j-worker-1",
+        ),
+        (
             "Job j has failed because it has reached the specified backoff limit. "
             "First: pod j-worker-1 exited with code 1.",
             "it has reached the specified backoff limit; worker 1 exited with code 1.",

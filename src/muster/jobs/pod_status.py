@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _PLAIN_REASONS = ("", "Error", "Completed")
 """Reasons of containers that say no more than the exit code."""
-_MAX_LINES = 10
+MAX_LINES = 10
+"""Lines at the end of a log that explain a failure."""
 LAST_LINES = " Its last lines:\n"
 """Separates the sentence from the end of the log in the message of a failed job."""
 _LAST = datetime.max.replace(tzinfo=UTC)
@@ -44,7 +45,7 @@ def failure_with_lines(pod: Pod) -> str:
     `terminationMessagePolicy: FallbackToLogsOnError` makes the end of the log the message.
     """
     cause = _failed_container(pod)
-    lines = log_tail.useful_lines(cause[1].message)[-_MAX_LINES:] if cause else []
+    lines = log_tail.useful_lines(cause[1].message)[-MAX_LINES:] if cause else []
     if cause is None or len(lines) < 2:
         return sentence(failure(pod))
     text = "\n".join(lines)
@@ -72,8 +73,11 @@ def failed_attempt(pod: Pod) -> tuple[str, int] | None:
         return None
     rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     row = next(row for row in rows if row.name == cause[0])
-    # A container that runs again is one attempt further; one that waits is not yet.
-    return row.name, max(0, row.restart_count - (row.state.running is not None))
+    waiting = row.state.waiting
+    backs_off = waiting is not None and waiting.reason == "CrashLoopBackOff"
+    # A container that runs again, or is about to, is one attempt further.
+    further = row.state.terminated is None and not backs_off
+    return row.name, max(0, row.restart_count - further)
 
 
 def split_failure(message: str) -> tuple[str, tuple[str, ...]]:

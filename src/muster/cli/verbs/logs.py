@@ -21,7 +21,7 @@ from muster.cli.show import log_lines
 from muster.cli.show.messages import note
 from muster.client.jobs import lookup
 from muster.client.logs import read_logs
-from muster.client.logs.choice import WantedLogs, find_logs
+from muster.client.logs.choice import FoundLogs, WantedLogs, find_logs
 from muster.client.logs.pod_log import LogOptions
 from muster.errors import BadRequest, MusterError, NotFound, UsageError
 from muster.jobs.job_state import FAILED
@@ -89,13 +89,15 @@ def command(
     cluster = target.cluster()
     with cluster.connect() as client, _ending_in_a_sentence(options):
         key = Key(target.namespace_in(cluster), name)
-        sources, job = find_logs(client, key, type_, wanted, note)
-        if everyone:
-            warn = partial(note, level="warn")
-            chunks = read_logs.read_many(cluster.connect, sources, options, note, warn)
-            log_lines.print_logs(chunks, [source.pod for source in sources])
-        else:
-            log_lines.print_log(read_logs.read_source(client, sources[0], options, note))
+        logs = find_logs(client, key, type_, wanted, note)
+        sources, job = logs.sources, logs.job
+        with _noticing_deletion(client, logs, options):
+            if everyone:
+                warn = partial(note, level="warn")
+                chunks = read_logs.read_many(cluster.connect, sources, options, note, warn)
+                log_lines.print_logs(chunks, [source.pod for source in sources])
+            else:
+                log_lines.print_log(read_logs.read_source(client, sources[0], options, note))
         if job is not None and not everyone:
             _note_state(client, job, sources[0].pod.name, chosen=bool(instance))
         elif job is None:
@@ -118,6 +120,31 @@ def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
                 str(error), hint="`arena get POD -o yaml` shows its containers."
             ) from None
         raise
+
+
+@contextmanager
+def _noticing_deletion(
+    client: BlockingClient, logs: FoundLogs, options: LogOptions
+) -> Iterator[None]:
+    """NotFound if the job was deleted while its log was followed, however the log ended then."""
+    try:
+        yield
+    except (NotFound, BadRequest):
+        if not options.follow or logs.job is None:
+            raise
+        _ensure_exists(client, logs.job)
+        raise
+    if options.follow and logs.job is not None and not logs.expires:
+        _ensure_exists(client, logs.job)
+
+
+def _ensure_exists(client: BlockingClient, job: JobSummary) -> None:
+    try:
+        lookup.get_job(client, job.key, job.trainer)
+    except NotFound:
+        raise NotFound(f"the job {job.name} was deleted meanwhile") from None
+    except MusterError:
+        return  # the log was read: that the cluster is gone now is no error
 
 
 def _note_state(client: BlockingClient, job: JobSummary, shown: str, *, chosen: bool) -> None:

@@ -16,6 +16,7 @@ from muster.api.meta import key_of
 from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.logs.attempts import attempts_of_job
+from muster.client.logs.last_lines import with_lines_of_failure
 from muster.errors import ApiError, InvalidJob, JobFailed, MusterError, NotFound, Unreachable
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
@@ -65,6 +66,7 @@ def wait_for(
             if job.status in goal:
                 return job
             if job.over:
+                job = watch.with_last_lines(job)
                 see = f"See: {logs_command(job)}"
                 raise JobFailed(
                     f"the job {job.name} failed{job.cause}",
@@ -140,6 +142,10 @@ class JobWatch:
             raise NotFound(f"the job {self._key.name} was deleted")
         pods = lookup.labelled_pods(self._client, self._key)
         return summarize(self._raw, pods, datetime.now(UTC))
+
+    def with_last_lines(self, job: JobSummary) -> JobSummary:
+        """The failed job, with the last lines of its log if its status does not have them."""
+        return with_lines_of_failure(self._client, job)
 
     def keeps_logs(self, job: JobSummary) -> bool:
         """Whether logs of the ended job still exist: its pods, or the job, may be deleted.

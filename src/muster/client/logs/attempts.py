@@ -18,6 +18,7 @@ from muster.jobs import names
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from muster.jobs.job_status import FailedAttempt
     from muster.kube.blocking_client import BlockingClient
 
 
@@ -31,6 +32,8 @@ class LogSource(NamedTuple):
     """The place of the attempt among all attempts at the container; 1 is the first."""
     attempts: int = 0
     """How many attempts there were."""
+    previous: bool = False
+    """Whether the attempt before the pod's last restart is read."""
 
     @property
     def header(self) -> str:
@@ -78,6 +81,16 @@ def last_attempt(attempts: Sequence[PodLog], pod: Key, container: str = "") -> L
     """The last attempt at a container of a pod, if any is kept."""
     rows = at_container(attempts, pod.name, container)
     return LogSource(pod, rows[-1], len(rows), len(rows)) if rows else None
+
+
+def attempt_that_failed(attempts: Sequence[PodLog], failed: FailedAttempt) -> LogSource | None:
+    """The attempt whose failure ended the job, if it is kept."""
+    rows = at_container(attempts, failed.pod_name, failed.container)
+    for number, row in enumerate(rows, 1):
+        if (row.pod_uid, row.attempt) == (failed.pod_uid, failed.attempt):
+            pod = Key(row.metadata.namespace, failed.pod_name)
+            return LogSource(pod, row, number, len(rows))
+    return None
 
 
 def pods_that_are_gone(attempts: Sequence[PodLog], existing: Collection[str]) -> list[Pod]:

@@ -13,11 +13,13 @@ from muster.client.jobs import instances, lookup
 from muster.client.logs.attempts import (
     LogSource,
     at_container,
+    attempt_that_failed,
     attempts_of_job,
     attempts_of_pod,
     pods_that_are_gone,
 )
-from muster.errors import MusterError, NotFound, UsageError
+from muster.errors import InvalidJob, MusterError, NotFound, UsageError
+from muster.jobs import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +50,8 @@ class WantedLogs(NamedTuple):
 class FoundLogs(NamedTuple):
     sources: list[LogSource]
     job: JobSummary | None = None
+    expires: bool = False
+    """Whether the job is deleted by itself some time after its end."""
 
 
 def find_logs(
@@ -74,7 +78,7 @@ def _of_job(
     client: BlockingClient, found: FoundJob, wanted: WantedLogs, notify: Notify
 ) -> FoundLogs:
     pods = found.pods(client)
-    existing = {pod.metadata.name: pod.metadata.uid for pod in pods}
+    existing = {pod.metadata.name: pod for pod in pods}
     job, attempts = found.summary(pods), []
     if _needs_attempts(job, wanted):
         attempts = attempts_of_job(client, found.key, found.uid)
@@ -94,20 +98,49 @@ def _of_job(
     sources = []
     for name in pod_names:
         try:
-            key = Key(job.namespace, name)
-            sources.append(_source(key, existing.get(name, ""), attempts, wanted))
+            sources.append(_source_of_job(job, name, existing.get(name), attempts, wanted))
         except NoSuchAttempt as error:
             if not wanted.everyone:
                 raise
             notify(str(error))
     if not sources:
         raise MusterError(f"no replica of {job.name} has such an attempt")
-    return FoundLogs(sources, job)
+    return FoundLogs(sources, job, expires=_expires(found))
+
+
+def _expires(found: FoundJob) -> bool:
+    try:
+        return parse.parse_job(found.raw).policy.ttl_seconds is not None
+    except InvalidJob:
+        return False
+
+
+def _source_of_job(
+    job: JobSummary, name: str, pod: Pod | None, attempts: Sequence[PodLog], wanted: WantedLogs
+) -> LogSource:
+    """The log to read of one replica.
+
+    Of the replica whose failure ended the job, it is the attempt that failed: the node may have
+    started another one, which the end of the job killed.
+    """
+    failed, container = job.failed_attempt, wanted.options.container
+    key, uid = Key(job.namespace, name), pod.metadata.uid if pod is not None else ""
+    if failed is None or failed.pod_name != name or container not in ("", failed.container):
+        return _source(key, uid, attempts, wanted)
+    source = None if wanted.earlier else attempt_that_failed(attempts, failed)
+    if source is not None and source.number < source.attempts:
+        return source
+    if source is None and pod is not None and not wanted.earlier and uid == failed.pod_uid:
+        # Other clusters keep no attempts but the last two.
+        rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        counts = [row.restart_count for row in rows if row.name == failed.container]
+        return LogSource(key, previous=failed.attempt + 1 in counts)
+    return _source(key, uid, attempts, wanted)
 
 
 def _needs_attempts(job: JobSummary, wanted: WantedLogs) -> bool:
     """Whether logs of deleted pods or of earlier attempts are needed."""
-    if wanted.everyone or wanted.earlier:
+    if wanted.everyone or wanted.earlier or job.failed_attempt is not None:
         return True
     if wanted.instance:
         return instances.find_instance(job, wanted.instance) is None

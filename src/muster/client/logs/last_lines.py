@@ -1,4 +1,4 @@
-"""The last line that a crashed container wrote, read from its log.
+"""The last lines that a crashed container wrote, read from its log.
 
 A pod's status has it only if the container asks for it (`terminationMessagePolicy:
 FallbackToLogsOnError`), as the containers of submitted jobs do.
@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from muster.api.meta import Key
+from muster.api.pod_logs import POD_LOGS
+from muster.client.logs.attempts import attempt_that_failed, attempts_of_pod
 from muster.errors import MusterError
+from muster.jobs import log_tail, pod_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.api.core import ContainerState, ContainerStatus, Pod
-    from muster.api.meta import Key
     from muster.client.jobs.lookup import FoundJob
     from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
@@ -30,17 +33,38 @@ MAX_LOGS = 3
 def summary_with_last_lines(
     client: BlockingClient, found: FoundJob, pods: Sequence[Pod]
 ) -> JobSummary:
-    """The job, with the last log lines of replicas that wait for their next try."""
+    """The job, with the last log lines of the failure, or of replicas that wait for a try."""
     job = found.summary(pods)
+    if job.over:
+        return with_lines_of_failure(client, job)
     silent = (
         (row.name, row.crash.container)
         for row in job.instances
         if row.crash is not None and row.crash.waits and not row.crash.last_line
     )
-    containers = {} if job.over else dict(islice(silent, MAX_LOGS))
+    containers = dict(islice(silent, MAX_LOGS))
     if not containers:
         return job
     return found.summary([_with_last_line(client, pod, containers) for pod in pods])
+
+
+def with_lines_of_failure(client: BlockingClient, job: JobSummary) -> JobSummary:
+    """A failed job with the last lines of the attempt that failed, if the cluster keeps its log."""
+    failed = job.failed_attempt
+    if failed is None or job.last_lines:
+        return job
+    log = b""
+    with suppress(MusterError):
+        attempts = attempts_of_pod(client, Key(job.namespace, failed.pod_name))
+        source = attempt_that_failed(attempts, failed)
+        if source is not None and source.attempt is not None:
+            key = source.attempt.metadata.key
+            log = b"".join(client.log_of(POD_LOGS, key, tail=pod_status.MAX_LINES))
+    lines = log_tail.useful_lines(log.decode(errors="replace"))
+    reason = job.reason.removesuffix(".")
+    if not lines or reason.endswith(f": {lines[-1].strip()}"):
+        return job
+    return replace(job, last_lines=tuple(lines), reason=f"{reason}: {lines[-1].strip()}")
 
 
 def _with_last_line(client: BlockingClient, pod: Pod, containers: dict[str, str]) -> Pod:

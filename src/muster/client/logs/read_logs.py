@@ -35,6 +35,7 @@ def read_source(
     if source.attempt is not None:
         yield from _read_attempt(client, source, options, notify)
         return
+    options = options._replace(previous=options.previous or source.previous)
     empty = True
     try:
         for chunk in read_log(client, source.pod, options, notify):
