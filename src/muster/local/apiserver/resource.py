@@ -81,6 +81,8 @@ class Strategy:
     """Check a new object, or a changed and its old object, by the schema; it raises."""
     check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
     """Checks of types that the published schema lacks."""
+    is_canonical: Callable[[Raw], bool] = lambda obj: False
+    """Whether an object without nulls has, for sure, known fields of the right types only."""
     unknown_fields: Callable[[Raw], list[str]] = lambda obj: []
     """Paths of fields that the schema preserves although the kind does not have them."""
     to_stored: Callable[[Raw], Raw] = _same

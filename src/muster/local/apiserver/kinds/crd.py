@@ -17,7 +17,7 @@ from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value, required
-from muster.local.apiserver.kinds import crd_schema
+from muster.local.apiserver.kinds import crd_schema, crd_types
 from muster.local.apiserver.kinds.fields import check_required, each, fill, one_of
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views.cells import CREATED_AT, NAME, condition_is_true
@@ -304,6 +304,7 @@ CRDS = Resource(
         admit_update=_admit_update,
         generation="spec",
         check_types=crd_schema.check_nested_types,
+        is_canonical=crd_types.is_well_typed,
         deletion_view=_deletion_view,
         contents=lambda crd: f"{crd['metadata']['name']}/",
         columns=NAME | CREATED_AT,

@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from muster.api.schemas import Schema
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.unknown_fields import unknown_fields_of_spec
@@ -19,7 +21,7 @@ from muster.local.apiserver.schema import structural
 from muster.local.apiserver.views.cells import condition_is_true
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Causes
@@ -33,6 +35,7 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
     own = spec["names"]
     storage: Raw = next((v for v in spec["versions"] if v.get("storage")), {})
     stored = _schema(storage)
+    _share_equal_fields(map(_schema, spec["versions"]))
     # Objects stored before a change of the definition may have fields that it no longer has.
     changed = crd["metadata"].get("generation", 1) > 1
     for version in sorted(spec["versions"], key=lambda v: version_rank(v["name"])):
@@ -66,6 +69,16 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
 
 def _schema(version: Raw) -> Raw:
     return (version.get("schema") or {}).get("openAPIV3Schema") or {}
+
+
+def _share_equal_fields(schemas: Iterable[Raw]) -> None:
+    """Store equal fields of several versions once: most versions differ in a few defaults only."""
+    fields: dict[bytes, Raw] = {}
+    for schema in schemas:
+        for part in (schema.get("properties") or {}).values():
+            properties: Raw = part.get("properties") or {}
+            for name, field in properties.items():
+                properties[name] = fields.setdefault(msgspec.json.encode(field), field)
 
 
 def _walkable(schema: Raw) -> Schema | None:

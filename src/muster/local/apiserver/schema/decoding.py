@@ -10,6 +10,7 @@ kinds says which fields are pointers. Quantities are written in canonical form: 
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ _FREE = (
     "k8s.io.apimachinery.pkg.runtime.RawExtension",
     f"{_METADATA_STRUCT.rpartition('.')[0]}.FieldsV1",
 )
+
+_NULL = re.compile(rb"[:,\[]\s*null")  # not the word `nullable`, which most definitions have
 
 
 @cache
@@ -210,10 +213,13 @@ def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
         return
     patched = call.route.verb == "patch"
     unknown = _screen_metadata(resource, obj)
+    nulls = _may_hold_nulls(call)
+    canonical = not nulls and resource.strategy.is_canonical(obj)
     # Before `prune`, which drops nulls where Go would write zeros.
-    if not resource.custom and _may_hold_nulls(call):
+    if not resource.custom and nulls:
         fill_nulls(obj, _struct_of(resource))
-    unknown += structural.prune(obj, schema, top=True)
+    if not canonical:
+        unknown += structural.prune(obj, schema, top=True)
     warnings = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
     if resource.custom or patched:
         warnings.sort()
@@ -223,7 +229,7 @@ def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
     if warnings and strictness == "Strict":
         why = f"strict decoding error: {', '.join(warning.text for warning in warnings)}"
         raise _unreadable(resource, why, call.body if patched else b"")
-    if not resource.custom:
+    if not resource.custom and not canonical:
         _check_struct(resource, obj, schema, call.body if patched else b"")
     if strictness != "Ignore":
         call.warn(*(warning.text for warning in warnings))
@@ -243,7 +249,7 @@ def _may_hold_nulls(call: Call) -> bool:
     """Whether a body may contain nulls; most do not, and then no walk is needed."""
     # YAML has more words for null, and a JSON patch can copy one.
     other_words = "yaml" in call.content_type or "json-patch" in call.content_type
-    return other_words or b"null" in call.body
+    return other_words or _NULL.search(call.body) is not None
 
 
 def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
