@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.local.home import Home
+from muster.local.up import PORT_FILE
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import ARENA, LocalCluster
 from tests.waiting import until
@@ -30,9 +32,42 @@ def start(local: LocalCluster, *words: str) -> subprocess.Popen[str]:
     )
 
 
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Read the lines on stderr up to the one with the text, without a guess at its time."""
+    assert process.stderr is not None
+    assert any(text in line for line in iter(process.stderr.readline, "")), f"no line: {text}"
+
+
 def end(process: subprocess.Popen[str]) -> tuple[int, str]:
     _, err = process.communicate(timeout=60)
     return process.returncode, err
+
+
+class Gate:
+    """Holds a starting cluster after it has taken its lock: the file of its port is a named pipe.
+
+    The daemon reads the port before it listens, and the read waits for a writer. So the cluster
+    cannot become ready before the test has sent its signal, however slow the machine is.
+    """
+
+    def __init__(self, data: Path) -> None:
+        data.mkdir(mode=0o700)
+        self._pipe = data / PORT_FILE
+        os.mkfifo(self._pipe)
+        self._writer = 0
+
+    def reached(self) -> bool:
+        """Whether the daemon waits here."""
+        try:
+            self._writer = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # no reader yet
+            return False
+        return True
+
+    def open(self) -> None:
+        self._pipe.unlink()  # the daemon then writes its port to a file
+        os.write(self._writer, b"0")
+        os.close(self._writer)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +77,14 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str]:
 )
 def test_an_interrupted_start_leaves_no_cluster(tmp_path: Path, words: tuple[str, ...]) -> None:
     local, before, home = LocalCluster(tmp_path), Footprint.now(), Home(tmp_path)
+    gate = Gate(home.data)
     command = start(local, *words)
-    until(lambda: home.running(), every=0.005, what="the daemon holds its lock")
+    until(gate.reached, timeout=60, what="the daemon has its lock and reads its port")
+    assert home.running() is not None
     command.send_signal(signal.SIGINT)
+    if words != ("up",):
+        read_until(command, "stopping the local cluster again")
+    gate.open()
 
     code, err = end(command)
 
@@ -60,7 +100,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A cluster in the foreground, with a job; its terminal is closed at the end."""
     local, before = LocalCluster(tmp_path_factory.mktemp("home")), Footprint.now()
     up = start(local, "up")
-    until(lambda: Home(local.home).status(), what="the cluster is ready")
+    read_until(up, "local cluster is ready")
     yield local
     up.send_signal(signal.SIGHUP)
     code, err = end(up)
@@ -74,8 +114,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def test_an_interrupted_command_leaves_the_job_running_and_says_so(local: LocalCluster) -> None:
     train = ("python3", "-uc", "import signal; print('a  b'); signal.pause()")
     submit = start(local, *SUBMIT, "--wait", *train)
-    assert submit.stderr is not None
-    assert any("j RUNNING" in line for line in iter(submit.stderr.readline, ""))
+    read_until(submit, "j RUNNING")
     follow = start(local, "logs", "-f", "j")
     assert follow.stdout is not None
     assert follow.stdout.readline() == "a  b\n"  # each word of the command is one argument

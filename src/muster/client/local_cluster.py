@@ -46,6 +46,7 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
         )
         try:
             _wait_until_ready(home, daemon, notify, interrupts)
+            interrupts.raise_if_received()  # it came while the cluster became ready
         except KeyboardInterrupt:
             _undo(daemon, notify)
             raise
