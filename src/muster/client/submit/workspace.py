@@ -36,6 +36,7 @@ def resolve(args: Submission) -> Submission:
         image=args.image or this_machine.IMAGE,
         data_dir=tuple(map(_data_directory, args.data_dir)),
         python=_interpreter(args.python) if args.python else "",
+        isolated=args.isolated or bool((Home.of_user().status() or {}).get("isolated")),
     )
     if is_private(args):
         return args
@@ -47,11 +48,9 @@ def resolve(args: Submission) -> Submission:
 
 
 def is_private(args: Submission) -> bool:
-    """Whether the job's pods get a home and a working directory of their own."""
+    """Whether the pods of resolved flags get a home and a working directory of their own."""
     # Code is fetched into the working directory: it must never replace the user's files.
-    if args.isolated or args.sync_mode:
-        return True
-    return bool((Home.of_user().status() or {}).get("isolated"))
+    return args.isolated or bool(args.sync_mode)
 
 
 def find_workspace(args: Submission) -> Workspace:
