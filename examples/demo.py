@@ -134,7 +134,8 @@ def fits() -> None:
 
 
 def submit_mpi(*, workers: int) -> None:
-    train = f"mpirun python {shorter(HERE / 'mpi_allreduce.py')} --steps 80 --pause 0.05"
+    script = shorter(HERE / "mpi_allreduce.py")
+    train = f"mpirun python -m mpi4py {script} --steps 80 --pause 0.05"
     flags = ("--name=mpi-dist", "--gpus=2", f"--workers={workers}", "--gang")
     arena("submit", "mpi", *flags, train)
 
