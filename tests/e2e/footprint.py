@@ -97,13 +97,21 @@ def _files() -> list[str]:
         for folder in DIRECTORIES
         if Path(folder).is_dir()
         for name in os.listdir(folder)
-        if not _is_of_another_network(name)
+        if _is_own(Path(folder) / name) and not _is_of_another_network(name)
     ]
     own = [
         f"file {path}" for path in Path("/tmp").glob("muster*") if not path.name.startswith(OTHERS)
     ]
     home = [f"file {path}" for path in Path.home().iterdir() if IN_HOME.search(path.name)]
     return listed + own + home
+
+
+def _is_own(path: Path) -> bool:
+    """Whether this user can have left the file: root and other users may run clusters too."""
+    try:
+        return os.geteuid() in (0, path.lstat().st_uid)
+    except FileNotFoundError:  # removed since the directory was listed
+        return False
 
 
 def _is_of_another_network(name: str) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.api.meta import find_condition
 from muster.jobs.this_machine import FILES_DISCARDED
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
@@ -155,5 +156,9 @@ def test_a_pod_of_another_client_keeps_its_private_home(local: LocalCluster, me:
 
     assert local.arena("logs", "pod/applied").stdout == "private\n"
     assert not (me / "pod.txt").exists()
-    (row,) = [c for c in local.pod("applied").status.conditions if c.type == FILES_DISCARDED]
+    # Written once the sandbox is closed, a moment after the end of the containers.
+    row = until(
+        lambda: find_condition(local.pod("applied").status.conditions, FILES_DISCARDED),
+        what="the condition about discarded files",
+    )
     assert row.message.endswith(f": {me}/pod.txt")
