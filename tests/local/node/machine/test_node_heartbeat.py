@@ -15,7 +15,7 @@ from muster.local.node.machine.node_heartbeat import NodeHeartbeat
 
 pytestmark = pytest.mark.looptime
 START = datetime(2030, 1, 1, tzinfo=UTC)
-ENFORCED = {"cpu": "enforced", "memory": "enforced"}
+ENFORCED = dict.fromkeys(("cpu", "memory", "pids"), "enforced")
 
 
 class Writes:

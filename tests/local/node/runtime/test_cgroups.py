@@ -20,11 +20,11 @@ from tests.waiting import eventually
 
 GREEDY = "x = b'x' * (400 << 20); print(len(x))"
 BOMB = """
-import os, sys, time
+import os, signal, sys
 for count in range(1, 1000):
     try:
         if os.fork() == 0:
-            time.sleep(1000)
+            signal.pause()
     except OSError as error:
         print(f"{count} processes, then {type(error).__name__}")
         sys.exit(7)
