@@ -16,6 +16,7 @@ MusterError                     exit 1
 ├── NoCluster (exit 5)          nothing is configured and no local cluster is running
 ├── ConfigError (exit 2)        a kubeconfig or config file cannot be used; names the file and key
 ├── UsageError (exit 2)         the user asked for something impossible
+├── DamagedStore                the local cluster's database is damaged; `arena check` says how
 ├── InvalidJob                  a job that cannot be parsed; .field says where
 ├── InvalidQuantity             a quantity that Kubernetes rejects
 ├── InvalidSelector             a label or field selector that Kubernetes rejects
@@ -171,6 +172,10 @@ class UsageError(MusterError):
     """The user asked for something impossible."""
 
     exit_code = 2
+
+
+class DamagedStore(MusterError):
+    """The database of the local cluster is damaged."""
 
 
 class InvalidJob(MusterError):

@@ -49,6 +49,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("up", "Start the local cluster on this machine", "Cluster"),
     Verb("down", "Stop the local cluster", "Cluster"),
     Verb("status", "Show which cluster is used and whether the local cluster is up", "Cluster"),
+    Verb("check", "Look for damage in the local cluster's database, and repair it", "Cluster"),
     Verb("use", "Choose the cluster that commands talk to", "Cluster"),
     Verb("whoami", "Print your user name on the cluster", "Cluster"),
     Verb("scheduler", "Run the gang scheduler", "Daemons"),

@@ -21,10 +21,11 @@ from muster.api import crds
 from muster.api.kinds import CRDS
 from muster.api.meta import Key
 from muster.api.storage import CSI_NODES
-from muster.errors import UsageError
+from muster.errors import MusterError, UsageError
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
+from muster.local.apiserver.store.rows import set_aside_text
 from muster.local.controllers import run as controllers
 from muster.local.data_directory import claimed
 from muster.local.node import agent as node
@@ -156,6 +157,10 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
             extra_addresses=agent.network.server_addresses,
             also_known_as=(agent.gateway,),
         )
+    except MusterError:  # the database cannot be used
+        if not agent.records.uids():
+            await agent.teardown()
+        raise
     except OSError as error:
         if not agent.records.uids():
             await agent.teardown()
@@ -252,6 +257,7 @@ class _Cluster:
     def _status(self) -> Raw:
         """The fields that `arena status` shows."""
         note = self.agent.choice.note
+        set_aside = set_aside_text(self.server.store.odd_rows)
         return {
             "nodes": self.settings.nodes,
             "data": str(self.settings.data),
@@ -259,6 +265,7 @@ class _Cluster:
             "externalNetwork": self.agent.external_network,
             **({"isolated": True} if self.settings.isolated else {}),
             **({"note": note} if note else {}),
+            **({"objects": set_aside} if set_aside else {}),
         }
 
 

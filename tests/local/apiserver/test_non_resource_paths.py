@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from muster.local.apiserver.store import disk_reserve
+
 if TYPE_CHECKING:
     from tests.local.apiserver.running_server import ApiClient
 
@@ -22,8 +24,8 @@ async def test_readyz_fails_while_the_disk_is_full(
     api: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reserve = api.server.store._log.reserve
-    monkeypatch.setattr(reserve, "_free", lambda: 1000)
-    reserve.spend()
+    monkeypatch.setattr(reserve, "free", lambda: 1000)
+    monkeypatch.setattr(disk_reserve, "_LOOK", 0)
 
     for path in ("/readyz", "/readyz/etcd", "/livez", "/healthz", "/readyz/ping"):
         reply = await api.send("GET", path)

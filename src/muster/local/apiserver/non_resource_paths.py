@@ -8,6 +8,7 @@ from aiohttp import web
 
 from muster.local.apiserver import api_errors, codec, metrics
 from muster.local.apiserver.http.negotiation import JSON
+from muster.local.apiserver.store.rows import set_aside_text
 from muster.local.apiserver.views import discovery, openapi
 
 if TYPE_CHECKING:
@@ -55,10 +56,12 @@ def _health(request: web.Request, store: Store) -> web.Response:
     if check and (len(check) > 1 or check[0] not in _CHECKS):
         raise web.HTTPNotFound(text="404 page not found\n")
     # A server on a full disk is alive, since it reads and deletes, but not ready.
-    failed = endpoint == "readyz" and not store.has_reserve() and check in ([], ["etcd"])
+    failed = endpoint == "readyz" and not store.has_room() and check in ([], ["etcd"])
     if not failed and (check or "verbose" not in request.query):
         return web.Response(text="ok")
     rows = [f"[+]{name} ok" for name in check or _CHECKS]
+    if store.odd_rows and rows[-1].startswith("[+]etcd"):
+        rows[-1] += f": {set_aside_text(store.odd_rows)}"
     if failed:
         rows[-1] = "[-]etcd failed: the disk is full"
     summary = f"{endpoint} check {'failed' if failed else 'passed'}"

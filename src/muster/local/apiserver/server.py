@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError
 
-from muster.errors import ApiError, ServerError, StatusError
+from muster.errors import ApiError, StatusError
 from muster.local.apiserver import (
     api_errors,
     bootstrap,
@@ -37,6 +37,7 @@ from muster.local.apiserver.access.credentials import ServerCredentials, load_or
 from muster.local.apiserver.access.escalation import check_grant
 from muster.local.apiserver.access.service_account_tokens import Tokens
 from muster.local.apiserver.after_write import FollowUpWrites
+from muster.local.apiserver.housekeeping import Housekeeping
 from muster.local.apiserver.http import bodies, query_options, requests
 from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
 from muster.local.apiserver.http.requests import Answer, Call
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMPACT_EVERY = 300.0
 _HEAD_LIMIT = 1024 * 1024
 """Bytes of a URL or a header, as with Go."""
 Headers = list[tuple[str, str]]
@@ -146,14 +146,8 @@ class ApiServer:
         await web.SockSite(self._runner, sock, ssl_context=self.credentials.context()).start()
 
     async def run(self) -> None:
-        """Housekeeping, until cancelled: forget history older than five to ten minutes."""
-        while True:
-            seen = self.store.revision
-            await asyncio.sleep(COMPACT_EVERY)
-            try:
-                await self.store.compact(seen)
-            except ServerError as error:
-                log.warning("%s", error)  # a full disk; the next round tries again
+        """Housekeeping, until cancelled."""
+        await Housekeeping(self.verbs).run()
 
     async def stop(self) -> None:
         """End all streams, close the sockets, then the store."""

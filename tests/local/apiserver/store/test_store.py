@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound, ServerError
-from muster.local.apiserver.store import changes
+from muster.local.apiserver.store import changes, disk_reserve
 from muster.local.apiserver.store import watch_buffer as watch_module
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.store.watch_buffer import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
-
-    from muster.local.apiserver.store.write_log import Row
 
 
 def value(text: str) -> Callable[[int], bytes]:
@@ -305,31 +303,21 @@ def disk_full() -> sqlite3.OperationalError:
 
 
 async def test_on_a_full_disk_objects_can_be_changed_and_deleted_but_not_created(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(disk_reserve, "_LOOK", 0)
     first = await store.create("pods/a/x", value("one"))
-    reserve = tmp_path / "db" / "objects.reserve"
-    assert reserve.stat().st_blocks * 512 >= reserve.stat().st_size > 0
-    insert, log = store._log._insert, store._log
-
-    def on_a_full_disk(rows: Sequence[Row]) -> None:
-        if reserve.exists():
-            raise ServerError("the store cannot write", status=500) from disk_full()
-        insert(rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(log, "_insert", on_a_full_disk)
-        patch.setattr(log.reserve, "_free", lambda: 1000)
+        patch.setattr(store._log.reserve, "free", lambda: 1000)
+        assert not store.has_room()
         second = await store.update("pods/a/x", value("two"), first.revision)
-        assert not store.has_reserve()
         with pytest.raises(ServerError, match="full"):
             await store.create("pods/a/y", value("y"))
         await store.delete("pods/a/x", value("two"), second.revision)
 
     assert store.get("pods/a/x") is None
     await store.create("pods/a/y", value("y"))
-    assert store.has_reserve()
-    assert reserve.exists()
 
 
 async def test_the_store_survives_a_failed_compaction(

@@ -30,9 +30,11 @@ from muster.errors import (
     NotFound,
     ServerError,
 )
+from muster.local.apiserver.store import backups
 from muster.local.apiserver.store.changes import Change, Collection, Entry, RecentChanges
+from muster.local.apiserver.store.rows import OddRow, Row
 from muster.local.apiserver.store.watch_buffer import Watch
-from muster.local.apiserver.store.write_log import Row, WriteLog
+from muster.local.apiserver.store.write_log import WriteLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,9 +64,12 @@ class Store:
         self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
         self._work: queue.SimpleQueue[_Write | Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="store", daemon=True)
+        self.odd_rows: list[OddRow] = []
+        """Damaged rows that were set aside: their objects are missing here."""
         self.compacted = log.compacted
         self.revision = self.compacted
         self._load()
+        log.acknowledged.write(self.revision, self.compacted)
         self._next = self.revision + 1
         self._recent = RecentChanges(self.revision)
         self._thread.start()
@@ -73,9 +78,13 @@ class Store:
     async def open(cls, path: Path) -> Store:
         """Lock the file and load its objects."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = _take(path.with_suffix(".lock"))
-        log = await asyncio.to_thread(WriteLog, path)
-        return cls(log, asyncio.get_running_loop(), lock)
+        lock = take_lock(path)
+        try:
+            log = await asyncio.to_thread(WriteLog, path)
+            return cls(log, asyncio.get_running_loop(), lock)
+        except BaseException:
+            lock.close()
+            raise
 
     async def close(self) -> None:
         """Finish the writes in flight and release the file."""
@@ -107,17 +116,16 @@ class Store:
         rows = await asyncio.to_thread(self._log.at, revision, prefix)
         return [Entry(row.key, row.revision, row.value) for row in rows]
 
-    def has_reserve(self) -> bool:
-        """Whether disk space is reserved, or can be now; without it nothing can be created."""
-        reserve = self._log.reserve
-        return reserve.held or reserve.take()
+    def has_room(self) -> bool:
+        """Whether the disk has room for new objects."""
+        return self._log.reserve.has_room()
 
     # -- writing ---------------------------------------------------------------------------------
 
     async def create(self, key: str, encode: Callable[[int], bytes]) -> Entry:
         """Write a new object; AlreadyExists if the name is taken."""
         # Changes and deletions use the reserve: they are how users free space.
-        if not self.has_reserve():
+        if not self.has_room():
             raise ServerError(
                 "the disk of the local cluster is full: nothing can be created until it has room",
                 status=500,
@@ -230,6 +238,14 @@ class Store:
             if key not in self._in_flight:
                 del self._latest[key]
 
+    async def take_reserve(self) -> None:
+        """Reserve space for a full disk, if there is none yet."""
+        await self._in_writer(self._log.reserve.take)
+
+    async def back_up(self) -> Path:
+        """Make a backup; writes go on meanwhile."""
+        return await asyncio.to_thread(backups.write, self._log.path)
+
     async def _in_writer(self, work: Callable[[], T]) -> T:
         """Run `work` between two groups of writes, on the thread that owns the connection."""
         done: asyncio.Future[T] = self._loop.create_future()
@@ -309,14 +325,16 @@ class Store:
             _fail(done, error)
 
     def _load(self) -> None:
-        newest: dict[str, Row] = {}
+        newest: dict[str, Row | OddRow] = {}
         for row in self._log.rows():
             newest[row.key] = row
             self.revision = max(self.revision, row.revision)
         for key in sorted(newest):  # not the items: tuples take twice as long to compare
             row = newest[key]
             self._latest[key] = row.revision
-            if not row.deleted:
+            if isinstance(row, OddRow):
+                self.odd_rows.append(row)
+            elif not row.deleted:
                 # Sorted already: `put` would search for the place of every key.
                 collection = self._collections[_collection(key)]
                 collection.keys.append(key)
@@ -355,8 +373,9 @@ def _fail(future: asyncio.Future[T], error: BaseException) -> None:
         future.set_exception(error)
 
 
-def _take(path: Path) -> IO[bytes]:
-    """Lock a file, so that two servers never write to one store; the kernel frees it on exit."""
+def take_lock(database: Path) -> IO[bytes]:
+    """Lock a database, so that two servers never write to it; the kernel frees it on exit."""
+    path = database.with_suffix(".lock")
     lock = path.open("wb")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

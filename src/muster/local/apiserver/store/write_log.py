@@ -8,45 +8,25 @@ compaction stores how far it went, so the next number is known even when no row 
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import ServerError
+from muster.local.apiserver.store import damage, schema
+from muster.local.apiserver.store.acknowledged import AcknowledgedFile
 from muster.local.apiserver.store.disk_reserve import DiskReserve
+from muster.local.apiserver.store.rows import COLUMNS, OddRow, Row, checksum, read_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS log (
-    revision INTEGER PRIMARY KEY,
-    key      TEXT NOT NULL,
-    previous INTEGER NOT NULL,
-    deleted  INTEGER NOT NULL,
-    value    BLOB NOT NULL
-);
-CREATE UNIQUE INDEX IF NOT EXISTS swap ON log (key, previous);
-CREATE TABLE IF NOT EXISTS compacted (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER);
-INSERT OR IGNORE INTO compacted VALUES (0, 0);
-"""
+log = logging.getLogger(__name__)
 
 _STEP = 5000
 """Rows in one transaction of a compaction; writers wait no longer than it takes."""
-
-
-class Row(NamedTuple):
-    """One write. `previous` is 0 for a key never seen before; a deletion keeps the last value.
-
-    SQLite has no booleans: `deleted` of a row that was read is 0 or 1.
-    """
-
-    revision: int
-    key: str
-    previous: int
-    deleted: bool
-    value: bytes
 
 
 class PastRow(NamedTuple):
@@ -60,15 +40,25 @@ class WriteLog:
     """The table. All methods block; `append` and `compact_step` are called by one thread only."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self.reserve = DiskReserve(path.with_suffix(".reserve"))
-        self._db = self._connect()
-        self._db.executescript(_TABLES)
-        self.reserve.take()
+        self.path = path
+        findings = damage.inspect(path)
+        if findings.problems:
+            raise schema.damaged(path, findings.problems)
+        self._db = sqlite3.connect(":memory:")
+        try:
+            self._db = self._connect()
+            schema.prepare(self._db, path, index_damaged=findings.index_damaged)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise schema.failure(path, error) from error
+        self.reserve = DiskReserve(path, self._db)
+        self.acknowledged = AcknowledgedFile(path)
+        self._compacted = self.compacted
+        self.odd_revisions: list[int] = []
 
     def _connect(self) -> sqlite3.Connection:
         # No implicit transactions; the writer thread uses a connection that another one opened.
-        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         # With a write-ahead log, reading the past never blocks the writer.
         db.execute("PRAGMA journal_mode=WAL")
         # Every commit is synced: an answered write survives a power failure.
@@ -80,51 +70,58 @@ class WriteLog:
         """The revision up to which superseded rows were deleted."""
         return int(self._db.execute("SELECT revision FROM compacted").fetchone()[0])
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[Row | OddRow]:
         """All rows, oldest first."""
-        query = "SELECT revision, key, previous, deleted, value FROM log ORDER BY revision"
-        return map(Row._make, self._db.execute(query))
+        query = f"SELECT {COLUMNS} FROM log NOT INDEXED ORDER BY revision"
+        for columns in self._db.execute(query):
+            row = read_row(columns)
+            if isinstance(row, OddRow):
+                self.odd_revisions.append(row.revision)
+            yield row
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write all of `rows` or none; returns when they are durable."""
         try:
-            self._insert(rows)
-        except ServerError as error:
-            if not _is_full(error.__cause__) or not self.reserve.spend():
-                raise
-            # The reserve has just been freed, so the same rows fit now.
-            self._insert(rows)
-
-    def _insert(self, rows: Sequence[Row]) -> None:
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", rows)
-            self._db.execute("COMMIT")
+            self._insert([(*row, checksum(row)) for row in rows])
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise ServerError(f"the store cannot write: {error}", status=500) from error
+            raise schema.write_failure(self.path, error) from error
+        self.acknowledged.write(rows[-1].revision, self._compacted)
+        try:
+            self.reserve.count(sum(len(row.value) for row in rows))
+        except (sqlite3.Error, OSError) as error:
+            log.warning("no space is reserved for a full disk: %s", error)
+
+    def _insert(self, rows: Sequence[tuple[object, ...]]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self._db.execute("COMMIT")
 
     def between(self, after: int, upto: int, prefix: str) -> list[PastRow]:
         """The writes under `prefix` with after < revision <= upto, and the object each replaced."""
         query = """
-            SELECT log.revision, log.key, log.previous, log.deleted, log.value,
-                   CASE old.deleted WHEN 0 THEN old.value END
+            SELECT log.revision, CAST(log.key AS BLOB), log.previous, log.deleted, log.value,
+                   log.checksum, CASE old.deleted WHEN 0 THEN old.value END
             FROM log LEFT JOIN log AS old ON old.revision = log.previous
             WHERE log.revision > ? AND log.revision <= ? AND log.key >= ? AND log.key < ?
             ORDER BY log.revision"""
         with closing(self._connect()) as db:
-            rows = db.execute(query, (after, upto, prefix, _end(prefix)))
-            return [PastRow(Row(*row), before) for *row, before in rows]
+            found = db.execute(query, (after, upto, prefix, _end(prefix)))
+            rows = [(read_row(tuple(row)), before) for *row, before in found]
+        return [PastRow(row, before) for row, before in rows if isinstance(row, Row)]
 
     def at(self, revision: int, prefix: str) -> list[Row]:
         """The objects under `prefix` at `revision`, in the order of keys."""
-        query = """
-            SELECT MAX(revision), key, previous, deleted, value FROM log -- columns of that row
-            WHERE revision <= ? AND key >= ? AND key < ? GROUP BY key ORDER BY key"""
+        query = f"""
+            SELECT {COLUMNS} FROM (
+                SELECT MAX(revision) AS revision, key, previous, deleted, value, checksum
+                FROM log -- columns of that row
+                WHERE revision <= ? AND key >= ? AND key < ? GROUP BY key
+            ) ORDER BY key"""
         with closing(self._connect()) as db:
-            rows = map(Row._make, db.execute(query, (revision, prefix, _end(prefix))))
-            return [row for row in rows if not row.deleted]
+            rows = [*map(read_row, db.execute(query, (revision, prefix, _end(prefix))))]
+        return [row for row in rows if isinstance(row, Row) and not row.deleted]
 
     def compact_step(self, after: int, upto: int) -> int:
         """Delete rows that rows in (after, upto] superseded; returns the revision reached.
@@ -134,19 +131,26 @@ class WriteLog:
         """
         reached = min(after + _STEP, upto)
         try:
+            # Deleted rows are overwritten, so that `salvage` never takes one for an object. On a
+            # full disk that would need too much of the write-ahead log.
+            self._db.execute(f"PRAGMA secure_delete = {int(self.reserve.has_room())}")
             self._drop(after, reached)
+            self._db.execute("PRAGMA secure_delete = 0")
         except sqlite3.Error as error:
             raise ServerError(f"the store cannot compact: {error}", status=500) from error
+        self._compacted = max(self._compacted, reached)
         return reached
 
     def _drop(self, after: int, reached: int) -> None:
+        odd = ", ".join(map(str, self.odd_revisions))
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("UPDATE compacted SET revision = MAX(revision, ?)", (reached,))
             # Superseded rows.
             self._db.execute(
                 "DELETE FROM log WHERE revision IN"
-                " (SELECT previous FROM log WHERE revision > ? AND revision <= ?)",
+                " (SELECT previous FROM log WHERE revision > ? AND revision <= ?"
+                f" AND revision NOT IN ({odd}))",  # their `previous` may name any row
                 (after, reached),
             )
             # Deletions that no later object of the same name names as its previous row.
@@ -158,14 +162,9 @@ class WriteLog:
             )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the files."""
         self._db.close()
-
-
-def _is_full(error: BaseException | None) -> bool:
-    """Whether the disk may be full; SQLite also reports that as an I/O error."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+        self.acknowledged.close()
 
 
 def _end(prefix: str) -> str:

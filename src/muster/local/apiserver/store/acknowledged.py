@@ -1,0 +1,65 @@
+"""The newest revision that was answered, in a small file beside the database.
+
+SQLite ends the replay of its write-ahead log at the first frame with a wrong checksum, and forgets
+all frames after it without an error. A store that comes back with an older revision than this file
+has lost writes that clients were told of.
+
+The file is overwritten in place after every commit, and not synced: after a power failure it may be
+behind the database, never ahead of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FORM = struct.Struct("<8sQQ")
+_CHECKSUM = struct.Struct("<I")
+_MAGIC = b"muster 1"
+
+
+class Acknowledged(NamedTuple):
+    """How far writes were answered, and how far the log was compacted."""
+
+    revision: int = 0
+    compacted: int = 0
+
+
+def file_of(database: Path) -> Path:
+    return database.with_suffix(".acknowledged")
+
+
+def read(database: Path) -> Acknowledged | None:
+    """The record of a database; None if there is none, or it is not readable."""
+    try:
+        data = file_of(database).read_bytes()
+        (stored,) = _CHECKSUM.unpack_from(data, _FORM.size)
+    except (OSError, struct.error):
+        return None
+    magic, revision, compacted = _FORM.unpack_from(data)
+    if magic != _MAGIC or stored != crc32(data[: _FORM.size]):
+        return None
+    return Acknowledged(revision, compacted)
+
+
+class AcknowledgedFile:
+    """The open file of one database."""
+
+    def __init__(self, database: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._fd = os.open(file_of(database), flags, 0o600)
+
+    def write(self, revision: int, compacted: int) -> None:
+        data = _FORM.pack(_MAGIC, revision, compacted)
+        # On a full disk, the first write may fail. A lost record is no lost object.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._fd, data + _CHECKSUM.pack(crc32(data)), 0)
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -1,0 +1,163 @@
+"""`arena check`: what is damaged in a database, what can be saved, and putting it in place.
+
+Repairing never changes the damaged files: it writes a copy, and restoring moves the damaged files
+to a folder of their own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.errors import ConfigError, DamagedStore, MusterError, UsageError
+from muster.local.apiserver.store import acknowledged, backups, damage
+from muster.local.apiserver.store.rows import COLUMNS, OddRow, Row, read_row
+from muster.local.apiserver.store.salvage import salvage, write_copy
+from muster.local.apiserver.store.store import take_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_MAX_NAMES = 1000
+
+
+class CheckReport(msgspec.Struct, rename="camel"):
+    """The result of a check."""
+
+    database: str
+    damaged: bool
+    problems: list[str]
+    objects: int
+    """The objects that can be read, or saved if the database is damaged."""
+    unreadable: list[str]
+    """The keys of objects whose newest state is damaged."""
+    older_saved: list[str]
+    """Those of them of which an older state can be saved."""
+    backups: list[str]
+    running: bool
+    """Whether a cluster is using the database."""
+
+
+def check(database: Path) -> CheckReport:
+    """Look for damage; changes nothing."""
+    if not database.exists() and acknowledged.read(database) is None:
+        raise UsageError(
+            f"there is no database in {database.parent}",
+            hint="`arena check --data-dir DIR` checks another directory.",
+        )
+    running = is_in_use(database)
+    problems, objects, odd = _read_running(database) if running else _read_stopped(database)
+    report = CheckReport(
+        database=str(database),
+        damaged=bool(problems or odd),
+        problems=problems,
+        objects=objects,
+        unreadable=odd,
+        older_saved=[],
+        backups=[str(path) for path in reversed(backups.all_backups(database))],
+        running=running,
+    )
+    if report.damaged and not running:
+        saved = salvage(database)
+        report.objects = len(saved.objects)
+        report.unreadable = sorted({*odd, *saved.lost})[:_MAX_NAMES]
+        report.older_saved = saved.older
+    return report
+
+
+def _read_stopped(database: Path) -> tuple[list[str], int, list[str]]:
+    with _locked(database):
+        findings = damage.inspect(database)
+        problems = list(findings.problems)
+        if findings.index_damaged:
+            problems.append("the index does not match the rows; the next start builds it again")
+        return (problems, 0, []) if findings.problems else (problems, *_rows(database))
+
+
+def _read_running(database: Path) -> tuple[list[str], int, list[str]]:
+    with closing(damage.connect_read_only(database)) as db:
+        try:
+            damage.check_version(db, database)
+            problems, _ = damage.structure_problems(db)
+        except sqlite3.DatabaseError as error:
+            return [f"SQLite cannot read it: {error}"], 0, []
+    return (problems, 0, []) if problems else (problems, *_rows(database))
+
+
+def _rows(database: Path) -> tuple[int, list[str]]:
+    """The number of objects, and the keys of damaged rows."""
+    newest: dict[str, Row | OddRow] = {}
+    with closing(damage.connect_read_only(database)) as db:
+        if not damage.check_version(db, database):
+            return 0, []  # no checksums yet; the next start adds them
+        for columns in db.execute(f"SELECT {COLUMNS} FROM log NOT INDEXED ORDER BY revision"):
+            row = read_row(columns)
+            newest[row.key] = row
+    odd = sorted(key for key, row in newest.items() if isinstance(row, OddRow))
+    return sum(isinstance(row, Row) and not row.deleted for row in newest.values()), odd
+
+
+def repair(database: Path) -> Path:
+    """Write everything that can be saved to a copy; returns its path."""
+    with _locked(database):
+        target = database.with_name(f"{database.stem}.repaired{database.suffix}")
+        _write(database, database, target)
+        return target
+
+
+def restore(database: Path, source: Path) -> Path:
+    """Use the objects of another file; returns the folder with the files that were in use."""
+    if not source.is_file():
+        raise UsageError(f"there is no file {source}")
+    with _locked(database):
+        draft = database.with_suffix(".draft")
+        _write(source, database, draft)
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        folder = database.parent / f"replaced-{stamp}"
+        folder.mkdir(mode=0o700)
+        names = (f"{database.name}{end}" for end in ("-shm", "-wal", ""))
+        for name in (*names, acknowledged.file_of(database).name):
+            if (database.parent / name).exists():
+                (database.parent / name).rename(folder / name)
+        draft.rename(database)
+        return folder
+
+
+def _write(source: Path, database: Path, target: Path) -> None:
+    saved = salvage(source)
+    if not saved.objects:
+        raise DamagedStore(f"no object can be saved from {source}")
+    answered = acknowledged.read(database) or acknowledged.Acknowledged()
+    # Clients may know any revision that was answered: none of them is used again.
+    revision = max(saved.revision, answered.revision)
+    try:
+        write_copy(saved._replace(revision=revision), target)
+    except sqlite3.Error as error:
+        target.unlink(missing_ok=True)
+        raise MusterError(f"{target} cannot be written: {error}") from error
+
+
+def is_in_use(database: Path) -> bool:
+    """Whether a cluster is using the database."""
+    try:
+        with _locked(database):
+            return False
+    except UsageError:
+        return True
+
+
+@contextmanager
+def _locked(database: Path) -> Iterator[None]:
+    try:
+        lock = take_lock(database)
+    except ConfigError as error:
+        raise UsageError(
+            f"{database.parent} is in use: the local cluster is up", hint="`arena down` stops it."
+        ) from error
+    with lock:
+        yield
