@@ -269,7 +269,7 @@ STATUS_FIELDS: Fields = {
     "lastReconcileTime": _text("When another operator worked on the job last."),
     "observedGeneration": _number("The generation of the job that the status is about."),
     "waiting": _object("Why pods wait.", _WAITING),
-    "restarts": _number("Restarts of pods that count towards backoffLimit."),
+    "restarts": _number("Restarts that count towards backoffLimit, with those that nodes delay."),
     "launcherAttempt": _number("The number of the launcher of an MPIJob, from 0."),
     "formed": _switch("Whether all replicas have run at the same time."),
     "failures": _map("Recent failures by replica.", _object("Of one replica.", _FAILURES)),
