@@ -27,7 +27,7 @@ def run_as_nobody(
         **variables,
     }
     return subprocess.run(
-        [_interpreter(), *words],
+        [python_for_everyone(), *words],
         cwd=cwd,
         env=environment,
         user=NOBODY,
@@ -40,7 +40,7 @@ def run_as_nobody(
     )
 
 
-def _interpreter() -> str:
+def python_for_everyone() -> str:
     """A Python of our version that every user may run: ours may be in root's own home."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for candidate in (sys.executable, shutil.which(version, path="/usr/local/bin:/usr/bin")):

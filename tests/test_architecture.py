@@ -81,11 +81,12 @@ def test_no_module_is_called_utils_or_the_like() -> None:
 
 
 def test_every_task_has_an_owner() -> None:
+    """A task group, or an object that ends its tasks itself and says so: `# owner: …`."""
     orphans = [
         f"{relative(path)}:{number}"
         for path in SOURCES
         for number, line in enumerate(path.read_text().splitlines(), 1)
-        if re.search(r"(asyncio|loop)\.(create_task|ensure_future)\(", line)
+        if re.search(r"(asyncio|loop)\.(create_task|ensure_future)\((?!.*# owner: )", line)
     ]
 
     assert orphans == []

@@ -205,6 +205,29 @@ HEAVY = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("received", [0, 1], ids=["closed at once", "closed in the handshake"])
+def test_a_server_that_closes_during_the_handshake_is_busy_not_untrusted(received: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            connection, _ = listener.accept()
+            connection.recv(4096 * received)
+            connection.close()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            BlockingClient(Endpoint(url)) as client,
+            pytest.raises(Unreachable, match="closed the connection") as raised,
+        ):
+            client.get(PODS, X)
+        thread.join()
+
+    assert not isinstance(raised.value, UntrustedCertificate)
+    assert "It may have too many connections" in raised.value.hint
+
+
 def test_quick_verbs_import_nothing_heavy() -> None:
     code = (
         "import sys, muster.kube.blocking_client, muster.kube.auth.kube_config, muster.api.kinds;"

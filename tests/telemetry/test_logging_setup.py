@@ -208,6 +208,6 @@ def test_the_level_selects_the_lines_and_a_second_setup_replaces_the_first() -> 
 
 
 @pytest.mark.parametrize("wrong", [{"level": "loud"}, {"format": "xml"}])
-def test_an_unknown_level_or_format_is_wrong_usage(wrong: dict[str, str]) -> None:
+def test_an_unknown_level_or_format_is_wrong_usage(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="unknown log"):
         logging_setup.setup(**wrong, stream=io.StringIO())

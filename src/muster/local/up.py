@@ -32,6 +32,7 @@ from muster.local.node import agent as node
 from muster.local.node.machine import shutdown
 from muster.local.node.machine.capacity import declare_nodes
 from muster.local.node.machine.node_readiness import wait_for_nodes
+from muster.local.node.runtime.processes import raise_descriptor_limit
 from muster.local.stopping import NOTICE_AFTER, STOP_NOW, read_ending
 from muster.operator import run as operator
 from muster.operator.settings import Settings as JobSettings
@@ -118,6 +119,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     SIGHUP stops it too: the terminal of a cluster in the foreground was closed. A second Ctrl-C
     and STOP_NOW do not wait for the pods' grace periods.
     """
+    raise_descriptor_limit()
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def interrupted() -> None:
@@ -170,7 +172,7 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
         ) from error
     pod_socket = agent.network.listen(server.port)
     if pod_socket is not None:
-        await server.accept_from(pod_socket)
+        server.doors.accept_from(pod_socket)
 
 
 async def _opened(settings: Settings) -> node.Agent:

@@ -14,9 +14,12 @@ import re
 import sys
 from datetime import UTC, datetime
 from math import isfinite
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from muster.errors import UsageError
+
+if TYPE_CHECKING:
+    from muster.telemetry.log_bounds import BoundedFile
 
 _COLOURS = {"DEBUG": "2", "INFO": "36", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -50,6 +53,7 @@ def setup(
     level: str = "info",
     *,
     stream: TextIO | None = None,
+    file: BoundedFile | None = None,
 ) -> None:
     """Write all logs of that level and above to the stream (stderr). Can be called again."""
     number = logging.getLevelNamesMapping().get(level.upper())
@@ -58,7 +62,7 @@ def setup(
     if format not in ("human", "json"):
         raise UsageError(f"unknown log format {format!r}", hint="human or json")
     out = stream if stream is not None else sys.stderr
-    handler = _Handler(out)
+    handler = _Handler(out, file)
     handler.setFormatter(Json() if format == "json" else Human(colour=_wants_colour(out)))
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h, _Handler)]:
@@ -71,6 +75,15 @@ def setup(
 
 class _Handler(logging.StreamHandler[TextIO]):
     """A class of its own, so that a second `setup` replaces only this handler."""
+
+    def __init__(self, stream: TextIO, file: BoundedFile | None) -> None:
+        super().__init__(stream)
+        self._file = file
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if self._file is not None:
+            self._file.rotate_if_full()
 
 
 def _wants_colour(stream: TextIO) -> bool:

@@ -142,7 +142,7 @@ async def local_node(home: Path, **settings: Any) -> AsyncIterator[LocalNode]:
             extra_addresses=agent.network.server_addresses, also_known_as=(agent.gateway,)
         )
         try:
-            endpoint = await _served(server, agent)
+            endpoint = _served(server, agent)
             async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
                 manager = agent.manager(client, agent.api(server.port, server.ca))
                 serving = group.create_task(manager.run())
@@ -155,11 +155,11 @@ async def local_node(home: Path, **settings: Any) -> AsyncIterator[LocalNode]:
         await agent.teardown()
 
 
-async def _served(server: ApiServer, agent: Agent) -> Endpoint:
+def _served(server: ApiServer, agent: Agent) -> Endpoint:
     """The server's endpoint, once the server listens for pods too."""
     pod_socket = agent.network.listen(server.port)
     if pod_socket is not None:
-        await server.accept_from(pod_socket)
+        server.doors.accept_from(pod_socket)
     return Endpoint.with_token(server.url, server.token, ca=server.ca)
 
 
@@ -172,7 +172,7 @@ async def serve(home: Path, runtime: str) -> None:
     await server.start(
         extra_addresses=agent.network.server_addresses, also_known_as=(agent.gateway,)
     )
-    endpoint = await _served(server, agent)
+    endpoint = _served(server, agent)
     print(json.dumps({"url": server.url, "token": server.token, "ca": server.ca.decode()}))
     sys.stdout.flush()
     async with Client.connect(endpoint) as client:

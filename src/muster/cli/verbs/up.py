@@ -125,10 +125,10 @@ def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], No
     import uvloop
 
     from muster.local.up import Settings, serve
-    from muster.telemetry import logging_setup
+    from muster.telemetry import log_bounds, logging_setup
 
-    logging_setup.setup(format=log_format)
     home = Home.of_user()
+    logging_setup.setup(format=log_format, file=log_bounds.BoundedFile.behind_stderr(home.log))
     chosen = Settings(home, **{key: value for key, value in settings.items() if value is not None})
     uvloop.run(serve(chosen, on_ready))
     home.choose_former()

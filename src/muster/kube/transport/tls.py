@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request, Response
 
+_TRY_AGAIN = "It may have too many connections, or be about to stop: try again in a moment."
+
 
 def client_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext | None:
     """The context of an endpoint and credential; None for plain http."""
@@ -80,6 +82,8 @@ def response_error(endpoint: Endpoint, response: Response, request: Request) -> 
 
 def connect_error(endpoint: Endpoint, error: OSError) -> MusterError:
     """The error for a server that could not be reached."""
+    if isinstance(error, ConnectionResetError | ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return closed_connection_error(endpoint)
     if isinstance(error, ssl.SSLError):
         return UntrustedCertificate(explain_untrusted(endpoint, error))
     if isinstance(error, TimeoutError):
@@ -92,7 +96,7 @@ def closed_connection_error(endpoint: Endpoint) -> MusterError:
     # After the handshake, a server that rejects our certificate can only close the connection.
     if expired := expired_certificate(endpoint):
         return UntrustedCertificate(f"{endpoint.url} closed the connection: {expired}")
-    return Unreachable(f"{endpoint.url} closed the connection")
+    return Unreachable(f"{endpoint.url} closed the connection", hint=_TRY_AGAIN)
 
 
 def explain_untrusted(endpoint: Endpoint, error: Exception) -> str:

@@ -249,6 +249,15 @@ def too_many(message: str, cause: Cause) -> StatusError:
     return StatusError(message, status=429, reason="TooManyRequests", details=details)
 
 
+def too_many_connections() -> StatusError:
+    """The server keeps no more connections for now."""
+    return StatusError(
+        "the local cluster's API has too many connections; try again in a moment",
+        status=429,
+        reason="TooManyRequests",
+    )
+
+
 # -- Status objects ------------------------------------------------------------------------------
 
 

@@ -37,6 +37,8 @@ from muster.local.apiserver.access.credentials import ServerCredentials, load_or
 from muster.local.apiserver.access.escalation import check_grant
 from muster.local.apiserver.access.service_account_tokens import Tokens
 from muster.local.apiserver.after_write import FollowUpWrites
+from muster.local.apiserver.connections.doors import Doors
+from muster.local.apiserver.connections.http_connection import check_room
 from muster.local.apiserver.housekeeping import Housekeeping
 from muster.local.apiserver.http import bodies, query_options, requests
 from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
@@ -51,7 +53,6 @@ from muster.local.apiserver.views import pod_logs, resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_HEAD_LIMIT = 1024 * 1024
-"""Bytes of a URL or a header, as with Go."""
 Headers = list[tuple[str, str]]
 _CALL = web.RequestKey("call", Call)
 """Where a request keeps its Call, whose warnings are sent even with an error."""
@@ -86,6 +85,7 @@ class ApiServer:
     authenticator: Authenticator
     authorizer: Authorizer
     follow_up_writes: FollowUpWrites
+    doors: Doors
     url: str
     port: int
     _runner: web.AppRunner
@@ -120,30 +120,14 @@ class ApiServer:
         await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            shutdown_timeout=0.5,  # for requests in flight; watches were ended before
-            max_line_size=_HEAD_LIMIT,
-            max_field_size=_HEAD_LIMIT,
-        )
+        # For requests in flight; watches were ended before.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
+        self.doors = Doors(self._runner, self.credentials.context())
         self.port = port
         for address in dict.fromkeys((host, *extra_addresses)):
-            await self._listen(address)
+            self.port = self.doors.listen(address, self.port)
         self.url = f"https://{host}:{self.port}"
-
-    async def _listen(self, address: str) -> None:
-        site = web.TCPSite(
-            self._runner, address, self.port, ssl_context=self.credentials.context(), backlog=1024
-        )
-        await site.start()
-        if not self.port:
-            self.port = self._runner.addresses[0][1]
-
-    async def accept_from(self, sock: socket.socket) -> None:
-        """Serve a listening socket that the caller has opened, for example in the pods' network."""
-        await web.SockSite(self._runner, sock, ssl_context=self.credentials.context()).start()
 
     async def run(self) -> None:
         """Housekeeping, until cancelled."""
@@ -155,6 +139,7 @@ class ApiServer:
         server = self._runner.server
         connections = server.connections if server else []
         transports = [c.transport for c in connections if c.transport]
+        await self.doors.close()
         await self._runner.cleanup()
         for transport in transports:
             # Over TLS, asyncio waits for the client to close; a loop that ends first leaks it.
@@ -214,6 +199,7 @@ class ApiServer:
         if path in _PUBLIC or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return non_resource_paths.answer(request, self.registry, self.store)
         user = self.authenticator.user(request.headers)
+        check_room(request)
         if route is None:
             self.authorizer.check_path(user, request.method, path)
             return non_resource_paths.answer(request, self.registry, self.store)

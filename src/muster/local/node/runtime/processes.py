@@ -3,6 +3,8 @@
 Programs of `standalone/` start in an isolated interpreter (`-I -S`) with an empty environment: they
 must not depend on the user's Python settings, and must start fast. They are started by posix_spawn
 because a fork of the daemon, with its threads and its memory, is slow and unsafe.
+
+The daemon raises its own limit of descriptors; programs keep the limit of the user's shell.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -32,6 +35,18 @@ _RUN = (
 _ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _DESCRIPTORS_FROM = 64
 _EXIT_TIMEOUT = 10.0
+_user_limit: tuple[int, int] | None = None
+"""The limits of descriptors before the daemon raised its own."""
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open as many descriptors as the machine allows."""
+    global _user_limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # it then works with the limit it has
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            _user_limit = (soft, hard)
 
 
 def start_program(program: str, arguments: list[str], fds: dict[int, int], errors: Path) -> int:
@@ -54,7 +69,13 @@ def spawn(argv: list[str], env: Mapping[str, str], fds: dict[int, int], errors: 
     ]
     actions += [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in copies.items()]
     try:
-        return os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
+        pid = os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
+        # Long before the program starts another one. Some programs go through all descriptors up
+        # to the soft limit, or cannot use those above 1024.
+        if _user_limit is not None:
+            with contextlib.suppress(OSError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, _user_limit)
+        return pid
     finally:
         for fd in copies.values():
             os.close(fd)

@@ -1,0 +1,178 @@
+"""One HTTP connection of the API server, bounded in time and memory.
+
+aiohttp reads the requests; this class watches it. The line and headers of a request must arrive
+within `HEADER_SECONDS` and `HEADER_BYTES`, and a client without a valid token must send a request
+at least that often. Malformed requests cost one line of log every few seconds, however many come.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from socket import SHUT_RDWR
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from aiohttp.streams import EMPTY_PAYLOAD
+
+from muster.local.apiserver import api_errors
+from muster.local.apiserver.connections.limits import HEADER_BYTES
+from muster.telemetry.log_bounds import RepeatedLine
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+
+    from aiohttp.web_request import BaseRequest
+
+    from muster.local.apiserver.connections.limits import Connections
+    from muster.local.apiserver.connections.peer import Peer
+
+HEADER_SECONDS = 10.0
+_MAX_PIPELINED = 4
+"""Requests that a client without a valid token may send ahead of the answers."""
+_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
+_log = logging.getLogger(__name__)
+_malformed, _large = (RepeatedLine(_log, logging.WARNING) for _ in range(2))
+
+
+class ClientSocket:
+    """An accepted socket, from its first moment to its end."""
+
+    def __init__(self, sock: socket.socket, peer: Peer) -> None:
+        self.peer = peer
+        self.header_bytes = 0
+        self._socket = sock
+
+    def drop(self) -> None:
+        """Close at once.
+
+        The event loop then finds the end of the stream, also during a TLS handshake, when there is
+        no transport yet that could be closed.
+        """
+        with suppress(OSError):  # the client was faster
+            self._socket.shutdown(SHUT_RDWR)
+
+
+class HttpConnection(web.RequestHandler):
+    """The protocol of one connection, from the end of its TLS handshake."""
+
+    def __init__(
+        self,
+        server: web.Server,
+        client: ClientSocket,
+        connections: Connections,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type] # as AppRunner passes it
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+        )
+        self._client, self._connections = client, connections
+        self._authenticated = False
+        self._body = EMPTY_PAYLOAD
+        """The body of the newest request: until its end, no other request begins."""
+        self._headers_received = 0
+        self._last_progress = loop.time()
+        """When the connection began, the last headers were complete, or new headers began."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def authenticate(self) -> bool:
+        """A request has a valid token; False if there are too many connections already."""
+        if not self._authenticated:
+            self._authenticated = self._connections.authenticate(self._client)
+        return self._authenticated
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._timer = self._loop.call_later(HEADER_SECONDS, self._check_progress)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._connections.leave(self._client)
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        headers = self._payload_parser is None and not self._upgraded and self._body.is_eof()
+        requests = self._request_count
+        super().data_received(data)
+        if self._request_count != requests:
+            self._headers_complete()
+        elif headers and data:
+            self._headers_grew(len(data))
+
+    def _headers_complete(self) -> None:
+        self._body = self._messages[-1][1] if self._messages else EMPTY_PAYLOAD
+        self._headers_received = 0
+        self._last_progress = self._loop.time()
+        if not self._authenticated:
+            self._connections.release_header_bytes(self._client)
+            if len(self._messages) > _MAX_PIPELINED:
+                self._client.drop()
+
+    def _headers_grew(self, count: int) -> None:
+        if not self._headers_received:
+            self._last_progress = self._loop.time()
+        self._headers_received += count
+        if self._timer is None:
+            self._timer = self._loop.call_later(HEADER_SECONDS, self._check_progress)
+        if not self._authenticated:
+            self._connections.add_header_bytes(self._client, count)
+        if self._headers_received > HEADER_BYTES:
+            _large.log("too large headers from %s", self._client.peer.name)
+            if self.transport is not None:
+                self.transport.write(_TOO_LARGE)
+            self.force_close()
+
+    def _check_progress(self) -> None:
+        """Close the connection if it is too slow; look again later if it could become so."""
+        self._timer = None
+        if self._authenticated and not self._headers_received:
+            return
+        left = self._last_progress + HEADER_SECONDS - self._loop.time()
+        if left <= 0 and self._current_request is None:
+            self._client.drop()
+        else:
+            self._timer = self._loop.call_later(
+                max(left, HEADER_SECONDS / 10), self._check_progress
+            )
+
+    def handle_error(
+        self,
+        request: BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer a request that aiohttp could not read, and close the connection."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        _malformed.log("malformed request from %s: %s", self._client.peer.name, _first_line(exc))
+        response = web.Response(status=status, text=f"{status} malformed request\n")
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log an error of aiohttp itself, which a client may be able to repeat, as one line."""
+        error = kw.get("exc_info")
+        reason = f": {type(error).__name__}: {_first_line(error)}" if error else ""
+        _malformed.log("a request from %s failed%s", self._client.peer.name, reason)
+
+
+def check_room(request: web.Request) -> None:
+    """The request is authenticated: keep its connection, or answer 429 if there are too many."""
+    connection = request.protocol
+    if isinstance(connection, HttpConnection) and not connection.authenticate():
+        raise api_errors.too_many_connections()
+
+
+def _first_line(error: object) -> str:
+    """The beginning of an error's message: a client chooses its length."""
+    return str(error).strip().partition("\n")[0].strip()[:200]
