@@ -1,7 +1,9 @@
-"""What a user without a token can do to the API of a local cluster: nothing that others notice."""
+"""What does not end a local cluster: users without a token, a component that fails, a lack of
+descriptors."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -12,6 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from muster.api.kinds import EVENTS
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
 from tests.e2e.local_cluster import LocalCluster
 from tests.ordinary_user import NOBODY, python_for_everyone
 from tests.waiting import until
@@ -22,12 +27,35 @@ SMALL = 1024
 """The limit of descriptors that a shell has by default."""
 
 
+FAULT = """
+import errno, os, sys
+if "up" in sys.orig_argv and "-m" in sys.orig_argv:
+    from muster.scheduler.run import Service
+    run = Service.run
+    async def faulty(self):
+        if os.path.exists(os.environ["FAULT"]):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        await run(self)
+    Service.run = faulty
+"""
+"""Python runs `sitecustomize` at its start: the daemon's scheduler fails while a file exists."""
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def fault(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fault")
+    (folder / "sitecustomize.py").write_text(FAULT)
+    (folder / "fault").touch()
+    return folder / "fault"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, fault: Path) -> Iterator[LocalCluster]:
     """A cluster that `up` starts with a soft limit, and that cannot raise it."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     cluster = LocalCluster(tmp_path_factory.mktemp("doors") / "home")
+    cluster.env |= {"PYTHONPATH": str(fault.parent), "FAULT": str(fault)}
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.prlimit(0, resource.RLIMIT_NOFILE, (SMALL, limit[1]))
     try:
@@ -58,6 +86,59 @@ def flood(cluster: LocalCluster, *words: str) -> Iterator[int]:
         assert process.stdout is not None
         yield int(process.stdout.readline())
         process.stdin.close()
+
+
+def test_a_component_that_fails_is_reported_and_started_again(
+    cluster: LocalCluster, fault: Path
+) -> None:
+    problem = "scheduler failed: Too many open files; "
+    text = until(lambda: _line(cluster.arena("status").stdout, problem), what="the failure")
+    status = json.loads(cluster.arena("status", "-o", "json").stdout)
+    with BlockingClient(kube_config.load(cluster.home / "kubeconfig")) as client:
+        checks = client.ready_checks()
+        events = until(
+            lambda: [
+                e
+                for e in client.list(EVENTS.read_as(dict)).items
+                if e["reason"] == "ComponentFailed"
+            ]
+        )
+    cluster.submit("waits", "--workers=1", command="python -c pass")
+    fault.unlink()
+
+    assert text.startswith("components:")
+    assert status["components"]["operator"] == checks["operator"] == ""
+    assert checks["scheduler"].startswith("Too many open files; ")
+    assert events[0]["involvedObject"]["kind"] == "Node"
+    assert "scheduler failed and is started again: Too many open files" in events[0]["message"]
+    cluster.wait_job("waits", "SUCCEEDED")
+
+
+def _line(text: str, part: str) -> str:
+    return next((line for line in text.splitlines() if part in line), "")
+
+
+def test_a_lack_of_descriptors_delays_pods_and_ends_nothing(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    daemon, signal = psutil.Process(cluster.daemon), tmp_path / "signal"
+    wait = f"until [ -e {signal} ]; do sleep 0.1; done"
+    flags = ("--workers=12", f"--data-dir={tmp_path}")
+    # As with hundreds of pods: there is room for a few more descriptors only.
+    limit = daemon.num_fds() + 12
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (limit, SMALL))
+    try:
+        cluster.submit("many", *flags, command=wait)
+        until(lambda: "Too many open files" in cluster.log_tail(2000), what="descriptors run out")
+    finally:
+        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (SMALL, SMALL))
+    until(lambda: cluster.job("many")["status"] == "RUNNING", what="the job runs", every=0.3)
+    signal.touch()
+    job = cluster.wait_job("many", "SUCCEEDED")
+
+    assert cluster.daemon == daemon.pid
+    assert {pod["restarts"] for pod in job["instances"]} == {0}
+    assert "Traceback" not in cluster.log_tail(2000)
 
 
 def test_half_headers_of_another_user_stop_neither_commands_nor_pods(

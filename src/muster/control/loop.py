@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from muster.errors import Bug, Conflict, MusterError, TerminalError, TooManyRequests
+from muster.errors import Bug, Conflict, MusterError, TerminalError, TooManyRequests, describe
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -135,11 +135,13 @@ def _retry_after(error: BaseException) -> float:
 
 def _report(subject: str, error: BaseException, delay: float) -> None:
     causes = list(_causes(error))
-    text = "; ".join(str(cause) or type(cause).__name__ for cause in causes)
+    text = "; ".join(describe(cause) for cause in causes if isinstance(cause, Exception))
     if all(isinstance(cause, Conflict) for cause in causes):
         # Ordinary: the next attempt reads the newer object.
         log.debug("%s: another writer was first, will retry in %.2f s: %s", subject, delay, text)
-    elif all(isinstance(cause, MusterError) and not isinstance(cause, Bug) for cause in causes):
+    elif all(
+        isinstance(cause, MusterError | OSError) and not isinstance(cause, Bug) for cause in causes
+    ):
         log.warning("%s: will retry in %.2f s: %s", subject, delay, text)
     else:
         log.error("%s: bug, will retry in %.2f s: %s", subject, delay, text, exc_info=error)

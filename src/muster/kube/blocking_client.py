@@ -117,6 +117,14 @@ class BlockingClient:
         """The log of an object that is no pod, in chunks."""
         return self._transport.stream(request.logs(key, options, kind))
 
+    def ready_checks(self) -> dict[str, str]:
+        """The checks of `/readyz` by name, with the reason of each that fails, else ""."""
+        call = request.Request("GET", "/readyz", (("verbose", "true"),), accept="*/*")
+        # Sent once: an answer of 500 is the result, and names the checks.
+        lines = self._transport.send(call).body.decode(errors="replace").splitlines()
+        checks = (line[3:].partition(" ") for line in lines if line.startswith(("[+]", "[-]")))
+        return {name: rest[8:] if rest.startswith("failed: ") else "" for name, _, rest in checks}
+
     def send(self, call: Request) -> Response:
         """Send any request; an error response is raised."""
         attempt = 1

@@ -14,13 +14,16 @@ import os
 import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.api import crds
-from muster.api.kinds import CRDS
+from muster.api.events import EventSubject, EventText
+from muster.api.kinds import CRDS, NODES
 from muster.api.meta import Key
 from muster.api.storage import CSI_NODES
+from muster.control.event_recorder import EventRecorder
 from muster.errors import MusterError, UsageError
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
@@ -34,21 +37,21 @@ from muster.local.node.machine.capacity import declare_nodes
 from muster.local.node.machine.node_readiness import wait_for_nodes
 from muster.local.node.runtime.processes import raise_descriptor_limit
 from muster.local.stopping import NOTICE_AFTER, STOP_NOW, read_ending
+from muster.local.supervisor import Supervisor
 from muster.operator import run as operator
 from muster.operator.settings import Settings as JobSettings
 from muster.scheduler import run as scheduler
 from muster.scheduler.settings import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from typing import Any
 
     from muster.api.meta import Raw
     from muster.local.home import Home
     from muster.local.node.machine.capacity import NodeSpec
+    from muster.local.supervisor import Component
 
-    Part = Callable[[], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
 
@@ -224,10 +227,16 @@ class _Cluster:
         async with Client.connect(endpoint, user_agent="muster-local") as client:
             await _install_crds(client, self.definitions)
             server.credentials.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
-            # If one component fails, the group cancels the others: half a cluster is of no use.
+            recorder = EventRecorder(client, lambda: datetime.now(UTC))
+            supervisor = Supervisor(partial(_record_failure, recorder, next(iter(specs))))
+            server.component_problems = supervisor.problems
+            components = {"events": recorder.run, **self._components(client, stop)}
             async with asyncio.TaskGroup() as group:
-                parts = (*self._parts(client, stop), announce)
-                tasks = [group.create_task(part()) for part in parts]
+                tasks = [
+                    group.create_task(supervisor.keep_running(name, component))
+                    for name, component in components.items()
+                ]
+                tasks.append(group.create_task(announce()))  # without it, the start has failed
                 await stop.wait()
                 log.info("stopping")
                 for task in tasks:
@@ -241,20 +250,20 @@ class _Cluster:
     def _log_ending(self) -> None:
         log.info("%s; Ctrl-C kills them now", read_ending(self.settings.data).text.rstrip(" …"))
 
-    def _parts(self, client: Client, stop: asyncio.Event) -> tuple[Part, ...]:
+    def _components(self, client: Client, stop: asyncio.Event) -> dict[str, Component]:
         server, agent = self.server, self.agent
         # Plain pods share the host's network, so replicas need ports at one common address.
         jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
         local = controllers.Settings(server.ca.decode(), self.settings.data / "volumes")
-        return (
-            server.run,
-            lambda: controllers.run(client, local),
-            lambda: operator.run(client, operator.Options(settings=jobs), stop),
-            lambda: scheduler.run(
-                client, scheduler.Options(SCHEDULER_NAMES, unserved=(CSI_NODES,)), stop
-            ),
-            lambda: agent.run(client, agent.api(server.port, server.ca)),
-        )
+        api = agent.api(server.port, server.ca)
+        names = scheduler.Options(SCHEDULER_NAMES, unserved=(CSI_NODES,))
+        return {
+            "housekeeping": server.run,
+            "controllers": lambda: controllers.run(client, local),
+            "operator": lambda: operator.run(client, operator.Options(settings=jobs), stop),
+            "scheduler": lambda: scheduler.run(client, names, stop),
+            "node": lambda: agent.run(client, api),
+        }
 
     def _status(self) -> Raw:
         """The fields that `arena status` shows."""
@@ -269,6 +278,13 @@ class _Cluster:
             **({"note": note} if note else {}),
             **({"objects": set_aside} if set_aside else {}),
         }
+
+
+def _record_failure(recorder: EventRecorder, node: str, component: str, problem: str) -> None:
+    """An event on the node: a component has no object of its own."""
+    subject = EventSubject(NODES.api_version, NODES.kind, "", node, node, f"muster-{component}")
+    message = f"{component} failed and is started again: {problem}"
+    recorder.record(subject, EventText("ComponentFailed", message, "Warning"))
 
 
 def _port(settings: Settings) -> int:

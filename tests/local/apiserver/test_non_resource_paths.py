@@ -56,3 +56,23 @@ async def test_the_core_group_names_the_address_of_the_server(api: ApiClient) ->
     addresses = (await api.send("GET", "/api")).body["serverAddressByClientCIDRs"]
 
     assert [row["serverAddress"] for row in addresses] == [f"127.0.0.1:{api.server.port}"]
+
+
+async def test_readiness_names_a_component_that_failed(api: ApiClient) -> None:
+    problems = {"operator": "", "scheduler": "Too many open files; starts again in 4 s"}
+    api.server.component_problems = lambda: problems
+
+    ready = await api.send("GET", "/readyz")
+    one = await api.send("GET", "/readyz/operator")
+    alive = await api.send("GET", "/livez")
+
+    assert (ready.status, ready.body.splitlines()[3:]) == (
+        500,
+        [
+            "[+]operator ok",
+            "[-]scheduler failed: Too many open files; starts again in 4 s",
+            "readyz check failed",
+        ],
+    )
+    assert (one.status, one.body) == (200, "ok")
+    assert alive.status == 200, "a restart of the whole daemon would not help"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from muster.api import limits
@@ -22,7 +24,7 @@ def command(target: Target, output: str) -> None:
     home = Home.of_user()
     daemon = home.status()
     cluster = find_cluster(target)
-    data = {
+    data: dict[str, Any] = {
         "cluster": cluster.name if cluster else "",
         "from": cluster.source if cluster else "",
         "url": cluster.endpoint.url if cluster else "",
@@ -34,6 +36,8 @@ def command(target: Target, output: str) -> None:
         try:
             with cluster.connect() as client:
                 nodes = client.list(NODES).items
+                if cluster.local:
+                    data["components"] = client.ready_checks()
             ready = sum(condition_is_true(node.status.conditions, "Ready") for node in nodes)
             data["nodes"] = f"{ready} of {len(nodes)} ready"
             published = limits.enforcement(node.metadata.annotations for node in nodes)
@@ -46,6 +50,7 @@ def command(target: Target, output: str) -> None:
         print(json_or_yaml(data, output))
     else:
         shown = {**data, "local": data.get("hint") or data["local"], "daemon": "", "hint": ""}
+        shown |= {"components": _components(data.get("components") or {})}
         if cluster is not None and cluster.local:
             shown |= {key: value for key, value in (daemon or {}).items() if key not in data}
         else:
@@ -55,6 +60,12 @@ def command(target: Target, output: str) -> None:
         raise no_cluster(hint="")  # the table says how to start one
     if problem is not None:
         raise problem
+
+
+def _components(checks: dict[str, str]) -> str:
+    """The components that failed, and why; in a few words if all run."""
+    failed = [f"{name} failed: {problem}" for name, problem in checks.items() if problem]
+    return "; ".join(failed) or ("all running" if checks else "")
 
 
 def _without_daemon(home: Home) -> dict[str, str]:

@@ -12,6 +12,8 @@ from muster.local.apiserver.store.rows import set_aside_text
 from muster.local.apiserver.views import discovery, openapi
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from muster.local.apiserver.resource_registry import Registry
     from muster.local.apiserver.store.store import Store
 
@@ -21,11 +23,13 @@ _CHECKS = ("ping", "log", "etcd")
 """The checks, by the names that monitors know; the last one is the store."""
 
 
-def answer(request: web.Request, registry: Registry, store: Store) -> web.StreamResponse:
-    """The document at a path; 404 if there is none."""
+def answer(
+    request: web.Request, registry: Registry, store: Store, components: Mapping[str, str]
+) -> web.StreamResponse:
+    """The document at a path; 404 if there is none. `components`: what is wrong with each."""
     path, accept = request.path, request.headers.get("Accept", "")
     if path.split("/")[1] in _HEALTH:
-        return _health(request, store)
+        return _health(request, store, components)
     if request.method not in ("GET", "HEAD"):
         raise api_errors.method_not_allowed()
     if path == "/metrics":
@@ -51,19 +55,25 @@ def answer(request: web.Request, registry: Registry, store: Store) -> web.Stream
     return web.Response(body=codec.dump(document), headers={"Content-Type": media})
 
 
-def _health(request: web.Request, store: Store) -> web.Response:
+def _health(request: web.Request, store: Store, components: Mapping[str, str]) -> web.Response:
     _, endpoint, *check = request.path.rstrip("/").split("/")
-    if check and (len(check) > 1 or check[0] not in _CHECKS):
-        raise web.HTTPNotFound(text="404 page not found\n")
+    ready = endpoint == "readyz"
+    problems = dict.fromkeys(_CHECKS, "") | (dict(components) if ready else {})
+    if check:
+        if len(check) > 1 or check[0] not in problems:
+            raise web.HTTPNotFound(text="404 page not found\n")
+        problems = {check[0]: problems[check[0]]}
     # A server on a full disk is alive, since it reads and deletes, but not ready.
-    failed = endpoint == "readyz" and not store.has_room() and check in ([], ["etcd"])
+    if ready and "etcd" in problems and not store.has_room():
+        problems["etcd"] = "the disk is full"
+    failed = any(problems.values())
     if not failed and (check or "verbose" not in request.query):
         return web.Response(text="ok")
-    rows = [f"[+]{name} ok" for name in check or _CHECKS]
-    if store.odd_rows and rows[-1].startswith("[+]etcd"):
-        rows[-1] += f": {set_aside_text(store.odd_rows)}"
-    if failed:
-        rows[-1] = "[-]etcd failed: the disk is full"
+    notes = {"etcd": f": {set_aside_text(store.odd_rows)}" if store.odd_rows else ""}
+    rows = [
+        f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok{notes.get(name, '')}"
+        for name, problem in problems.items()
+    ]
     summary = f"{endpoint} check {'failed' if failed else 'passed'}"
     return web.Response(status=500 if failed else 200, text="\n".join([*rows, summary, ""]))
 

@@ -53,7 +53,7 @@ from muster.local.apiserver.views import pod_logs, resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from muster.local.apiserver.http.requests import Route
@@ -77,6 +77,8 @@ class ApiServer:
         self.data_dir = data_dir
         self.streams = PodStreams(backend)
         self.registry = Registry(BUILTIN)
+        self.component_problems: Callable[[], Mapping[str, str]] = dict
+        """What is wrong with each component that runs beside this server; "" if it runs."""
 
     credentials: ServerCredentials
     store: Store
@@ -197,12 +199,12 @@ class ApiServer:
         path = request.path
         # Probes have no token.
         if path in _PUBLIC or path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            return non_resource_paths.answer(request, self.registry, self.store)
+            return self._non_resource(request)
         user = self.authenticator.user(request.headers)
         check_room(request)
         if route is None:
             self.authorizer.check_path(user, request.method, path)
-            return non_resource_paths.answer(request, self.registry, self.store)
+            return self._non_resource(request)
         self.authorizer.check(user, route, request.query)
         form = negotiate(request.headers.get("Accept", ""), route.verb)
         if form.shape == "Table":
@@ -230,6 +232,10 @@ class ApiServer:
             await self.follow_up_writes.run_pending()
         body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
         return _response(body, answer.code, form.media, _warnings(call))
+
+    def _non_resource(self, request: web.Request) -> web.StreamResponse:
+        problems = self.component_problems()
+        return non_resource_paths.answer(request, self.registry, self.store, problems)
 
     def _checked(self, route: Route, resource: Resource | None) -> Resource:
         """The resource of a path, which names a namespace only if its objects have one."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import JOB_KINDS, PartialObjectMetadata
 from muster.api.meta import Key
-from muster.errors import MusterError, NotFound
+from muster.errors import MusterError, NotFound, describe
 from muster.jobs.job_status import decode_status
 from muster.kube.watch.informer import Informer
 from muster.local.node.log_archive import bound
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
     from muster.local.node.log_archive.archive import LogArchive
+
+log = logging.getLogger(__name__)
 
 _KINDS = {kind.kind: kind for kind in JOB_KINDS}
 
@@ -63,7 +66,10 @@ class ArchiveCleaner:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self.clean()
+            try:
+                await self.clean()
+            except OSError as error:  # the next change tries again
+                log.warning("archived logs are not removed: %s", describe(error))
 
     async def clean(self) -> None:
         """Remove the logs of deleted jobs, then logs beyond the bound."""

@@ -10,10 +10,12 @@ whole gang.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.errors import describe
 from muster.local.node.pod import Pod
+from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 
 DOMAIN = "cluster.local"
+_WRITE_AGAIN = 2.0
+_not_written = RepeatedLine(logging.getLogger(__name__), logging.WARNING)
 
 
 class HostsEntry(NamedTuple):
@@ -146,8 +150,13 @@ class HostsFiles:
             self._changed.clear()
             written = [pod for pod in self._pods.all() if self._file(pod).exists()]
             for pod in written:
-                with contextlib.suppress(FileNotFoundError):  # the pod is gone
+                try:
                     self.write(pod)
+                except FileNotFoundError:
+                    pass  # the pod is gone
+                except OSError as error:  # a full disk, or no descriptor is left
+                    _not_written.log("hosts file of %s: %s", pod.metadata.key, describe(error))
+                    asyncio.get_running_loop().call_later(_WRITE_AGAIN, self._changed.set)
                 await asyncio.sleep(0)  # a thousand files must not hold up the event loop
 
     def write(self, pod: Pod) -> None:

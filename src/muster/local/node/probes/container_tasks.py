@@ -7,6 +7,7 @@ the first has ended.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.pod_records import AttemptKey
 
     Work = Callable[[], Coroutine[Any, Any, None]]
+
+log = logging.getLogger(__name__)
 
 
 class ContainerTasks:
@@ -30,7 +33,7 @@ class ContainerTasks:
                 attempt, work = await self._waiting.get()
                 # It may have been stopped while it waited in the queue.
                 if attempt in self._started and attempt not in self._tasks:
-                    self._tasks[attempt] = group.create_task(work())
+                    self._tasks[attempt] = group.create_task(_guarded(attempt, work))
 
     def start(self, attempt: AttemptKey, work: Work) -> None:
         if attempt not in self._started:
@@ -46,3 +49,11 @@ class ContainerTasks:
         task = self._tasks.pop(attempt, None)
         if task is not None:
             task.cancel()
+
+
+async def _guarded(attempt: AttemptKey, work: Work) -> None:
+    """Do the work; an error in it concerns no other container."""
+    try:
+        await work()
+    except Exception:
+        log.exception("the probes or hooks of %s in pod %s ended", attempt.container, attempt.uid)

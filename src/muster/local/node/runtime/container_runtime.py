@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from muster.errors import describe
 from muster.local.node.runtime import shim_client
 from muster.local.node.runtime.cgroups import Resources
 from muster.local.node.runtime.pod_records import AttemptKey, PodRecords
 from muster.local.node.standalone.linux import files
+from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EXIT_TIMEOUT = 5.0
+_WATCH_AGAIN = 1.0
+_not_watched = RepeatedLine(log, logging.WARNING)
 _POLL, _MAX_POLL = 0.005, 0.1
 
 
@@ -169,8 +173,8 @@ class Runtime(ABC):
         placement = {"sandbox": record.sandbox, "restarts": restarts}
         start = partial(shim_client.start_shim, folder, program | body, placement)
         self._children[folder] = await asyncio.to_thread(start)
-        self.records.forget_old_attempts(spec.uid, spec.name)
         self._to_watch.put_nowait(AttemptKey(spec.uid, spec.name, spec.number))
+        self.records.forget_old_attempts(spec.uid, spec.name)
 
     def _make_cgroups(self, spec: ContainerSpec) -> Raw:
         if self._groups is None:
@@ -204,12 +208,21 @@ class Runtime(ABC):
         # The lock tells whether the shim lives, not the socket. The kernel closes the files of a
         # killed process in any order: a shim that closed its socket may hold the lock a moment
         # longer.
-        while files.is_locked(folder / "lock"):
-            with contextlib.suppress(ConnectionError):
+        while True:
+            pause = _POLL  # there is no event for a released lock
+            try:
+                if not files.is_locked(folder / "lock"):
+                    break
                 async with shim_client.connect_shim(folder, op="watch") as shim:
                     async for _ in shim.frames():
                         changed(attempt.uid)
-            await asyncio.sleep(_POLL)  # there is no event for a released lock
+            except ConnectionError:
+                pass  # the shim is about to exit
+            except OSError as error:
+                # No descriptor is left, for example: this pod is watched later, others go on.
+                _not_watched.log("the shim in %s cannot be watched: %s", folder, describe(error))
+                pause = _WATCH_AGAIN
+            await asyncio.sleep(pause)
         # The shims of an earlier daemon are not our children: init reaps them.
         child = self._children.pop(folder, 0)
         if child:

@@ -53,12 +53,12 @@ def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) ->
             # Renamed while we hold the lock: a reader never finds the attempt without a lock
             # holder. If we die before the shim starts, the lock is free and the attempt is lost.
             draft.rename(folder)
-            return start_program(
-                "shim",
-                [str(folder)],
-                {LOCK: lock, LISTENER: listener.fileno()},
-                folder / "shim.err",
-            )
+            try:
+                descriptors = {LOCK: lock, LISTENER: listener.fileno()}
+                return start_program("shim", [str(folder)], descriptors, folder / "shim.err")
+            except OSError:  # no process, so no attempt that could count as a failure
+                folder.rename(draft)
+                raise
     finally:
         # The lock belongs to the open file, which the shim shares: closing our descriptor does not
         # release it.
