@@ -1,11 +1,13 @@
-"""The limits that a local node enforces, published in annotations of its Node.
+"""Limits of pods: those that a local node enforces, and the messages of pods evicted over one.
 
+A local node publishes in annotations of its Node which limits of control groups it enforces.
 The node writes `enforced`, or `not enforced: ` and the reason. A node without these annotations is
 not a local one, and its kubelet enforces them.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,3 +59,47 @@ def in_words(reasons: Mapping[str, str]) -> str:
         f"{' and '.join(resources)} limits are {_NOT}{reason}"
         for reason, resources in by_reason.items()
     )
+
+
+# -- evictions ------------------------------------------------------------------------------------
+
+# Worded as the kubelet does. It gives every eviction the reason `Evicted`, whether the node was
+# short of a resource or the pod exceeded a limit of its own. Only the message tells: a pod over its
+# own limit would exceed it again, so it counts as a failure of its job.
+
+EVICTED = "Evicted"
+"""The reason in the status of an evicted pod."""
+_OVER_OWN_LIMIT = re.compile(
+    "Pod ephemeral local storage usage exceeds"
+    "|Container [^ ]+ exceeded its local ephemeral storage limit"
+    "|Usage of EmptyDir volume .* exceeds the limit"
+)
+
+
+def volume_over_limit(name: str, limit: str) -> str:
+    """An emptyDir is larger than its sizeLimit."""
+    return f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}".'
+
+
+def pod_over_limit(limit: str) -> str:
+    """The pod uses more than the limits of its containers together."""
+    return f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}."
+
+
+def container_over_limit(name: str, limit: str) -> str:
+    """The files and logs of a container exceed its limit."""
+    return f'Container {name} exceeded its local ephemeral storage limit "{limit}".'
+
+
+def pod_over_default_limit(usage: str, free: str) -> str:
+    """A pod without a limit uses more than it leaves free; only Muster's own node does this."""
+    return (
+        f"Pod ephemeral local storage usage exceeds the default limit: it uses {usage} and leaves "
+        f"{free} of the disk free. Set resources.limits.ephemeral-storage to allow it more, or "
+        "write to a directory of your own."
+    )
+
+
+def is_over_own_limit(reason: str, message: str) -> bool:
+    """Whether a pod with this status was evicted because of its own usage of disk."""
+    return reason == EVICTED and _OVER_OWN_LIMIT.match(message) is not None

@@ -181,11 +181,18 @@ def test_deletion_kills_when_the_grace_period_is_over() -> None:
 
 
 def test_a_pod_that_others_declared_finished_is_stopped_then_closed() -> None:
+    lost = make_pod("p", status={"phase": "Failed", "reason": "NodeLost"})
+    main = lost.spec.containers[0]
+
+    assert decide(lost, record(main=running()), NOW) == Decision((Stop(main, 0, 30.0),), 31.0)
+    assert decide(lost, record(main=exited(143)), NOW) == Decision((Close(),))
+
+
+def test_an_evicted_pod_has_one_second_whatever_its_grace_period() -> None:
     evicted = make_pod("p", status={"phase": "Failed", "reason": "Evicted"})
     main = evicted.spec.containers[0]
 
-    assert decide(evicted, record(main=running()), NOW) == Decision((Stop(main, 0, 30.0),), 31.0)
-    assert decide(evicted, record(main=exited(143)), NOW) == Decision((Close(),))
+    assert decide(evicted, record(main=running()), NOW) == Decision((Stop(main, 0, 1.0),), 2.0)
 
 
 def test_sidecars_are_stopped_after_the_rest_from_the_last_to_the_first() -> None:

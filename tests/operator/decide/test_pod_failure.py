@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.api.kinds import PODS
+from muster.api.limits import pod_over_limit
 from muster.operator.action_types import Delete, PatchStatus
 from tests.operator.builders import Model, manifest, replica
 
@@ -90,6 +91,16 @@ def test_a_job_is_running_again_only_when_all_its_pods_are() -> None:
     model.settle()
 
     assert model.conditions() == ["Created", "Running"]
+
+
+@pytest.mark.parametrize("restart", ["Never", "OnFailure", "ExitCode"])
+def test_a_pod_evicted_for_its_own_use_of_disk_has_failed(restart: str) -> None:
+    model = running(restart, runPolicy={"backoffLimit": 0})
+
+    model.pod("j-worker-1", phase="Failed", reason="Evicted", message=pod_over_limit("1Gi"))
+    model.settle()
+
+    assert model.conditions()[-1] == "Failed"
 
 
 @pytest.mark.parametrize(

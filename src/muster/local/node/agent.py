@@ -27,6 +27,7 @@ from muster.local.node.config_maps_and_secrets import (
 from muster.local.node.container_start import ContainerStarter
 from muster.local.node.container_stop import ContainerStopper
 from muster.local.node.events import PodEvents
+from muster.local.node.eviction.evictor import Evictor
 from muster.local.node.log_archive.cleaner import ArchiveCleaner
 from muster.local.node.machine import capacity, python_interpreter
 from muster.local.node.machine.gpus import GpuAllocator
@@ -50,7 +51,6 @@ from muster.local.node.runtime.rootfs import RootfsRules
 from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
 from muster.local.node.standalone.linux import kernel
 from muster.local.node.volumes.directories import VolumeDirectories
-from muster.local.node.volumes.size_limits import SizeLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,9 +199,8 @@ class Agent:
         manager.background("heartbeat", heartbeat.run)
         manager.background("hosts files", hosts_files.run)
         manager.background("node ports", NodePorts(self.runtime, pods, services).run)
-        manager.background(
-            "size limits", SizeLimits(client, pods, self._pods_dir, events, clock).run
-        )
+        evictor = Evictor(client, frozenset(nodes), pods, self._pods_dir, events)
+        manager.background("eviction", evictor.run)
         ArchiveCleaner(self.records.archive, client).register(manager)
         manager.background("events", events.run)
         manager.background("probes", probes.run)

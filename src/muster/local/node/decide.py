@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.pod_records import Attempt, PodRecord
 
 # The delays of the kubelet: 10 s, doubled with every restart, at most five minutes.
+_EVICTED_GRACE = 1.0
+"""Seconds for an evicted pod, as with the kubelet: it must not write on."""
 _FIRST_DELAY = 10.0
 _MAX_DELAY = 300.0
 _RESET_AFTER = 600.0
@@ -103,9 +105,10 @@ def _delete(pod: Pod, record: PodRecord, now: datetime) -> Decision:
 
 def _stop_all(pod: Pod, record: PodRecord) -> Decision:
     """The pod has ended: stop the containers that still run, then close its namespaces."""
-    stops = _stops(pod, record, float(pod.grace)) if record.open else ()
+    grace = min(float(pod.grace), _EVICTED_GRACE) if pod.evicted else float(pod.grace)
+    stops = _stops(pod, record, grace) if record.open else ()
     if stops:
-        return Decision(stops, pod.grace + 1.0)
+        return Decision(stops, grace + 1.0)
     return Decision((Close(),) if record.open or record.pause or record.alive else ())
 
 

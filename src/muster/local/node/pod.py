@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from muster.api import core
 from muster.api.kinds import PODS
+from muster.api.limits import EVICTED
 from muster.api.meta import Object, ObjectMeta
 from muster.local.node.volumes.volume_sources import (
     FieldRef,
@@ -160,6 +161,10 @@ class Pod(Object, frozen=True):
     @property
     def finished(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def evicted(self) -> bool:
+        return self.finished and self.status.reason == EVICTED
 
     @property
     def all_containers(self) -> tuple[Container, ...]:

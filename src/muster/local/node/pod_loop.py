@@ -187,7 +187,9 @@ class PodLoop:
 
     async def _close(self, pod: Pod) -> None:
         await self.runtime.close(pod.metadata.uid)
-        if not pod.terminating:  # a user who deletes a pod wants its files gone
+        if pod.evicted:  # it used too much disk, and may stay in the API for long
+            await asyncio.to_thread(self.runtime.records.discard_files, pod.metadata.uid)
+        elif not pod.terminating:  # a user who deletes a pod wants its files gone
             note = self.runtime.records.note_discarded_files
             await asyncio.to_thread(note, pod.metadata.uid)
 

@@ -2,6 +2,7 @@
 
 A pod that the cluster ended (evicted, its node lost or shut down, rejected by the kubelet before
 any container started) is replaced whatever its restart policy, and does not count for backoffLimit.
+A pod that was evicted because it exceeded its own limit of disk has failed: it would do so again.
 A pod that exits 0 after it was asked to stop is replaced too: its training is not complete.
 """
 
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from muster.api.limits import is_over_own_limit
 from muster.api.meta import condition_is_true, find_condition
 
 if TYPE_CHECKING:
@@ -63,10 +65,11 @@ def action_on_failure(job: Job, replica_spec: ReplicaSpec, pod: Pod) -> FailureA
 
 def ended_by_cluster(pod: Pod) -> bool:
     """Whether the cluster, and not the training, ended this pod."""
-    if (
-        condition_is_true(pod.status.conditions, "DisruptionTarget")
-        or pod.status.reason in _ENDED_BY_CLUSTER
-    ):
+    if condition_is_true(pod.status.conditions, "DisruptionTarget"):
+        return True
+    if is_over_own_limit(pod.status.reason, pod.status.message):
+        return False
+    if pod.status.reason in _ENDED_BY_CLUSTER:
         return True
     rejected = pod.status.reason in _REJECTED_BY_KUBELET or pod.status.reason.startswith("OutOf")
     return rejected and not ever_started(pod)

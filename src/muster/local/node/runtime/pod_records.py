@@ -228,6 +228,13 @@ class PodRecords:
         if names := names_of_discarded_files(self.pod(uid)):
             files.write_atomically(file, json.dumps(files.read_json(file) | {"discarded": names}))
 
+    def discard_files(self, uid: str) -> None:
+        """Delete the files that the pod's programs wrote; its record and its logs stay."""
+        folder = self.pod(uid)
+        own = [folder / name for name in ("volumes", "root", "tmp", "work")]
+        for place in (*own, *folder.glob("containers/*/*/root*")):
+            shutil.rmtree(place, ignore_errors=True)
+
     def write_job_pod(self, uid: str, pod: JobPod) -> None:
         """Record that the pod belongs to a job, so that its logs are archived."""
         text = msgspec.json.encode(pod).decode()

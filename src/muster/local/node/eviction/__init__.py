@@ -1,0 +1,1 @@
+"""Eviction of pods that use too much of the machine's disk."""

@@ -1,0 +1,76 @@
+"""Evicts pods that use too much disk. The usage is measured periodically, as the kubelet does.
+
+The status of an evicted pod becomes Failed here. The pod loop then stops the pod and deletes its
+files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from muster.api.kinds import PODS
+from muster.api.limits import EVICTED
+from muster.errors import MusterError
+from muster.local.node.eviction.disk_limits import over_limit
+from muster.local.node.eviction.disk_usage import Disk, disk_usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muster.kube.client import Client
+    from muster.kube.watch.informer import Informer
+    from muster.local.node.events import PodEvents
+    from muster.local.node.pod import Pod
+
+log = logging.getLogger(__name__)
+
+_INTERVAL = 5.0
+_PAUSE_PER_WORK = 20.0
+"""Pods with millions of files take long to measure: it may cost a twentieth of a processor."""
+
+
+@dataclass(frozen=True)
+class Evictor:
+    client: Client
+    nodes: frozenset[str]
+    pods: Informer[Pod]
+    folder: Path
+    """Contains one directory per pod."""
+    events: PodEvents
+
+    async def run(self) -> None:
+        """Check all pods again and again, until cancelled."""
+        await self.pods.synced()
+        while True:
+            started = time.monotonic()
+            for pod in list(self.pods.all()):
+                if pod.spec.node_name in self.nodes and not pod.finished:
+                    await self._check(pod)
+            elapsed = time.monotonic() - started
+            await asyncio.sleep(max(_INTERVAL, _PAUSE_PER_WORK * elapsed))
+
+    async def _check(self, pod: Pod) -> None:
+        try:
+            message = await asyncio.to_thread(self._measure, pod)
+        except OSError as error:  # one pod's trouble must not end the checks of the others
+            log.warning("cannot measure the disk usage of pod %s: %s", pod.metadata.key, error)
+            return
+        if not message:
+            return
+        log.warning("pod %s is evicted: %s", pod.metadata.key, message)
+        self.events.record(pod, EVICTED, message, warning=True)
+        # Without a DisruptionTarget condition, as with the kubelet: it is the pod's own failure.
+        status = {"phase": "Failed", "reason": EVICTED, "message": message}
+        with contextlib.suppress(MusterError):  # the pod is gone, or the next check repeats it
+            await self.client.patch_status(PODS, pod.metadata, status)
+
+    def _measure(self, pod: Pod) -> str:
+        folder = self.folder / pod.metadata.uid
+        if not folder.is_dir():  # it has not started yet
+            return ""
+        return over_limit(pod, disk_usage(folder), Disk.of(folder))
