@@ -220,6 +220,40 @@ def test_a_job_that_lost_all_its_pods_restarts_and_says_so(loss: str) -> None:
     assert "restarts" not in model.status
 
 
+def succeeded_beside_a_refused_worker() -> Model:
+    """A job of two workers: one has run and succeeded, the quota refuses the other."""
+    model = Model(manifest("PyTorchJob", {"Worker": replica(2, name="pytorch")}))
+    model.step()
+    del model.pods["j-worker-1"]
+    model.extra["quota_refusal"] = "exceeded quota"
+    model.run("j-worker-0")
+    model.settle()
+    assert model.conditions() == ["Created", "Running"]
+    model.exit("j-worker-0", 0, "pytorch")
+    model.settle()
+    return model
+
+
+def test_a_job_with_a_succeeded_pod_and_a_pod_that_was_never_created_is_not_restarting() -> None:
+    model = succeeded_beside_a_refused_worker()
+
+    assert model.conditions() == ["Created", "Running"]
+    assert model.status["waiting"]["reason"] == "QuotaExceeded"
+    assert not [event for event in model.events if "Restarting" in event.reason]
+
+
+def test_a_job_that_lost_its_last_running_pod_restarts_though_another_has_succeeded() -> None:
+    model = succeeded_beside_a_refused_worker()
+    model.extra["quota_refusal"] = ""
+    model.settle()
+    model.run("j-worker-1")
+    model.settle()
+    del model.pods["j-worker-1"]
+    model.step()
+
+    assert model.conditions() == ["Created", "Restarting"]
+
+
 def test_a_job_one_of_whose_pods_is_lost_still_runs() -> None:
     model = Model(manifest())
     model.settle()

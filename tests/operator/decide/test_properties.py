@@ -166,3 +166,21 @@ def test_a_finished_job_creates_nothing(raw: Raw, happenings: list[tuple[str, in
             return
         model.step()
         assert not finished or model.uids == created
+
+
+GROWTH = ["run", "exit 0", "collect", "suspend", "resume", "scale", "refuse", "allow"]
+
+
+@settings(max_examples=200)
+@given(jobs(), st.lists(st.tuples(st.sampled_from(GROWTH), st.sampled_from([0, 2, 4, 6, 8]))))
+def test_a_job_whose_pods_only_run_and_end_well_is_never_restarting(
+    raw: Raw, happenings: list[tuple[str, int]]
+) -> None:
+    raw["spec"]["runPolicy"].pop("ttlSecondsAfterFinished", None)
+    model = Model(raw)
+    for event, which in happenings:
+        if event == "scale" and which % 4 + 1 < model.job.count("Worker"):
+            continue  # Fewer workers: one that runs may be deleted.
+        happen(model, event, which)
+        model.step()
+        assert "Restarting" not in model.conditions()

@@ -55,6 +55,7 @@ class _Assessor:
         self.status = status
         self.pods = pods
         self.now = now
+        self.started_before = _started(status)
         self.framework = registry.framework_of(job)
         self.events: list[EmitEvent] = []
         self.restarting: list[Pod] = []
@@ -267,18 +268,17 @@ class _Assessor:
     def _run(self, wanted: int) -> None:
         """Set Running once a deciding pod runs; after a restart, once all pods run.
 
-        A job that was Running and has no running pod any more is Restarting, unless its pods have
-        only ended well: the others then start a little later.
+        A job that was Running and whose last running pod is lost is Restarting. It is not if its
+        pods have only ended well: pods that have not run yet start later.
         """
         staying = job_conditions.not_terminating(self.counted)
         phases = Counter(pod.status.phase for pod in staying)
         complete = phases["Running"] + phases["Succeeded"] >= wanted
+        lost = not phases["Running"] and _started(self.status) < self.started_before
         if self.framework.running(self.job, self.by_role):
             if complete or not self.status.is_true("Restarting"):
                 self._set_condition("Running", f"{self.job.kind} {self.job.key} is running.")
-        elif self.status.is_true("Running") and not phases["Running"] and not complete:
-            if phases["Succeeded"] and len(staying) == wanted:
-                return
+        elif self.status.is_true("Running") and lost and not complete:
             self._report_restarting("none of its pods runs any more.")
 
     def _report_restarting(self, cause: str) -> None:
@@ -318,6 +318,11 @@ def _deciding_replicas(job: Job, wanted: Sequence[Replica]) -> list[Replica]:
     role, index = job.chief or (job.chief_role or "Worker", None)
     deciding = [r for r in wanted if r.role == role and index in (None, r.index)]
     return deciding or list(wanted)
+
+
+def _started(status: JobStatus) -> int:
+    """The pods that run or have succeeded."""
+    return sum(row.active + row.succeeded for row in status.counts.values())
 
 
 def _first_failure(pod: Pod) -> str:
