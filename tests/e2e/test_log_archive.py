@@ -83,13 +83,15 @@ def test_every_attempt_of_a_gang_stays_readable(local: LocalCluster, tmp_path: P
     script = """
         cd FOLDER
         if [ -d $HOSTNAME ]; then echo second; exit; fi
-        echo first; mkdir $HOSTNAME
+        mkdir $HOSTNAME
         case $HOSTNAME in
-          *-0) exec sleep 100;;
-          *) until [ -d again-worker-0 ]; do sleep 0.05; done; exit 137;;
+          *-0) echo first; exec sleep 100;;
+          *-1) echo first; until [ -d again-worker-0 -a -d again-worker-2 ]; do sleep 0.05; done;;
+          *-2) exec sleep 100;;
         esac
+        exit 137
     """.replace("FOLDER", str(tmp_path))
-    job = manifest("TFJob", "again", {"Worker": 2}, script, tmp_path)
+    job = manifest("TFJob", "again", {"Worker": 3}, script, tmp_path)
     job["metadata"]["annotations"] = {"muster.dev/restart": "gang"}
     job["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode"
     job["spec"]["runPolicy"] = {"cleanPodPolicy": "All"}
@@ -98,12 +100,15 @@ def test_every_attempt_of_a_gang_stays_readable(local: LocalCluster, tmp_path: P
     until(lambda: local.job("again")["instances"] == [], what="the pods are cleaned up")
 
     last = local.arena("logs", "again", "--all").stdout.splitlines()
-    assert last == ["again-worker-0 | second", "again-worker-1 | second"]
+    assert last == [f"again-worker-{index} | second" for index in range(3)]
     previous = local.arena("logs", "again", "-i", "again-worker-1", "--previous")
     assert previous.stdout == "first\n"
     assert previous.stderr.startswith("again-worker-1: attempt 1 of 2, ended ")
     assert previous.stderr.endswith(" with exit code 137\n")
     assert local.arena("logs", "again", "--attempt", "1").stdout == "first\n"
+    killed = local.arena("logs", "again", "-i", "2", "--previous")  # it never wrote a line
+    assert killed.stdout == ""
+    assert killed.stderr.startswith("again-worker-2: attempt 1 of 2, ended ")
 
     local.down()
     local.up()

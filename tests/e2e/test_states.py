@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.local_cluster import ARENA, LocalCluster
+from tests.e2e.local_cluster import ARENA, LocalCluster, manifest
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -30,6 +30,13 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster.submit("gang", "--workers=2", "--gang", restart, "--retry=99", command=CRASH)
     gone = "--clean-task-policy=All"
     cluster.submit("half", "--workers=2", "--gang", "--retry=9", gone, command=HALF)
+    stays = "--clean-task-policy=None"
+    cluster.submit("stays", "--workers=2", "--gang", "--retry=99", stays, command=HALF)
+    folder = tmp_path_factory.mktemp("recreated")
+    once = f"[ $HOSTNAME = recreated-worker-1 ] && mkdir {folder}/ran && exit 137; exec sleep 99"
+    recreated = manifest("TFJob", "recreated", {"Worker": 2}, once, folder)
+    recreated["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode"
+    cluster.apply(recreated)
     yield cluster
     cluster.down()
 
@@ -63,9 +70,35 @@ def test_a_job_that_succeeds_while_a_replica_restarts_says_so(local: LocalCluste
     waited = local.arena("wait", "half")
     assert waited.stdout == "tfjob/half succeeded\n"
     assert re.search(f"^{text}$", waited.stderr, re.MULTILINE)
+    assert "CrashLoopBackOff" not in {row["status"] for row in local.job("half")["instances"]}
     until(lambda: not local.job("half")["instances"], what="its pods are gone")
     assert re.search(f"Reason: +{text}", local.arena("get", "half").stdout)
     assert re.search(rf"Why: +has ended: .*\. {text}", local.arena("explain", "half").stdout)
+
+
+def test_a_finished_job_that_keeps_its_pods_says_that_one_is_still_restarted(
+    local: LocalCluster,
+) -> None:
+    local.wait_job("stays", "SUCCEEDED")
+    text = (
+        "Pods: +stays-worker-1 is still restarted after every failure, because the job's "
+        "cleanPodPolicy is None; `arena delete stays` ends that"
+    )
+    until(lambda: re.search(text, local.arena("get", "stays").stdout), what="the pod is named")
+
+
+def test_a_recreated_replica_shows_its_restart_while_the_job_runs(local: LocalCluster) -> None:
+    def runs_again() -> dict[str, Any] | None:
+        job = local.job("recreated")
+        restarts = [row["restarts"] for row in job["instances"]]
+        return job if job["status"] == "RUNNING" and restarts == [0, 1] else None
+
+    job = until(runs_again, timeout=40, every=0.3, what="worker 1 runs again")
+    assert job["restarts"] == 1
+    assert job["reason"].startswith("worker 1 failed once; the last time it exited with code 137")
+    page = local.arena("get", "recreated").stdout
+    assert re.search(r" NODE +RESTARTS\n", page)
+    assert re.search(r"recreated-worker-0 .* 0\n +recreated-worker-1 .* 1$", page.rstrip())
 
 
 def status(local: LocalCluster, name: str) -> dict[str, Any]:
@@ -132,7 +165,7 @@ def test_roles_that_fit_only_alone_name_what_is_short(local: LocalCluster) -> No
 
 
 def test_a_stopped_cluster_says_so_and_starts_again_with_other_nodes(local: LocalCluster) -> None:
-    local.arena("delete", "crash", "gang", "large", "both")
+    local.arena("delete", "crash", "gang", "large", "both", "stays", "recreated")
     local.down()
     stopped = subprocess.run(
         [ARENA, "status"], env=local.env, capture_output=True, text=True, check=False, timeout=30

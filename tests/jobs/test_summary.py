@@ -336,3 +336,26 @@ def test_a_succeeded_job_names_the_replica_that_had_not_finished() -> None:
     text = "When the job succeeded, worker 1 had not finished: it exited with code 1."
     raw["status"]["conditions"][0]["message"] = f"TFJob ns/j successfully completed. {text}"
     assert summarize(raw, []).reason == text
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "Failed"])
+def test_a_finished_job_names_the_pods_that_nodes_still_restart(end: str) -> None:
+    row = {
+        "name": "tensorflow",
+        "restartCount": 2,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 3}},
+    }
+    crashing = [pod(index=index, containerStatuses=[row]) for index in (0, 1)]
+    rest = (
+        "still restarted after every failure, because the job's cleanPodPolicy is None; "
+        "`arena delete j` ends that"
+    )
+
+    assert summarize(job(end), crashing[1:]).still_restarted == f"j-worker-1 is {rest}"
+    assert summarize(job(end), crashing).still_restarted == f"2 pods are {rest}"
+    assert summarize(job("Running"), crashing).still_restarted == ""
+    assert summarize(job(end), [pod()]).still_restarted == ""
+    cleaned = job(end)
+    cleaned["spec"]["runPolicy"] = {"cleanPodPolicy": "Running"}
+    assert summarize(cleaned, crashing).still_restarted == ""

@@ -90,6 +90,23 @@ def test_a_gang_that_fits_shows_its_launcher_as_chief(scene: Scene) -> None:
     )
 
 
+def test_restarts_are_shown_once_there_are_any_with_those_of_recreated_pods(scene: Scene) -> None:
+    running_mpi(scene)
+    scene.objects["mpijobs"][0]["status"]["earlierRestarts"] = {"worker-1": 2}
+    row = {"name": "mpi", "restartCount": 1, "state": {"running": {}}}
+    for index in (1, 2):
+        scene.objects["pods"][index]["status"]["containerStatuses"] = [row]
+
+    _, out, _ = scene.arena("get", "mpi-dist")
+
+    rows = [line.split() for line in instances(out).splitlines()[1:]]
+    assert [row[0] for row in rows[2:]] == [
+        "mpi-dist-launcher-5279n",
+        *(f"mpi-dist-worker-{index}" for index in range(4)),
+    ]
+    assert [row[-1] for row in rows] == ["RESTARTS", "--------", "0", "0", "3", "1", "0"]
+
+
 def test_the_full_output_of_a_running_job(scene: Scene) -> None:
     running_mpi(scene)
     scene.objects["services"] = [

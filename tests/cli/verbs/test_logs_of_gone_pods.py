@@ -119,6 +119,18 @@ def test_an_attempt_that_does_not_exist_is_an_error(failed: Scene) -> None:
     assert failed.arena("logs", "job/tf-worker-1")[0] == 3
 
 
+def test_a_replica_that_was_stopped_before_it_started_has_no_previous_log(failed: Scene) -> None:
+    failed.objects["tfjobs"][0]["status"]["earlierRestarts"] = {"worker-0": 1}
+
+    code, out, err = failed.arena("logs", "tf", "--previous")
+
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: tf-worker-0 has no log from before its restart\n"
+        "The cluster has the logs of 1 attempt.\n"
+    )
+
+
 def test_a_failed_init_container_is_read_if_no_other_ran(failed: Scene) -> None:
     job = failed.objects["tfjobs"][0]
     failed.objects["podlogs"] = [pod_log(job, 0, container="init-code", init=True)]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from muster.scheduler.job_explanation import JobExplanation
 
 INSTANCES = ("NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE")
+RESTARTS = "RESTARTS"
+"""The last column of the instances, if one of them has restarted: other tables are arena's."""
 GPUS = ("INSTANCE", "NODE(IP)", "GPU(Requested)")
 EVENTS = ("SOURCE", "TYPE", "AGE", "MESSAGE")
 
@@ -66,11 +68,23 @@ def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
         facts.append(("Limits:", limits.in_words(extras.unenforced_limits)))
     if job.discarded:
         facts.append(("Files:", job.discarded))
+    if job.still_restarted:
+        facts.append(("Pods:", job.still_restarted))
     return table(facts)
 
 
 def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     """The form with sections: a header, the instances, and the extras."""
+    parts = [header(job, now, extras), *last_lines(job.last_lines), _instances(job, now)]
+    if extras.gpus:
+        parts.append(_gpus(job))
+    if extras.tensorboard:
+        parts.append("\n  ".join(["Tensorboard:", *_tensorboard(extras.tensorboard)]))
+    return _with_events(parts, extras.events, now)
+
+
+def _instances(job: JobSummary, now: datetime) -> str:
+    restarted = any(instance.restarts for instance in job.instances)
     rows = [
         (
             instance.name,
@@ -79,19 +93,12 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
             str(instance.chief).lower(),
             str(instance.gpus),
             instance.node or "N/A",
+            *([str(instance.restarts)] if restarted else ()),
         )
         for instance in job.instances
     ]
-    parts = [
-        header(job, now, extras),
-        *last_lines(job.last_lines),
-        f"Instances:\n{underlined_table(INSTANCES, rows, indent='  ')}",
-    ]
-    if extras.gpus:
-        parts.append(_gpus(job))
-    if extras.tensorboard:
-        parts.append("\n  ".join(["Tensorboard:", *_tensorboard(extras.tensorboard)]))
-    return _with_events(parts, extras.events, now)
+    columns = (*INSTANCES, RESTARTS) if restarted else INSTANCES
+    return f"Instances:\n{underlined_table(columns, rows, indent='  ')}"
 
 
 def last_lines(lines: Sequence[str]) -> list[str]:

@@ -125,8 +125,9 @@ def _source_of_job(
     """
     failed, container = job.failed_attempt, wanted.options.container
     key, uid = Key(job.namespace, name), pod.metadata.uid if pod is not None else ""
+    restarts = next((row.restarts for row in job.instances if row.name == name), 0)
     if failed is None or failed.pod_name != name or container not in ("", failed.container):
-        return _source(key, uid, attempts, wanted)
+        return _source(key, uid, attempts, wanted, restarts)
     source = None if wanted.earlier else attempt_that_failed(attempts, failed)
     if source is not None and source.number < source.attempts:
         return source
@@ -135,7 +136,7 @@ def _source_of_job(
         rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
         counts = [row.restart_count for row in rows if row.name == failed.container]
         return LogSource(key, previous=failed.attempt + 1 in counts)
-    return _source(key, uid, attempts, wanted)
+    return _source(key, uid, attempts, wanted, restarts)
 
 
 def _needs_attempts(job: JobSummary, wanted: WantedLogs) -> bool:
@@ -164,7 +165,9 @@ class NoSuchAttempt(UsageError):
     """The pod has no attempt of that number, or none before the last one."""
 
 
-def _source(pod: Key, uid: str, attempts: Sequence[PodLog], wanted: WantedLogs) -> LogSource:
+def _source(
+    pod: Key, uid: str, attempts: Sequence[PodLog], wanted: WantedLogs, restarts: int = 0
+) -> LogSource:
     """The log to read of the pod; `uid` is empty if it does not exist."""
     rows = at_container(attempts, pod.name, wanted.options.container)
     count = len(rows)
@@ -178,7 +181,9 @@ def _source(pod: Key, uid: str, attempts: Sequence[PodLog], wanted: WantedLogs) 
         # A pod that waits to start again has no attempt of its own yet.
         number = count if uid and rows[-1].pod_uid != uid else count - 1
     if not 1 <= number <= count:
-        problem = f"has no attempt {number}" if wanted.attempt else "was not restarted"
+        # A replica that is stopped before its container starts leaves no log.
+        previous = "has no log from before its restart" if restarts else "was not restarted"
+        problem = f"has no attempt {number}" if wanted.attempt else previous
         logs = f"The cluster has the logs of {count} attempt{'' if count == 1 else 's'}."
         raise NoSuchAttempt(f"{pod.name} {problem}", hint=logs if count else "")
     return LogSource(pod, rows[number - 1], number, count)

@@ -19,6 +19,7 @@ from muster.jobs.job_state import (
     SUCCEEDED,
     SUSPENDED,
     Failure,
+    crash_of,
     read_failure,
     replica_index,
     state_of,
@@ -82,6 +83,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     """The replicas that succeeded and failed, as a finished job counts them."""
     discarded: str = ""
     """The files that its pods wrote and that are deleted with them; empty if none."""
+    still_restarted: str = ""
+    """Of a finished job: the pods that nodes still restart, and why; empty if none."""
 
     @property
     def name(self) -> str:
@@ -191,6 +194,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
             sum(row.failed for row in status.counts.values()),
         ),
         discarded=_discarded(own_pods),
+        still_restarted=_still_restarted(job, own_pods) if status.outcome else "",
     )
 
 
@@ -204,6 +208,20 @@ def _instances(pods: Sequence[Pod], leading: Pod | None, status: JobStatus) -> t
         count = earlier if newest[role, index] is pod else 0
         rows.append(instance(pod, leads=pod is leading, earlier_restarts=count))
     return tuple(rows)
+
+
+def _still_restarted(job: Job | None, pods: Sequence[Pod]) -> str:
+    # With the policies Running and All, the operator deletes such pods.
+    if job is None or job.policy.clean_pod_policy != "None":
+        return ""
+    crashing = [pod.metadata.name for pod in pods if crash_of(pod) is not None]
+    if not crashing:
+        return ""
+    subject = f"{crashing[0]} is" if len(crashing) == 1 else f"{len(crashing)} pods are"
+    return (
+        f"{subject} still restarted after every failure, because the job's cleanPodPolicy is None; "
+        f"`arena delete {job.name}` ends that"
+    )
 
 
 def _discarded(pods: Sequence[Pod]) -> str:
