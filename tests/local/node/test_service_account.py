@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,12 @@ import pytest
 from muster.api.kinds import CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, Kind
 from muster.api.meta import Key
 from muster.local.node.pod import Pod
-from muster.local.node.service_account import TOKEN_DIRECTORY, renew_at, with_token_volume
+from muster.local.node.service_account import (
+    TOKEN_DIRECTORY,
+    ServiceAccountTokens,
+    with_token_volume,
+)
+from muster.local.node.token_renewal import Clocks, renew_at
 from tests.local.node.local_node import LocalNode, Raw, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, make_pod, manifest
 
@@ -168,3 +174,58 @@ def test_a_container_keeps_its_own_mount_at_the_token_directory() -> None:
     assert [m.name for m in first.volume_mounts] == ["v"]
     assert [m.mount_path for m in second.volume_mounts] == [TOKEN_DIRECTORY]
     assert with_token_volume(make_pod("p", mounting), {}).spec.volumes == ()
+
+
+ISSUED = Clocks(datetime(2026, 11, 17, 12, tzinfo=UTC), 1000.0)
+RENEWAL = ISSUED.renewal(ISSUED.wall + timedelta(minutes=48))
+
+
+@pytest.mark.parametrize(
+    ("wall", "monotonic", "left"),
+    [
+        pytest.param(600, 600, 2280, id="both clocks agree"),
+        pytest.param(605, 600, 2275, id="the clock is fast"),
+        pytest.param(595, 600, 2280, id="the clock is slow, monotonic time counts"),
+        pytest.param(600 + 7200, 600, 0, id="the clock was set forward"),
+        pytest.param(600 - 7200, 600, 0, id="the clock was set back"),
+        pytest.param(2880, 2880, 0, id="it is due"),
+    ],
+)
+def test_a_token_is_due_by_either_clock_and_when_they_part(
+    wall: float, monotonic: float, left: float
+) -> None:
+    now = Clocks(ISSUED.wall + timedelta(seconds=wall), ISSUED.monotonic + monotonic)
+
+    assert RENEWAL.left(now) == pytest.approx(left)
+
+
+@pytest.mark.looptime
+async def test_pods_are_woken_when_the_clock_is_set_and_a_refusal_counts_once(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "uid").mkdir()
+    saved = {"token": (ISSUED.wall + timedelta(minutes=48)).isoformat()}
+    (tmp_path / "uid" / "tokens").write_text(json.dumps(saved))
+    loop, ahead, woken = asyncio.get_running_loop(), 0.0, list[str]()
+    start = loop.time()
+
+    def clock() -> datetime:
+        return ISSUED.wall + timedelta(seconds=loop.time() - start + ahead)
+
+    tokens = ServiceAccountTokens(None, tmp_path, clock, loop.time)  # type: ignore[arg-type]
+    assert tokens.due_in("uid") == pytest.approx(48 * 60)
+    assert not tokens.refused("uid"), "it was just written"
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(tokens.watch_clock(woken.append))
+        await asyncio.sleep(60)
+        assert woken == []
+        ahead = -7200.0
+        await asyncio.sleep(60)
+        task.cancel()
+
+    assert woken == ["uid"]
+    assert tokens.due_in("uid") == 0
+    ahead = 0.0
+    assert tokens.due_in("uid") == pytest.approx(46 * 60)
+    assert tokens.refused("uid")
+    assert (tokens.due_in("uid") or 0) <= 0

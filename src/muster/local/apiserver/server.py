@@ -47,6 +47,7 @@ from muster.local.apiserver.kinds.builtin import BUILTIN
 from muster.local.apiserver.kinds.namespace import NAMESPACES
 from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
+from muster.local.apiserver.streams.node_interface import TokenOwner
 from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
 from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.views import pod_logs, resource_metrics, tables
@@ -153,13 +154,18 @@ class ApiServer:
         """Load roles and tokens, and create the objects that every cluster starts with."""
         self.authorizer = Authorizer(self.store)
         key = await asyncio.to_thread(self.credentials.signing_key)
-        self.tokens = Tokens(key, self.store, self.verbs.clock)
+        self.tokens = Tokens(key, self.store, self.verbs.clock, self._token_refused)
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
         self.verbs.guard = partial(check_grant, self.authorizer)
         self.verbs.check_create = self.authorizer.check_create
         self.follow_up_writes = FollowUpWrites(self.verbs)
         await bootstrap.create_missing(self.verbs)
         await self.follow_up_writes.run_pending()
+
+    def _token_refused(self, uid: str) -> None:
+        # A pod cannot renew its own token, and the clock may have been set.
+        if isinstance(self.streams.backend, TokenOwner):
+            self.streams.backend.token_refused(uid)
 
     # -- one request -----------------------------------------------------------------------------
 

@@ -196,6 +196,7 @@ class Agent:
         process_changed = self._wire(loop, queue)
         manager.loop(queue, loop.reconcile, workers=_WORKERS)
         references.on_change(pods, queue.add)
+        self._renew_tokens(manager, starter.tokens, process_changed)
         manager.background("runtime", lambda: self.runtime.run(process_changed))
         heartbeat = NodeHeartbeat(
             client, settings.nodes, self.gateway, clock, self.groups.enforcement
@@ -210,6 +211,18 @@ class Agent:
         manager.background("probes", probes.run)
         manager.background("hooks", hooks.run)
         return manager
+
+    def _renew_tokens(
+        self, manager: Manager, tokens: ServiceAccountTokens, wake: Callable[[str], None]
+    ) -> None:
+        """Renew tokens when the clock was set, and when the API server refuses one."""
+
+        def refused(uid: str) -> None:
+            if tokens.refused(uid):
+                wake(uid)
+
+        self.backend.token_refused = refused
+        manager.background("clock", lambda: tokens.watch_clock(wake))
 
     def _starter(
         self,

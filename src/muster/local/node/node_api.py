@@ -18,7 +18,7 @@ from muster.local.node.runtime.pod_records import read_attempt
 from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from muster.api.meta import Raw
     from muster.api.pod_logs import PodLog
@@ -38,6 +38,8 @@ class Backend:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.usage = UsageMeter(runtime.records).usage
+        self.token_refused: Callable[[str], None] = _ignore
+        """Called with the uid of a pod whose token the API server refused."""
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
@@ -170,6 +172,10 @@ async def _send_sizes(shim: ShimConnection, streams: Streams) -> None:
         async for width, height in streams.resizes():
             size = {"Width": width, "Height": height}
             await shim.send(shim_socket.RESIZE, json.dumps(size).encode())
+
+
+def _ignore(uid: str) -> None:
+    """Until the node's loops run, nothing can be renewed."""
 
 
 def _bad_request(message: str) -> StatusError:

@@ -3,13 +3,18 @@
 `with_token_volume` adds the volume that Kubernetes adds to every pod. `ServiceAccountTokens` writes
 the tokens of all volumes and renews each after 80 % of its lifetime, at most after a day. The times
 are saved beside the pod, so a restarted daemon continues to renew.
+A token that the API refuses is renewed at once.
 """
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
+import logging
+import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +25,7 @@ from muster.errors import MissingReference, NotFound
 from muster.local.node.config_maps_and_secrets import ROOT_CA
 from muster.local.node.pod import VolumeMount
 from muster.local.node.standalone.linux import files
-from muster.local.node.volumes.atomic_writer import make_readable
+from muster.local.node.token_renewal import MAX_DRIFT, Clocks, Renewal, renew_at
 from muster.local.node.volumes.volume_sources import (
     ConfigMapFiles,
     DownwardFile,
@@ -40,13 +45,16 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.local.node.pod import Container, Pod
 
+log = logging.getLogger(__name__)
+
 TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
 _VOLUME = "kube-api-access"
 _LIFETIME = 3607
 """Seconds. Kubernetes uses the same odd number, to tell the tokens that it adds to every pod from
 tokens that a pod asks for."""
-_MAX_AGE = 24 * 3600.0
-_RENEW_AFTER = 0.8
+_CLOCK_CHECK = 10.0
+_NEW = 2.0
+"""Seconds in which a refusal is not the fault of a token that was just written."""
 
 _CONTENTS = (
     ProjectedSource(
@@ -108,20 +116,20 @@ def _with_mount(container: Container) -> Container:
     return replace(container, volume_mounts=(*container.volume_mounts, mount))
 
 
-def renew_at(issued: datetime, expires: datetime) -> datetime:
-    """When a token should be replaced."""
-    lifetime = (expires - issued).total_seconds()
-    return issued + timedelta(seconds=min(_RENEW_AFTER * lifetime, _MAX_AGE))
-
-
 class ServiceAccountTokens:
     """Writes and renews the tokens of pods. `folder` contains one directory per pod."""
 
-    def __init__(self, client: Client, folder: Path, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        folder: Path,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = client
         self._folder = folder
-        self._clock = clock
-        self._due: dict[str, dict[str, datetime]] = {}
+        self._clock, self._monotonic = clock, monotonic
+        self._renewals: dict[str, dict[str, Renewal]] = {}
 
     async def with_token_volume(self, pod: Pod) -> Pod:
         """The pod with its account's token, if it gets one."""
@@ -138,33 +146,61 @@ class ServiceAccountTokens:
     async def renew(self, pod: Pod, directories: Mapping[str, str]) -> None:
         """Write every token of the pod that is missing or due, to its volume's directory."""
         uid = pod.metadata.uid
-        due = self._due_times(uid)
-        now = self._clock()
+        renewals = self._renewals_of(uid)
         changed = False
         for volume, source, mode in _token_files(pod):
             file = Path(directories[volume]) / files.inside(source.path)
-            if due.get(str(file), now) <= now or not file.exists():
-                token, due[str(file)] = await self._request(pod, source)
-                make_readable(Path(directories[volume]), files.inside(source.path))
-                files.write_atomically(file, token, mode)
+            renewal = renewals.get(str(file))
+            if renewal is None or renewal.left(self._now()) <= 0 or not file.exists():
+                token, at = await self._request(pod, source)
+                renewals[str(file)] = self._now().renewal(at)
+                files.write_atomically(file, token)
+                file.chmod(mode)
                 changed = True
         if changed:
-            text = json.dumps({file: time.isoformat() for file, time in due.items()})
+            text = json.dumps({file: each.at.isoformat() for file, each in renewals.items()})
             files.write_atomically(self._folder / uid / "tokens", text)
 
     def due_in(self, uid: str) -> float | None:
         """Seconds until the pod's next renewal; None if it has no tokens."""
-        due = self._due_times(uid)
-        return (min(due.values()) - self._clock()).total_seconds() if due else None
+        now = self._now()
+        return min((each.left(now) for each in self._renewals_of(uid).values()), default=None)
+
+    def refused(self, uid: str) -> bool:
+        """The API refused a token of this pod: all of its tokens are due, unless they are new."""
+        renewals, now = self._renewals.get(uid, {}), self._now()
+        if all(now.monotonic - each.written < _NEW for each in renewals.values()):
+            return False  # a program that uses an old token, or a pod that has none
+        self._renewals[uid] = {
+            file: dataclasses.replace(each, seconds=0.0) for file, each in renewals.items()
+        }
+        return True
+
+    async def watch_clock(self, wake: Callable[[str], None]) -> None:
+        """Wake every pod with tokens when the clock was set, until cancelled."""
+        offset = self._now().offset
+        while True:
+            await asyncio.sleep(_CLOCK_CHECK)
+            moved = self._now().offset - offset
+            if abs(moved) > MAX_DRIFT:
+                log.info("the clock was set by %+.0f s: renewing the tokens of pods", moved)
+                offset += moved
+                for uid in list(self._renewals):
+                    wake(uid)
 
     def forget(self, uid: str) -> None:
-        self._due.pop(uid, None)
+        self._renewals.pop(uid, None)
 
-    def _due_times(self, uid: str) -> dict[str, datetime]:
-        if uid not in self._due:
-            saved = files.read_json(self._folder / uid / "tokens")
-            self._due[uid] = {file: datetime.fromisoformat(time) for file, time in saved.items()}
-        return self._due[uid]
+    def _now(self) -> Clocks:
+        return Clocks(self._clock(), self._monotonic())
+
+    def _renewals_of(self, uid: str) -> dict[str, Renewal]:
+        if uid not in self._renewals:
+            saved, now = files.read_json(self._folder / uid / "tokens"), self._now()
+            self._renewals[uid] = {
+                file: now.renewal(datetime.fromisoformat(at)) for file, at in saved.items()
+            }
+        return self._renewals[uid]
 
     async def _request(self, pod: Pod, source: ServiceAccountToken) -> tuple[str, datetime]:
         """A new token, and when to renew it."""

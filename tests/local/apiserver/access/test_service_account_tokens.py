@@ -78,6 +78,22 @@ async def test_a_token_is_rejected_before_and_after_its_validity(
     assert (await send_as(api, token, "POST", WHO, {})).status == expected
 
 
+async def test_the_node_is_told_of_an_expired_token_of_a_pod_and_of_no_other(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+    monkeypatch.setattr(api.server.tokens, "_refused", refused.append)
+    pod = await api.create_pod("p")
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "p"}
+    tokens = [await token_for(api, boundObjectRef=bound), await token_for(api), "forged"]
+    later = datetime.now(UTC) + timedelta(hours=2)
+    monkeypatch.setattr(api.server.tokens, "_clock", lambda: later)
+    answers = [(await send_as(api, token, "POST", WHO, {})).status for token in tokens]
+
+    assert answers == [401, 401, 401]
+    assert refused == [pod["metadata"]["uid"]]
+
+
 def forgeries(token: str) -> list[str]:
     head, body, signature = token.split(".")
     return [

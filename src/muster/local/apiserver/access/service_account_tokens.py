@@ -39,6 +39,8 @@ _API = "authentication.k8s.io/v1"
 _ABOUT = "authentication.kubernetes.io"
 _ALGORITHM = "ES256"
 _CACHE_SIZE = 4096
+_LEEWAY = 60
+"""Seconds for which the clock may be behind the time a token was issued at, as with Kubernetes."""
 # The kinds a token can be bound to; it becomes invalid when the object is deleted.
 _BINDABLE = {("v1", "Pod"): "pods", ("v1", "Secret"): "secrets"}
 # Of PyJWT: the claims that must exist. The others are checked in `user`, by the injected clock.
@@ -55,13 +57,19 @@ class Tokens:
     """Issues and verifies tokens for the accounts of one store."""
 
     def __init__(
-        self, key: ec.EllipticCurvePrivateKey, store: Store, clock: Callable[[], datetime]
+        self,
+        key: ec.EllipticCurvePrivateKey,
+        store: Store,
+        clock: Callable[[], datetime],
+        refused: Callable[[str], None] = lambda uid: None,
     ) -> None:
         self._key = key
         self._public_key = key.public_key()
         self._key_id = _key_id(self._public_key)
         self._store = store
         self._clock = clock
+        self._refused = refused
+        """Called with the uid of a pod that shows a token before or after its time."""
         # Verifying a signature costs more than the rest of a small request. Only the signature is
         # cached: expiry and the bound objects are checked every time.
         self._verified: dict[str, Raw] = {}
@@ -169,9 +177,11 @@ class Tokens:
         claims = self._claims(token)
         if claims is None or not set(audiences).intersection(claims["aud"]):
             return None
-        if not claims["nbf"] <= self._clock().timestamp() < claims["exp"]:
-            return None
         about = claims["kubernetes.io"]
+        if not claims["nbf"] - _LEEWAY <= self._clock().timestamp() < claims["exp"]:
+            if "pod" in about:
+                self._refused(about["pod"]["uid"])
+            return None
         namespace, account = about["namespace"], about["serviceaccount"]
         if not self._exists(f"serviceaccounts/{namespace}/{account['name']}", account["uid"]):
             return None

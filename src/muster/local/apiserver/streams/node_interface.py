@@ -104,6 +104,14 @@ class PodLogSource(Protocol):
         """The log of one attempt; raises a StatusError if it was removed meanwhile."""
 
 
+@runtime_checkable
+class TokenOwner(Protocol):
+    """A backend that renews the tokens of its pods."""
+
+    def token_refused(self, uid: str) -> None:
+        """A token of this pod was refused because of its time."""
+
+
 class NodeBackend(Protocol):
     """The node agent as the API server sees it."""
 
