@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from muster.local.node.standalone.linux import files
+import pytest
+
+from muster.local.node.standalone.linux import files, kernel
 
 
 def test_only_the_end_of_a_huge_file_is_read(tmp_path: Path) -> None:
@@ -35,3 +40,27 @@ def test_a_fifo_a_link_and_a_missing_file_have_no_text(tmp_path: Path) -> None:
     for name in ("fifo", "link", "missing", "."):
         assert files.read_end(tmp_path / name, 10) == b""
     assert files.read_end(tmp_path / "secret", 10) == b"token"
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+def test_a_process_without_descriptors_cannot_tell_whether_a_file_or_a_process_exists(
+    tmp_path: Path,
+) -> None:
+    """To take both for gone would end a pod that runs."""
+    for question in (
+        lambda: files.read_json(tmp_path / "pod"),
+        lambda: kernel.start_time(os.getpid()),
+        lambda: kernel.is_exiting(os.getpid()),
+    ):
+        with pytest.raises(OSError, match="Too many open files"), no_descriptor_left():
+            question()
+    assert files.read_json(tmp_path / "pod") == {}

@@ -40,10 +40,14 @@ def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in the file; empty if the file is missing or not JSON."""
+    """The object in the file; empty if the file is missing or not JSON.
+
+    Any other error is raised: a file that cannot be read now, for lack of descriptors for example,
+    is not missing.
+    """
     try:
         body: dict[str, Any] = json.loads(read(path))
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
     return body
 
