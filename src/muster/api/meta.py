@@ -77,6 +77,16 @@ def timestamp(moment: datetime, *, micro: bool = False) -> str:
     return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
+def seconds_left(since: datetime, delay: float, now: datetime) -> float:
+    """Seconds until a delay that began at `since` is over; 0 or less: it is over.
+
+    It is over too if it began in the future: the clock was set back, and nobody can say how long
+    ago that was. A minute may be the difference between the clocks of two machines.
+    """
+    passed = (now - since).total_seconds()
+    return 0.0 if passed < -60 else delay - passed
+
+
 def merge_patch(old: Raw, new: Raw) -> Raw:
     """The merge patch that makes `new` of `old`: removed fields are null, on every level."""
     result: Raw = {name: None for name in old if name not in new}

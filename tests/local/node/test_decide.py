@@ -117,6 +117,12 @@ def test_the_first_restart_is_immediate_and_later_ones_are_delayed() -> None:
     assert starts(decide(pod, record(main=exited(1, 2, ended=20)), NOW)) == [("main", 3)]
 
 
+def test_a_clock_that_was_set_back_does_not_delay_a_restart() -> None:
+    pod = make_pod(restartPolicy="Always")
+
+    assert starts(decide(pod, record(main=exited(1, 2, ended=-3600)), NOW)) == [("main", 3)]
+
+
 def test_exits_in_earlier_namespaces_do_not_delay_a_restart() -> None:
     """The cluster was stopped, or the machine restarted: the container did not fail."""
     pod = make_pod(restartPolicy="Always")

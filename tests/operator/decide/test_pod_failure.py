@@ -412,6 +412,20 @@ def test_a_replica_that_nodes_reject_is_recreated_at_growing_intervals() -> None
     assert "restarts" not in model.status
 
 
+def test_a_clock_that_was_set_back_does_not_delay_a_replica() -> None:
+    model = Model(manifest(roles={"Worker": replica(2, "ExitCode")}))
+    model.settle()
+    evict(model, "j-worker-1", started=False)
+    model.pod("j-worker-1", phase="Failed", reason="Evicted")
+    model.settle()
+    assert "j-worker-1" not in model.pods
+
+    model.later(-3600)
+    model.settle()
+
+    assert "j-worker-1" in model.pods
+
+
 @pytest.mark.parametrize("limit", [2, 3])
 def test_the_status_of_a_job_that_ended_has_no_transient_fields(limit: int) -> None:
     model = running("ExitCode", runPolicy={"backoffLimit": limit})

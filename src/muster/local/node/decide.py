@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from muster.api.meta import seconds_left
 from muster.local.node.pod import is_sidecar_container
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def restart_in(attempt: Attempt, record: PodRecord, now: datetime) -> float:
     """Seconds until a container that exited is started again."""
     if attempt.finished_at is None:
         return 0.0
-    return restart_delay(attempt, record) - (now - attempt.finished_at).total_seconds()
+    return seconds_left(attempt.finished_at, restart_delay(attempt, record), now)
 
 
 def initialized(pod: Pod, record: PodRecord) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from muster.api import meta
 from muster.jobs import pod_status
 from muster.jobs.job_state import in_words
 from muster.jobs.job_status import BACKOFF, JobStatus, ReplicaFailures, Waiting
@@ -60,7 +61,7 @@ def record_failures(
 def seconds_left(status: JobStatus, replica: Replica, now: datetime) -> float:
     """Seconds until this replica's pod may be created; 0 or less: at once."""
     row = status.failures.get(_name(replica))
-    return _delay(row) - _seconds_since(row, now) if row else 0.0
+    return meta.seconds_left(row.at, _delay(row), now) if row else 0.0
 
 
 def waiting_for_backoff(

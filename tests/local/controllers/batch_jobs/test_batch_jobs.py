@@ -236,6 +236,16 @@ def test_the_delay_before_a_new_pod_doubles_with_each_failure() -> None:
     assert waits == [10, 20, 40]
 
 
+def test_a_clock_that_was_set_back_does_not_delay_a_new_pod() -> None:
+    world = World(completions=1, backoffLimit=5)
+    world.settle()
+    world.end(world.running[0], "Failed")
+    world.now -= timedelta(hours=1)
+    world.settle()
+
+    assert len(world.running) == 1
+
+
 def test_a_job_that_runs_too_long_fails_when_its_last_pod_has_gone() -> None:
     world = World(completions=2, parallelism=2, activeDeadlineSeconds=30)
     world.settle()

@@ -84,15 +84,15 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:
         return Plan(status, counts.recorded, drop=(*active, *stopped), events=events)
     surplus, missing = _difference(job, counts, pods, active)
     # The backoff delays all missing pods, not only the replacements of failed pods.
-    delay = _backoff(job, pods, now) if missing else None
-    waits = [] if delay is None else [delay]
+    delay = job_end.backoff(pods, now) if missing else 0.0
+    waits = [delay] if delay > 0 else []
     due = job_end.deadline(job)
     waits += [] if due is None else [(due - now).total_seconds()]
     return Plan(
         status,
         counts.recorded,
         drop=(*surplus, *stopped),
-        create=() if delay is not None else tuple(missing),
+        create=() if delay > 0 else tuple(missing),
         again=min(waits, default=None),
         events=events,
     )
@@ -219,10 +219,3 @@ def _duplicates(job: Job, counts: PodCounts, active: list[Pod]) -> list[Pod]:
             duplicates.append(pod)
         used.add(index)
     return duplicates
-
-
-def _backoff(job: Job, pods: Sequence[Pod], now: datetime) -> float | None:
-    """Seconds until pods may be created again after failures; None if they may be now."""
-    at = job_end.not_before(job, pods)
-    left = 0.0 if at is None else (at - now).total_seconds()
-    return left if left > 0 else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from muster.api.meta import MAX_SECONDS
+from muster.api.meta import MAX_SECONDS, seconds_left
 from muster.local.controllers.batch_jobs.pod_tracking import is_indexed
 
 if TYPE_CHECKING:
@@ -80,16 +80,19 @@ def deadline(job: Job) -> datetime | None:
     return datetime.fromisoformat(started) + timedelta(seconds=min(allowed, MAX_SECONDS))
 
 
-def not_before(job: Job, pods: Sequence[Pod]) -> datetime | None:
-    """When the next pod may be created: the delay doubles with every failure since a success."""
+def backoff(pods: Sequence[Pod], now: datetime) -> float:
+    """Seconds until the next pod may be created; 0 or less: now.
+
+    The delay doubles with every failure since a success.
+    """
     ended = [(at, pod.status.phase == "Succeeded") for pod in pods if (at := _ended_at(pod))]
     success = max((at for at, succeeded in ended if succeeded), default=None)
     failures = [at for at, good in ended if not good and (success is None or at > success)]
     if not failures:
-        return None
+        return 0.0
     # The exponent is bounded only to keep the number small.
     delay = min(FIRST_DELAY * 2 ** min(len(failures) - 1, 10), MAX_DELAY)
-    return max(failures) + timedelta(seconds=delay)
+    return seconds_left(max(failures), delay, now)
 
 
 def _ended_at(pod: Pod) -> datetime | None:
