@@ -20,8 +20,6 @@ from muster.api.core import Pod
 from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.errors import MusterError
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
 from muster.local.node.runtime.pod_records import PodRecords
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
@@ -30,18 +28,26 @@ JOB = "training.kubeflow.org/job-name"
 FAILURES = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2, "daemon", "node"]
 PATIENCE = 60.0
 MOST_RESTARTS = 2  # Each further restart has a longer backoff, up to minutes.
+MayHit = Callable[[Pod], bool]
+
+
+def _any(_: Pod) -> bool:
+    return True
 
 
 class Chaos:
     """Kills and deletes pods of one cluster. `killed` and `deleted` count failures by job."""
 
-    def __init__(self, local: LocalCluster, up: tuple[str, ...], seed: int) -> None:
+    def __init__(
+        self, local: LocalCluster, start: Callable[[], None], random: Random, may_hit: MayHit = _any
+    ) -> None:
         self.killed: Counter[str] = Counter()
         self.deleted: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self._local = local
-        self._up = up
-        self._random = Random(seed)
+        self._start = start
+        self._may_hit = may_hit
+        self._random = random
         self._records = PodRecords(local.home / "data" / "pods")
 
     def __str__(self) -> str:
@@ -59,14 +65,18 @@ class Chaos:
 
     def _cause_failure(self, name: str) -> None:
         # There may be no such pod for a while after a failure.
-        pods = until(self._running, timeout=PATIENCE, every=0.2, what="a pod to hit")
+        pods = until(self.running, timeout=PATIENCE, every=0.2, what="a pod to hit")
+        self.hit(name, pods)
+
+    def hit(self, name: str, pods: list[Pod]) -> None:
+        """Cause this failure to one of the pods, or to the daemon."""
         self.failures[name] += 1
         pod = self._random.choice(pods)
         if name == "daemon":
             self._local.kill_daemon()
             if self._random.random() < 0.5:
                 self._kill(pod, self._process)
-            self._local.up(*self._up)
+            self._start()
         elif name == "delete":
             self._delete(pod)
         elif name == "node":
@@ -77,14 +87,15 @@ class Chaos:
             methods = {"process": self._process, "shim": self._shim, "pause": self._pause}
             self._kill(pod, methods[name])
 
-    def _running(self) -> list[Pod]:
+    def running(self) -> list[Pod]:
         """Pods that may be hit.
 
         Pods that restarted often are left to recover, and so are jobs with a succeeded pod: it
         does not run again for a peer that comes back.
         """
-        with self._client() as client:
+        with self._local.client() as client:
             pods = client.list(PODS, "default").items
+        pods = [pod for pod in pods if JOB in pod.metadata.labels]
         succeeded = {pod.metadata.labels[JOB] for pod in pods if pod.status.phase == "Succeeded"}
         return sorted(
             (
@@ -93,6 +104,7 @@ class Chaos:
                 if pod.status.phase == "Running"
                 and pod.metadata.deletion_timestamp is None
                 and pod.metadata.labels[JOB] not in succeeded
+                and self._may_hit(pod)
                 and all(c.restart_count < MOST_RESTARTS for c in pod.status.container_statuses)
             ),
             key=lambda pod: pod.metadata.name,
@@ -107,12 +119,9 @@ class Chaos:
 
     def _delete(self, pod: Pod) -> None:
         key = Key("default", pod.metadata.name)
-        with self._client() as client, contextlib.suppress(MusterError):
+        with self._local.client() as client, contextlib.suppress(MusterError):
+            self.deleted[pod.metadata.labels[JOB]] += 1  # Also if there is no answer.
             client.delete(PODS, key, uid=pod.metadata.uid, grace=self._random.choice([0, 1]))
-            self.deleted[pod.metadata.labels[JOB]] += 1
-
-    def _client(self) -> BlockingClient:
-        return BlockingClient(kube_config.load(self._local.home / "kubeconfig"))
 
     def _process(self, pod: Pod) -> int:
         """The container's process while it lives."""

@@ -99,8 +99,11 @@ class LocalCluster:
             raise AssertionError(f"{error}\n{shown}\n{self.log_tail()}") from error
 
     def pod(self, name: str) -> Pod:
-        with BlockingClient(kube_config.load(self.home / "kubeconfig")) as client:
+        with self.client() as client:
             return client.get(PODS, Key("default", name))
+
+    def client(self) -> BlockingClient:
+        return BlockingClient(kube_config.load(self.home / "kubeconfig"))
 
     def shim_of(self, pod: str) -> int:
         """The host pid of the shim of the pod's container."""

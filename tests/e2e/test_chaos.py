@@ -10,21 +10,20 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from muster.api.meta import Raw
+from tests.e2e.campaign.jobs import FINAL, allowed, gang, job
 from tests.e2e.chaos import FAILURES, Chaos
 from tests.e2e.footprint import Footprint
-from tests.e2e.local_cluster import EXAMPLES, LocalCluster
+from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 UP = ("--nodes", "2", "--gpus-per-node", "4")
 SEED = int(os.environ.get("MUSTER_CHAOS_SEED", "20260"))
-GPU = "nvidia.com/gpu"
-
-FINAL = {"SUCCEEDED", "FAILED"}
 
 
 @pytest.fixture
@@ -62,8 +61,8 @@ def survive_failures(
     """
     gate.mkdir()
     local.apply(*submitted)
-    names = [job["metadata"]["name"] for job in submitted]
-    chaos = Chaos(local, UP, SEED)
+    names = [each["metadata"]["name"] for each in submitted]
+    chaos = Chaos(local, lambda: local.up(*UP), Random(SEED))
     chaos.cause_failures(seconds, every)
     (gate / "open").touch()
 
@@ -79,7 +78,7 @@ def survive_failures(
     outcomes = statuses(local)
     print(f"{chaos}\noutcomes {outcomes}")
 
-    expected = {name: allowed(name, chaos) for name in names}
+    expected = {name: allowed(name, chaos.killed[name], chaos.deleted[name]) for name in names}
     wrong = {
         name: (outcomes[name], expected[name])
         for name in names
@@ -92,7 +91,7 @@ def survive_failures(
 
 def statuses(local: LocalCluster) -> dict[str, str]:
     listed = json.loads(local.arena("list", "-o", "json").stdout)
-    return {job["name"]: job["status"] for job in listed}
+    return {each["name"]: each["status"] for each in listed}
 
 
 def unfinished(local: LocalCluster) -> str:
@@ -107,70 +106,7 @@ def unfinished(local: LocalCluster) -> str:
     return "\n".join([*shown, local.log_tail()])
 
 
-def allowed(name: str, chaos: Chaos) -> set[str]:
-    """The possible outcomes of a job, by its policy (the first word of its name) and failures."""
-    killed, deleted = chaos.killed[name], chaos.deleted[name]
-    match name.partition("-")[0]:
-        case "retry" | "code" | "gang":
-            return {"SUCCEEDED"}
-        case "doomed":
-            return {"FAILED"}
-        case _ if killed and deleted:
-            return FINAL  # The failure of a pod that is deleted at once may never be observed.
-        case _:
-            return {"FAILED"} if killed else {"SUCCEEDED"}
-
-
 def jobs(each: int, gate: Path, *, work: int) -> list[Raw]:
     """`each` jobs of every policy, which work for so many seconds and until the gate is open."""
-    busy = f"[ $i -lt {work * 5} ] || [ ! -e {gate}/open ]"
-    sleep = f"i=0; while {busy}; do sleep 0.2; i=$((i+1)); done"
-    return [
-        job
-        for number in range(each)
-        for job in (
-            alone(f"retry-{number}", "OnFailure", sleep, gate),
-            alone(f"never-{number}", "Never", sleep, gate),
-            alone(f"code-{number}", "ExitCode", sleep, gate),
-            alone(f"limit-{number}", "OnFailure", sleep, gate, backoffLimit=1),
-            alone(f"doomed-{number}", "Never", f"{sleep}; exit 3", gate),
-            gang(f"gang-{number}", work=work),
-        )
-    ]
-
-
-def alone(name: str, restart: str, command: str, gate: Path, **policy: int) -> Raw:
-    role = replica(1, restart, command)
-    spec = role["template"]["spec"]
-    spec["volumes"] = [{"name": "gate", "hostPath": {"path": str(gate)}}]
-    spec["containers"][0]["volumeMounts"] = [{"name": "gate", "mountPath": str(gate)}]
-    return tfjob(name, {"Worker": role}, policy)
-
-
-def gang(name: str, *, work: int) -> Raw:
-    """Two workers and a server, which start together and continue when one of them comes back."""
-    train = f"python {EXAMPLES / 'numpy_ps.py'} --steps {work * 8} --pause 0.1 --stay"
-    # A trainer whose server was killed exits with a code that allows a retry.
-    train += " || exit 200"
-    roles = {"Worker": replica(2, "ExitCode", train), "PS": replica(1, "ExitCode", train, gpus=0)}
-    return tfjob(name, roles, {})
-
-
-def tfjob(name: str, roles: Raw, policy: Raw) -> Raw:
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "TFJob",
-        "metadata": {"name": name},
-        "spec": {"tfReplicaSpecs": roles, "runPolicy": policy},
-    }
-
-
-def replica(count: int, restart: str, command: str, gpus: int = 1) -> Raw:
-    container: Raw = {
-        "name": "tensorflow",
-        "image": "python:3.12",
-        "command": ["sh", "-c", command],
-        "resources": {"limits": {GPU: gpus} if gpus else {}},
-    }
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
-    return {"replicas": count, "restartPolicy": restart, "template": {"spec": spec}}
+    policies = ("retry", "never", "code", "limit", "doomed", "gang")
+    return [job(f"{policy}-{number}", gate, work) for number in range(each) for policy in policies]
