@@ -24,6 +24,7 @@ MusterError                     exit 1
 ├── JobFailed (exit 10)         `--wait`: the job itself failed
 ├── CannotRun                   this machine could not run a pod's processes
 ├── MissingReference            a pod refers to something that does not exist (yet)
+├── InvalidImageName            a pod's image has a name that no image can have
 ├── TerminalError               a reconcile that no retry can repair
 └── Bug                         an invariant of Muster is broken: please report
 
@@ -219,6 +220,10 @@ class CannotRun(MusterError):
 
 class MissingReference(MusterError):
     """A pod refers to an object, a key or a path that does not exist (yet)."""
+
+
+class InvalidImageName(MusterError):
+    """A pod's image has a name that no image can have."""
 
 
 class TerminalError(MusterError):

@@ -38,7 +38,8 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
     home.make()
     with Interrupts() as interrupts, open(home.log, "ab", opener=_private) as log:
         daemon = subprocess.Popen(
-            [sys.executable, "-m", "muster", "up", f"--log-format={log_format}", *flags],
+            # -P: a module in the current directory must not replace one of ours.
+            [sys.executable, "-P", "-m", "muster", "up", f"--log-format={log_format}", *flags],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

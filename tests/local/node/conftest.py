@@ -21,6 +21,7 @@ def namespaces() -> None:
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[LocalNode]:
     """A running cluster. After the test nothing of it may be left on the machine."""
-    async with local_node(tmp_path) as node:
+    home = tmp_path / "cluster"  # pods see other directories of the test, but not this one
+    async with local_node(home) as node:
         yield node
-    assert not leftovers.of(tmp_path)
+    assert not leftovers.of(home)

@@ -43,14 +43,14 @@ from muster.local.node.pod_loop import PodLoop
 from muster.local.node.probes.container_tasks import ContainerTasks
 from muster.local.node.probes.handlers import HandlerRunner
 from muster.local.node.probes.prober import Prober
-from muster.local.node.runtime import cgroup_search, runtime_choice
+from muster.local.node.runtime import cgroup_search, hidden_directories, runtime_choice
 from muster.local.node.runtime.cgroups import ControlGroups
 from muster.local.node.runtime.namespace_runtime import NamespaceRuntime
 from muster.local.node.runtime.plain_runtime import PROGRAMS_FOLDER, PlainRuntime
 from muster.local.node.runtime.rootfs import RootfsRules
 from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
 from muster.local.node.standalone.linux import kernel
-from muster.local.node.volumes.directories import VolumeDirectories
+from muster.local.node.volumes.directories import CLAIMS_FOLDER, VolumeDirectories
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 _WORKERS = 16
 """Pods that the pod loop works on at the same time."""
-"""Directories of the user's home that pods do not see: they hold credentials."""
 
 
 def _now() -> datetime:
@@ -126,10 +125,13 @@ class Agent:
         return None if last is None else cls(settings, last)
 
     def _rules(self) -> RootfsRules:
+        settings = self._settings
+        interpreter = self._interpreter.directories_beside(settings.hidden)
         return RootfsRules(
-            home=self._settings.user_home,
-            hidden=self._settings.hidden,
-            visible=(*self._interpreter.directories, *self._settings.visible),
+            home=settings.user_home,
+            hidden=settings.hidden,
+            visible=(*interpreter, *settings.visible),
+            own=(str(settings.home / CLAIMS_FOLDER), *interpreter),
             # Many images work in /root. A user who may not enter it gets an empty one.
             fresh=() if os.access("/root", os.X_OK) else ("/root",),
             programs=self._interpreter.programs,
@@ -155,6 +157,8 @@ class Agent:
         kernel.adopt_orphans()
         # Saved before the first pod starts: only this runtime can stop the pods after a crash.
         runtime_choice.save_choice(self._settings.home, self.choice)
+        if self.choice.kind != "plain":
+            hidden_directories.make_missing(self._settings.home, self._settings.hidden)
         pods = [self.records.read(uid) for uid in self.records.uids()]
         self.network.open({record.address for record in pods if record.open and record.address})
 
@@ -234,7 +238,7 @@ class Agent:
             self.runtime,
             hosts_files,
             ReferenceReader(client, settings.nodes, self.gateway, api.ca.decode()),
-            VolumeDirectories(settings.home),
+            VolumeDirectories(settings.home, settings.hidden),
             freshness,
             ServiceAccountTokens(client, self._pods_dir, settings.clock),
             GpuAllocator(self.records, gpus),
@@ -289,6 +293,7 @@ class Agent:
             kill.cancel()
         self.network.close()
         self.groups.close()
+        hidden_directories.remove_empty(self._settings.home)
         runtime_choice.forget_choice(self._settings.home)
 
     async def _stop_pod(self, uid: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from muster.api import quantity
 from muster.jobs import this_machine
 from muster.local.node import env
+from muster.local.node.image_names import check_image_name
 from muster.local.node.machine import capacity
 from muster.local.node.runtime.cgroups import Resources
 from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
@@ -63,6 +64,7 @@ class ContainerStarter:
 
     async def start(self, pod: Pod, container: Container, number: int) -> None:
         """Start one attempt at a container of the pod."""
+        check_image_name(container.image)
         self._report_differences(pod, container)
         # Before the token volume is added: `renew` compares the pod's own volumes.
         self.freshness.mark_current(pod)

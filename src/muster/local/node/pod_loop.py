@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from muster import errors
 from muster.api.kinds import PODS
 from muster.control.loop import RequeueAfter
-from muster.errors import CannotRun, Conflict, MissingReference, NotFound
+from muster.errors import CannotRun, Conflict, InvalidImageName, MissingReference, NotFound
 from muster.local.node.decide import (
     Close,
     Decision,
@@ -166,6 +166,8 @@ class PodLoop:
             await self._act(pod, action)
         except MissingReference as error:
             waiting[name] = WaitingReason("CreateContainerConfigError", str(error))
+        except InvalidImageName as error:
+            waiting[name] = WaitingReason("InvalidImageName", str(error))
         except (CannotRun, OSError) as error:
             waiting[name] = WaitingReason("RunContainerError", errors.describe(error))
         if name in waiting:

@@ -22,9 +22,11 @@ from muster.errors import UsageError
 from muster.jobs.this_machine import FOLDER, LAST_PROGRAMS, PROGRAMS, PYTHON
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
 _PRINT_PATHS = (
     "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, "
     "sys.exec_prefix, sys.base_exec_prefix, *sys.path]))"
@@ -37,6 +39,19 @@ class Interpreter:
     directories: tuple[str, ...]
     own: str
     """The interpreter that runs Muster."""
+
+    def directories_beside(self, hidden: Iterable[str]) -> tuple[str, ...]:
+        """The directories that pods see. Of one that is itself hidden (a virtual environment that
+        is also the home of the cluster), only the interpreter's part."""
+        secret = {os.path.realpath(path) for path in hidden}
+        shown = []
+        for folder in self.directories:
+            if os.path.realpath(folder) in secret:
+                parts = (os.path.join(folder, name) for name in _PARTS)
+                shown += [part for part in parts if os.path.exists(part)]
+            else:
+                shown.append(folder)
+        return tuple(shown)
 
     @property
     def path(self) -> str:

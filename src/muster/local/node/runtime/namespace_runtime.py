@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun
+from muster.local.node.image_names import layers_of
 from muster.local.node.network import pod_sockets
 from muster.local.node.runtime import processes, rootfs
 from muster.local.node.runtime.container_runtime import Runtime
@@ -116,11 +117,14 @@ class NamespaceRuntime(Runtime):
         )
         # A volume that the pod mounts at one of our paths replaces ours.
         mounts = {mount.path: mount for mount in (*own_mounts, *spec.mounts)}
-        layer = self._images / spec.image
-        layers = [str(layer)] if spec.image and layer.is_dir() else []
-        steps = [["make", mount.source] for mount in mounts.values() if mount.make]
-        steps += rootfs.plan_rootfs(self._rules, mounts.values(), layers, self._tree)
-        body = {"pause": record.pause, "root": str(folder / "root"), "steps": steps}
+        layers = layers_of(spec.image, self._images)
+        body = {
+            "pause": record.pause,
+            "root": str(folder / "root"),
+            "steps": rootfs.plan_rootfs(self._rules, mounts.values(), layers, self._tree),
+            "hidden": self._rules.hidden,
+            "own": [str(pod), *layers, *self._rules.own],
+        }
         await self.supervise(spec, body)
 
     async def close(self, uid: str) -> None:

@@ -14,11 +14,12 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from muster.errors import CannotRun
 from muster.jobs.this_machine import FOLDER
 from muster.local.node.network import pod_sockets
 from muster.local.node.network.pod_network import LOOPBACK
 from muster.local.node.runtime.container_runtime import Runtime
-from muster.local.node.standalone.linux import kernel
+from muster.local.node.standalone.linux import beneath, kernel
 from muster.local.node.standalone.linux.files import inside
 
 if TYPE_CHECKING:
@@ -107,7 +108,20 @@ def _link(root: Path, mounts: Iterable[Mount]) -> None:
         link = root / inside(mount.path)
         with contextlib.suppress(FileExistsError):
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(mount.source)
+            link.symlink_to(Path(mount.source) / _made(mount))
+
+
+def _made(mount: Mount) -> str:
+    """The path beneath the mount's volume; it is a directory if it is missing."""
+    if mount.sub:
+        top = beneath.open_top(mount.source)
+        try:
+            os.close(beneath.open_beneath(top, mount.sub))
+        except OSError as error:
+            raise CannotRun(f'subPath "{mount.sub}" leads out of its volume') from error
+        finally:
+            os.close(top)
+    return mount.sub
 
 
 def _kill_all(folder: str) -> None:

@@ -64,13 +64,14 @@ class HostTree:
 class Mount(NamedTuple):
     """A host file or directory that the container sees at `path`.
 
-    `make` for a directory in the pod's own memory volume, which only the pod can make.
+    With `sub`, a path beneath `source`. Only the shim resolves it: programs of the pod may have
+    put links there.
     """
 
     source: str
     path: str
     read_only: bool = False
-    make: bool = False
+    sub: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class RootfsRules:
     hidden: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    """Directories that may be mounted although they are inside hidden ones."""
     programs: Mapping[str, str] = field(default_factory=dict)
     """Scripts to add: text by path."""
 
@@ -100,6 +103,7 @@ class _Node:
     path: str
     kind: _Kind | None = None
     source: str = ""
+    sub: str = ""
     read_only: bool = True
     mode: int = 0o755
     children: dict[str, _Node] = field(default_factory=dict)
@@ -169,18 +173,21 @@ class _Sketch:
         as_named: bool = False,
     ) -> None:
         node = self._node(path if as_named else self._resolved(path))
-        node.kind, node.source, node.read_only, node.mode = kind, source, read_only, mode
+        node.kind, node.source, node.sub = kind, source, ""
+        node.read_only, node.mode = read_only, mode
 
     def mount(self, mount: Mount, rules: RootfsRules) -> None:
         """Mount a volume, in place of new directories below its path."""
         node = self._node(self._resolved(mount.path, own_links=True))
         node.kind, node.source, node.read_only = _Kind.BIND, mount.source, mount.read_only
-        if node.path != "/" and self._on_host(mount.source) == node.path:
+        node.sub = mount.sub
+        if node.path != "/" and not mount.sub and self._on_host(mount.source) == node.path:
             node.children.clear()  # the real directories, instead of new ones in their place
         else:
             _drop_directories(node)
-        for path in rules.hidden:
-            self._hide_in_volume(node.path, mount.source, path)
+        if not mount.sub:  # the shim hides what a path beneath the volume turns out to contain
+            for path in rules.hidden:
+                self._hide_in_volume(node.path, mount.source, path)
 
     def _hide_in_volume(self, place: str, source: str, hidden: str) -> None:
         """Hide a path of the host that a mount of `source` at `place` contains."""
@@ -207,8 +214,7 @@ class _Sketch:
 
     def _hide_in_shown(self, path: str, hidden: Iterable[str]) -> None:
         for inner in hidden:
-            if self._on_host(inner) != self._on_host(path):  # the interpreter may be in it
-                self._hide_in_volume(path, path, inner)
+            self._hide_in_volume(path, path, inner)
 
     def covered(self, path: str, *, as_named: bool = False) -> bool:
         """Whether the path is inside a directory that shows nothing of the host."""
@@ -290,14 +296,18 @@ class _Sketch:
             case _Kind.HIDE if not node.children:
                 if not in_ours and self._tree.kind(node.source or node.path) == "dir":
                     self._steps.append(["hide", node.path])
-            case _Kind.BIND if node.read_only and node.source == node.path and node.children:
+            case _Kind.BIND if self._is_the_hosts(node) and node.children:
                 self._pass_through(node, in_ours=in_ours, shown=True)
             case _Kind.BIND:
-                self._steps.append(["bind", node.source, node.path, node.read_only])
+                sub = [node.sub] if node.sub else []
+                self._steps.append(["bind", node.source, node.path, node.read_only, *sub])
                 self._fill_volume(node)
             case _Kind.FRESH | _Kind.OPEN | _Kind.HIDE:
                 self._fresh_directory(node, in_ours=in_ours)
                 self._rebuild(node, entries=node.kind is _Kind.OPEN)
+
+    def _is_the_hosts(self, node: _Node) -> bool:
+        return node.read_only and node.source == node.path and not node.sub
 
     def _fill_volume(self, node: _Node) -> None:
         """Mount what differs below a volume: on its entries, or on mount points made in it."""
@@ -326,8 +336,10 @@ class _Sketch:
         if node.kind is _Kind.HIDE and not node.children:
             return True
         if node.kind is _Kind.BIND:
-            source = "dir" if self._tree.kind(node.source) == "dir" else "file"
-            return host_kind == source
+            source = self._tree.kind(posixpath.join(node.source, node.sub))
+            # A path beneath a volume that is missing becomes a directory.
+            made = bool(node.sub) and not source
+            return host_kind == ("dir" if source == "dir" or made else "file")
         return host_kind == "dir"
 
     def _fresh_directory(self, node: _Node, *, in_ours: bool) -> None:

@@ -142,7 +142,7 @@ class Shim:
             kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
             if spec.get("steps"):
-                mounts.build(spec["root"], spec["steps"])
+                mounts.build(spec["root"], spec["steps"], spec["hidden"], spec["own"])
             mounts_fd = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
             return [mounts_fd, _own_terminal()] if spec["tty"] else [mounts_fd]
 

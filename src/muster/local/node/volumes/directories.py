@@ -7,7 +7,6 @@ changed. A volume appears complete or not at all.
 from __future__ import annotations
 
 import contextlib
-import posixpath
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +20,14 @@ from muster.local.node.volumes.atomic_writer import VolumeFile, replace_files
 from muster.local.node.volumes.volume_files import volume_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from muster.local.node.env import PodContext
     from muster.local.node.pod import Container, Pod
     from muster.local.node.volumes.volume_sources import HostPath, Volume
+
+CLAIMS_FOLDER = "volumes"
+"""In the data directory: the directories of claims, which outlive their pods."""
 
 
 def in_memory(pod: Pod) -> dict[str, str]:
@@ -40,10 +42,15 @@ def in_memory(pod: Pod) -> dict[str, str]:
 
 
 class VolumeDirectories:
-    """Volumes are in the pod's own folder, or anywhere on the machine (hostPath, claims)."""
+    """Volumes are in the pod's own folder, or anywhere on the machine (hostPath, claims).
 
-    def __init__(self, data_dir: Path) -> None:
+    The machine's path may not be in a hidden directory, except the directories of claims there.
+    """
+
+    def __init__(self, data_dir: Path, hidden: Iterable[str] = ()) -> None:
         self._pods = data_dir / "pods"
+        self._claims = data_dir / CLAIMS_FOLDER
+        self._hidden = [Path(path) for path in hidden]
 
     def prepare(self, pod: Pod, context: PodContext) -> dict[str, str]:
         """Make every volume of the pod; returns their directories by name."""
@@ -68,12 +75,22 @@ class VolumeDirectories:
     def _prepare(self, volume: Volume, pod: Pod, context: PodContext) -> str:
         host_path = _host_path(volume, context)
         if host_path is not None:
+            self._refuse_hidden(host_path.path)
             _check(host_path)
             return host_path.path
         folder = self._folder(volume, pod)
         if not folder.is_dir():  # a restarted container finds the files of its last attempt
             _make(folder, volume_files(volume, pod, context))
         return str(folder)
+
+    def _refuse_hidden(self, path: str) -> None:
+        """A volume in a hidden directory would be empty: say so instead."""
+        real = Path(path).resolve()
+        claims = self._claims.resolve()
+        for hidden in self._hidden:
+            if real.is_relative_to(hidden.resolve()) and claims not in real.parents:
+                message = f"hostPath {path} is in {hidden}, which is hidden from pods"
+                raise MissingReference(message)
 
 
 def _host_path(volume: Volume, context: PodContext) -> HostPath | None:
@@ -136,19 +153,12 @@ def mounts(
 ) -> tuple[Mount, ...]:
     """The pod's volumes as one container mounts them."""
     read_only_volumes = {volume.name for volume in pod.spec.volumes if _is_read_only(volume)}
-    memory = in_memory(pod)
     result = []
     for mount in container.volume_mounts:
         if mount.name not in sources:
             raise MissingReference(f'volume "{mount.name}" not found')
         source = sources[mount.name]
         sub_path = mount.sub_path or env.expand(mount.sub_path_expr, variables)
-        if sub_path:
-            source = posixpath.join(source, inside(sub_path))  # `..` cannot leave the volume
-            if not Path(source).exists():
-                Path(source).mkdir(parents=True)
         read_only = mount.read_only or mount.name in read_only_volumes
-        # The tmpfs is mounted only inside the pod: a directory made here would not be in it.
-        make = bool(sub_path) and mount.name in memory
-        result.append(Mount(source, mount.mount_path, read_only, make))
+        result.append(Mount(source, mount.mount_path, read_only, inside(sub_path)))
     return tuple(result)

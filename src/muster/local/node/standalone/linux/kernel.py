@@ -6,6 +6,7 @@ Each function raises OSError, like the functions of the `os` module.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 from muster.local.node.standalone.linux import files
@@ -38,10 +39,14 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 MNT_DETACH = 0x2
 
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_BENEATH = 0x08
+RESOLVE_IN_ROOT = 0x10
+
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 0x1
-_SYS_MOUNT_SETATTR = 442  # the same on every architecture
+_SYS_OPENAT2, _SYS_MOUNT_SETATTR = 437, 442  # the same on every architecture
 _PF_EXITING = 0x4
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -55,6 +60,14 @@ class _MountAttr(ctypes.Structure):
         ("attr_clr", ctypes.c_uint64),
         ("propagation", ctypes.c_uint64),
         ("userns_fd", ctypes.c_uint64),
+    )
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
     )
 
 
@@ -106,8 +119,8 @@ def reap_orphans() -> None:
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
     result = _libc.mount(
-        source.encode(),
-        target.encode(),
+        os.fsencode(source),
+        os.fsencode(target),
         kind.encode() or None,
         ctypes.c_ulong(flags),
         data.encode() or None,
@@ -117,6 +130,23 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 def unmount(target: str, flags: int = 0) -> None:
     _checked(_libc.umount2(target.encode(), ctypes.c_int(flags)), target)
+
+
+def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
+    """Open a path under the rules of `resolve`; NotImplementedError before Linux 5.6."""
+    how = _OpenHow(flags=flags, resolve=resolve)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_OPENAT2),
+        ctypes.c_int(folder),
+        ctypes.c_char_p(os.fsencode(path)),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+    # EPERM: a container whose seccomp filter does not know the call. EAGAIN: a race with a rename.
+    if result < 0 and ctypes.get_errno() in (errno.ENOSYS, errno.EPERM, errno.EAGAIN):
+        raise NotImplementedError
+    _checked(result, path)
+    return int(result)
 
 
 def make_read_only(target: str) -> None:
