@@ -11,7 +11,12 @@ import msgspec
 
 from muster.api.core import Node, Pod, PodDisruptionBudget
 from muster.api.kinds import COSCHEDULING_POD_GROUPS, NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS, Kind
-from muster.api.pod_groups import CoschedulingPodGroup, NativePodGroup, VolcanoPodGroup
+from muster.api.pod_groups import (
+    CoschedulingPodGroup,
+    HyperNode,
+    NativePodGroup,
+    VolcanoPodGroup,
+)
 from muster.api.storage import (
     CSI_NODES,
     STORAGE_CLASSES,
@@ -151,6 +156,7 @@ def volcano_group(
     min_resources: Mapping[str, str] | None = None,
     created: float = 0.0,
     namespace: str = "default",
+    spec: Mapping[str, Any] | None = None,
 ) -> VolcanoPodGroup:
     raw = {
         "metadata": _metadata(name, namespace, created, annotations),
@@ -159,6 +165,7 @@ def volcano_group(
             "minTaskMember": dict(roles or {}),
             "priorityClassName": priority_class,
             "minResources": dict(min_resources or {}),
+            **(spec or {}),
         },
     }
     return msgspec.convert(raw, VolcanoPodGroup)
@@ -169,10 +176,22 @@ def coscheduling_group(name: str, minimum: int) -> CoschedulingPodGroup:
     return msgspec.convert(raw, CoschedulingPodGroup)
 
 
-def native_group(name: str, minimum: int) -> NativePodGroup:
+def native_group(name: str, minimum: int, spec: Mapping[str, Any] | None = None) -> NativePodGroup:
     policy = {"gang": {"minCount": minimum}}
-    raw = {"metadata": _metadata(name), "spec": {"schedulingPolicy": policy}}
+    raw = {"metadata": _metadata(name), "spec": {"schedulingPolicy": policy, **(spec or {})}}
     return msgspec.convert(raw, NativePodGroup)
+
+
+def hyper_node(name: str, tier: int, *members: Mapping[str, Any], tier_name: str = "") -> HyperNode:
+    """A HyperNode; each member as JSON of its selector, `inner` names a HyperNode."""
+    rows = [
+        {"type": "HyperNode", "selector": {"exactMatch": {"name": member["inner"]}}}
+        if "inner" in member
+        else {"type": "Node", "selector": dict(member)}
+        for member in members
+    ]
+    spec = {"tier": tier, "tierName": tier_name, "members": rows}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, HyperNode)
 
 
 def budget(

@@ -18,6 +18,7 @@ import msgspec
 from muster.api.core import Node, Pod, PodDisruptionBudget, PriorityClass
 from muster.api.kinds import Kind
 from muster.api.meta import Condition, Key
+from muster.api.pod_groups import HyperNode
 from muster.errors import Conflict, NotFound
 from muster.scheduler.decisions.decision import Bind, Delete, Provision, Report
 from muster.scheduler.effects.binder import Binder
@@ -92,6 +93,8 @@ class FakeCluster:
             self.state.priority_class_changed(item.metadata.key, item)
         elif type(item) in STORAGE_KIND_OF:
             self.state.storage_changed(STORAGE_KIND_OF[type(item)], item.metadata.key, item)
+        elif isinstance(item, HyperNode):
+            self.state.hyper_node_changed(item.metadata.key, item)
         else:
             kind = KIND_OF[type(item)]
             self.groups[kind, item.metadata.key] = item

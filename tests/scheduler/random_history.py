@@ -14,7 +14,12 @@ import msgspec
 import numpy as np
 
 from muster.api.core import Node, Pod
-from muster.api.gang import PLAN_ANNOTATION, GangKey
+from muster.api.gang import (
+    PLAN_ANNOTATION,
+    PREFERRED_TOPOLOGY_ANNOTATION,
+    TOPOLOGY_ANNOTATION,
+    GangKey,
+)
 from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Condition, Key
 from muster.api.pod_groups import VolcanoPodGroup
@@ -36,6 +41,7 @@ from tests.scheduler.builders import GPU, START, node, pod, volcano_group
 from tests.scheduler.volume_builders import using
 
 replace = msgspec.structs.replace
+RACK, ZONE = "example.com/rack", "topology.kubernetes.io/zone"
 
 
 def bound(pod: Pod, where: str, bind: Bind, now: float) -> Pod:
@@ -73,20 +79,42 @@ class RandomHistory:
         self.claim_of: dict[str, str] = {}
         """The claim that the first member of a gang uses."""
         self.lost_groups: set[str] = set()
+        self.hidden: dict[str, Node] = {}
+        self.gone: dict[str, Node] = {}
+        self.levels: dict[str, str] = {}
+        """The label of which the members of a gang need one value."""
+        self.wishes: dict[str, str] = {}
+        """The label of which they prefer one value."""
         self.state = State(self.settings)
         self._sync_storage()
 
     # -- events ------------------------------------------------------------------------------------
 
-    def add_node(self, gpus: int) -> None:
+    def add_node(self, gpus: int, rack: int = 0) -> None:
+        """A node; without a rack if that is 0. Its zone has two racks."""
         self.name_counter += 1
-        self._node(node(f"n{self.name_counter:03d}", gpus=gpus, pods=8))
+        labels = {RACK: f"r{rack}", ZONE: f"z{rack // 2}"} if rack else {}
+        self._node(node(f"n{self.name_counter:03d}", gpus=gpus, pods=8, labels=labels))
+
+    def hide_node(self, number: int) -> None:
+        """The node's object goes, and its pods stay: it may come back."""
+        name = self._pick(sorted(self.nodes), number)
+        if name is not None:
+            self.hidden[name] = self.nodes.pop(name)
+            self.state.node_changed(self.hidden[name], None)
+
+    def show_nodes(self) -> None:
+        """The nodes that were hidden come back with their pods."""
+        for item in self.hidden.values():
+            self._node(item)
+        self.hidden.clear()
 
     def lose_node(self, number: int) -> None:
         """The node's object goes, and its pods with it."""
         name = self._pick(sorted(self.nodes), number)
         if name is not None:
-            self.state.node_changed(self.nodes.pop(name), None)
+            self.gone[name] = self.nodes.pop(name)
+            self.state.node_changed(self.gone[name], None)
             for lost_pod in [p for p in self.pods.values() if p.spec.node_name == name]:
                 self.remove(lost_pod.metadata.name)
 
@@ -100,12 +128,26 @@ class RandomHistory:
         """A gang, its group first."""
         self.name_counter += 1
         name = f"g{self.name_counter:03d}"
-        self.groups[name] = volcano_group(name, min(least, size), created=self.name_counter)
+        marks = {TOPOLOGY_ANNOTATION: self.levels.get(name, "")}
+        marks[PREFERRED_TOPOLOGY_ANNOTATION] = self.wishes.get(name, "")
+        minimum = min(least, size)
+        self.groups[name] = volcano_group(
+            name, minimum, created=self.name_counter, annotations=marks
+        )
         self.shapes[name] = (size, gpus, priority)
         self.state.group_changed(
             VOLCANO_POD_GROUPS, self.groups[name].metadata.key, self.groups[name]
         )
         self.recreate()
+
+    def arrive_in_one(
+        self, level: str, size: int, least: int, gpus: int, priority: int, wish: str = ""
+    ) -> None:
+        """A gang whose members need one value of a label."""
+        name = f"g{self.name_counter + 1:03d}"
+        self.levels[name] = level
+        self.wishes[name] = wish
+        self.arrive(size, least, gpus, priority)
 
     def recreate(self) -> None:
         """What a controller does: every member that is not there is made anew."""
@@ -303,6 +345,16 @@ class RandomHistory:
             self.state.mark_due(key)
         self.decide()
         assert self.in_flight == [], "a gang that fits was not woken"
+
+    def check_domains(self) -> None:
+        """The members of a gang with a required level are in one domain, binds in flight too."""
+        for name, level in self.levels.items():
+            nodes = {member.spec.node_name for member in self.bound(name)}
+            nodes |= {where for bind, _, where in self.in_flight if bind.gang.name == name}
+            known = {**self.nodes, **self.hidden, **self.gone}
+            domains = {known[where].metadata.labels.get(level, "") for where in nodes}
+            assert len(domains) <= 1, f"{name}: {sorted(nodes)} in {sorted(domains)}"
+            assert "" not in domains, f"{name}: a node without {level}"
 
     def _check_whole(self, bind: Bind) -> None:
         name = bind.gang.name

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scheduler.random_history import RandomHistory
+from tests.scheduler.random_history import RACK, ZONE, RandomHistory
 
 number = st.integers(0, 20)
 few = st.integers(1, 4)
@@ -43,6 +43,24 @@ WAITS = st.one_of(
     st.tuples(st.just("uncordon"), number),
 )
 """Events that make gangs wait for more than room."""
+LEVELS = st.one_of(
+    EVENTS,
+    st.tuples(
+        st.just("arrive_in_one"),
+        st.sampled_from([RACK, RACK, ZONE]),
+        st.integers(1, 5),
+        few,
+        st.integers(0, 2),
+        st.integers(0, 2),
+        st.sampled_from(["", RACK]),
+    ),
+    st.tuples(st.just("add_node"), st.integers(0, 4), st.integers(0, 4)),
+    st.tuples(st.just("grow"), number),
+    st.tuples(st.just("hide_node"), number),
+    st.tuples(st.just("show_nodes")),
+    st.tuples(st.just("uncordon"), number),
+)
+"""Events on a cluster of racks, with gangs that need one rack or zone."""
 
 
 def live(history: list[tuple[Any, ...]], *, preempt: bool) -> RandomHistory:
@@ -111,6 +129,41 @@ def rooms_come_back(history: list[tuple[Any, ...]]) -> None:
 
     for name in whole:
         assert len(world.bound(name)) >= world.groups[name].spec.min_member
+
+
+def members_share_their_domain(history: list[tuple[Any, ...]], *, preempt: bool) -> None:
+    world = RandomHistory(preempt=preempt, starvation_after=30.0)
+    for rack, gpus in ((1, 4), (1, 2), (2, 2), (3, 4), (0, 4)):
+        world.add_node(gpus, rack)
+    for name, *arguments in history:
+        getattr(world, name)(*arguments)
+        world.decide()
+        world.check_books()
+        world.check_domains()
+        world.check_rests()
+    world.show_nodes()
+    calm(world, 10)
+    world.check_domains()
+    world.check_rests()
+    world.check_nothing_was_missed()
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(st.lists(LEVELS, min_size=5, max_size=50), st.booleans())
+def test_members_of_a_gang_with_a_required_level_share_one_domain(
+    history: list[tuple[Any, ...]], preempt: bool
+) -> None:
+    members_share_their_domain(history, preempt=preempt)
+
+
+@pytest.mark.long
+@settings(max_examples=2000)
+@given(st.lists(LEVELS, min_size=5, max_size=50), st.booleans())
+def test_members_share_one_domain_in_thousands_of_histories(
+    history: list[tuple[Any, ...]], preempt: bool
+) -> None:
+    members_share_their_domain(history, preempt=preempt)
 
 
 @pytest.mark.slow

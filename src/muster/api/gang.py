@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from muster.api.core import Resources
     from muster.api.meta import Raw
@@ -22,6 +22,10 @@ RESTART_ANNOTATION = "muster.dev/restart"
 """On a group: `gang` if all members are recreated when one fails."""
 PLACEMENT_ANNOTATION = "muster.dev/placement"
 """On a group or on its pods: `pack` or `spread`."""
+TOPOLOGY_ANNOTATION = "muster.dev/topology"
+"""On a group or on its pods: a node label. All members run on nodes with one value of it."""
+PREFERRED_TOPOLOGY_ANNOTATION = "muster.dev/topology-preferred"
+"""The same, if there is room: else the members run in several domains."""
 PLAN_ANNOTATION = "muster.dev/plan"
 """On a bound pod: the plan it was bound by."""
 LATE_ANNOTATION = "muster.dev/late"
@@ -43,6 +47,53 @@ class GangKey(NamedTuple):
 
 
 @dataclass(frozen=True)
+class HyperNodeTiers:
+    """A gang within one of Volcano's HyperNodes: up to which tier, by number or by name."""
+
+    required: bool
+    highest: int | None = None
+    highest_name: str = ""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The domains that a gang must or should stay in. Labels are sorted from wide to narrow.
+
+    One domain is one combination of the labels' values: a rack of one zone.
+    """
+
+    required: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
+    tiers: HyperNodeTiers | None = None
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the gang waits rather than run in several domains."""
+        return bool(self.required) or (self.tiers is not None and self.tiers.required)
+
+
+def topology_of(
+    declared: Topology | None, annotated: Iterable[Mapping[str, str]]
+) -> Topology | None:
+    """The topology of a gang: as its dialect declares it, and by the first annotation of each."""
+    required = preferred = ""
+    for each in annotated:
+        required = required or each.get(TOPOLOGY_ANNOTATION, "")
+        preferred = preferred or each.get(PREFERRED_TOPOLOGY_ANNOTATION, "")
+    if not required and not preferred:
+        return declared
+    base = declared or Topology()
+    labels = dict.fromkeys((*base.required, *split_labels(required)))
+    wishes = dict.fromkeys((*base.preferred, *split_labels(preferred)))
+    return Topology(tuple(labels), tuple(w for w in wishes if w not in labels), base.tiers)
+
+
+def split_labels(text: str) -> tuple[str, ...]:
+    """The node labels of an annotation, separated by commas."""
+    return tuple(filter(None, (label.strip() for label in text.split(","))))
+
+
+@dataclass(frozen=True)
 class GangTerms:
     """The declared needs of a gang."""
 
@@ -51,6 +102,9 @@ class GangTerms:
     priority_class: str = ""
     priority: int | None = None
     min_resources: Resources = field(default_factory=dict)
+    topology: Topology | None = None
+    unserved: str = ""
+    """A required field that Muster does not serve; the gang waits rather than ignore it."""
 
 
 @dataclass(frozen=True)

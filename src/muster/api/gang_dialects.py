@@ -12,7 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang import SUCCEEDED, GangKey, GangTerms, GroupCounts, GroupSpec, PodMarks
+from muster.api.gang import (
+    SUCCEEDED,
+    GangKey,
+    GangTerms,
+    GroupCounts,
+    GroupSpec,
+    HyperNodeTiers,
+    PodMarks,
+    Topology,
+)
 from muster.api.kinds import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
@@ -38,6 +47,8 @@ NAME_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
 MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 KOORDINATOR_NAME_ANNOTATION = "gang.scheduling.koordinator.sh/name"
 KOORDINATOR_MIN_ANNOTATION = "gang.scheduling.koordinator.sh/min-available"
+KOORDINATOR_GROUPS_ANNOTATION = "gang.scheduling.koordinator.sh/groups"
+KOORDINATOR_TOPOLOGY_ANNOTATION = "gang.scheduling.koordinator.sh/network-topology-spec"
 GROUP_MARKS = (
     GROUP_NAME_ANNOTATION,
     VOLCANO_NAME_ANNOTATION,
@@ -85,10 +96,15 @@ def from_label(name: str) -> Callable[[Pod], str]:
     return lambda pod: pod.metadata.labels.get(name, "")
 
 
-def _terms_from_pods(read: Callable[[Pod], str]) -> Callable[[Iterable[Pod]], GangTerms]:
+def _terms_from_pods(
+    read: Callable[[Pod], str], unserved: Callable[[Pod], str] | None = None
+) -> Callable[[Iterable[Pod]], GangTerms]:
     def terms(pods: Iterable[Pod]) -> GangTerms:
-        minimums = [int(text) for pod in pods if (text := read(pod)).isdecimal()]
-        return GangTerms(min=max(minimums, default=1))
+        members = tuple(pods)
+        minimums = [int(text) for pod in members if (text := read(pod)).isdecimal()]
+        fields = map(unserved, members) if unserved is not None else ()
+        field = next(filter(None, fields), "")
+        return GangTerms(min=max(minimums, default=1), unserved=field)
 
     return terms
 
@@ -121,7 +137,27 @@ def _native_terms(group: objects.NativePodGroup) -> GangTerms:
         min=gang.min_count if gang else 1,
         priority_class=group.spec.priority_class_name,
         priority=group.spec.priority,
+        topology=_native_topology(group.spec.scheduling_constraints),
+        unserved=_native_unserved(group.spec),
     )
+
+
+def _native_topology(constraints: Raw) -> Topology | None:
+    # All constraints are required: all pods of the group run in one domain of each key.
+    rows = constraints.get("topology") or ()
+    keys = tuple(key for row in rows if isinstance(row, dict) and (key := row.get("key")))
+    return Topology(required=keys) if keys else None
+
+
+def _native_unserved(spec: objects.NativeSpec) -> str:
+    if spec.resource_claims:
+        return "the group shares resourceClaims among its pods"
+    for name, value in spec.scheduling_constraints.items():
+        if name != "topology" and value:
+            return f"the group sets schedulingConstraints.{name}"
+    rows = spec.scheduling_constraints.get("topology") or ()
+    unknown = next((name for row in rows for name in row if name != "key"), "")
+    return f"the group sets {unknown} in schedulingConstraints.topology" if unknown else ""
 
 
 def _native_spec(group: GroupSpec) -> Raw:
@@ -156,7 +192,31 @@ def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
         roles=roles,
         priority_class=group.spec.priority_class_name,
         min_resources=group.spec.min_resources,
+        topology=_network_topology(group.spec.network_topology),
+        unserved=_volcano_unserved(group.spec),
     )
+
+
+def _network_topology(network: objects.NetworkTopology | None) -> Topology | None:
+    if network is None:
+        return None
+    # Volcano's default is hard; a mode that we do not know is read as hard too.
+    tiers = HyperNodeTiers(
+        network.mode != "soft", network.highest_tier_allowed, network.highest_tier_name
+    )
+    return Topology(tiers=tiers)
+
+
+def _volcano_unserved(spec: objects.VolcanoSpec) -> str:
+    if spec.sub_group_policy:
+        return "the group sets subGroupPolicy"
+    affinity = spec.topology_affinity.values()
+    if any(isinstance(rule, dict) and rule.get("required") for rule in affinity):
+        return "the group requires a topologyAffinity of its subgroups"
+    network = spec.network_topology
+    if network is not None and network.highest_tier_name and network.highest_tier_allowed:
+        return "the group sets both highestTierAllowed and highestTierName in networkTopology"
+    return ""
 
 
 def _kube_batch_spec(group: GroupSpec) -> Raw:
@@ -220,6 +280,19 @@ def _coscheduling_status(gang: GroupCounts, stamp: str) -> Raw:
     }
 
 
+# -- Koordinator -----------------------------------------------------------------------------------
+
+
+def _koordinator_unserved(pod: Pod) -> str:
+    annotations = pod.metadata.annotations
+    groups = annotations.get(KOORDINATOR_GROUPS_ANNOTATION, "")
+    if groups.count('"') > 2 or "," in groups:  # a list of JSON strings; the gang itself is one
+        return f"{KOORDINATOR_GROUPS_ANNOTATION} joins several gangs"
+    if "MustGather" in annotations.get(KOORDINATOR_TOPOLOGY_ANNOTATION, ""):
+        return f"{KOORDINATOR_TOPOLOGY_ANNOTATION} sets MustGather"
+    return ""
+
+
 # -- the table -------------------------------------------------------------------------------------
 
 
@@ -271,7 +344,9 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect(
         "koordinator",
         from_annotation(KOORDINATOR_NAME_ANNOTATION),
-        from_pods=_terms_from_pods(from_annotation(KOORDINATOR_MIN_ANNOTATION)),
+        from_pods=_terms_from_pods(
+            from_annotation(KOORDINATOR_MIN_ANNOTATION), _koordinator_unserved
+        ),
     ),
 )
 PDB = Dialect(

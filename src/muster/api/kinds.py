@@ -102,6 +102,9 @@ SIGS_POD_GROUPS = Kind.of("scheduling.sigs.dev/v1alpha2", "PodGroup", pod_groups
 COSCHEDULING_POD_GROUPS = Kind.of(
     "scheduling.x-k8s.io/v1alpha1", "PodGroup", pod_groups.CoschedulingPodGroup
 )
+HYPER_NODES = Kind.of(
+    "topology.volcano.sh/v1alpha1", "HyperNode", pod_groups.HyperNode, namespaced=False
+)
 NATIVE_POD_GROUPS = Kind.of("scheduling.k8s.io/v1alpha2", "PodGroup", pod_groups.NativePodGroup)
 
 # Jobs are read raw: `muster.jobs` parses every version of them.

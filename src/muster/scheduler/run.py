@@ -14,7 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.gang_dialects import DIALECTS
-from muster.api.kinds import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, Kind
+from muster.api.kinds import (
+    HYPER_NODES,
+    NAMESPACES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    PRIORITY_CLASSES,
+    Kind,
+)
 from muster.api.meta import HasMetadata
 from muster.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from muster.control.manager import Manager
@@ -186,10 +194,14 @@ class Service:
                 for kind, change in by_key.items()
                 if kind not in unserved
             ),
+            # Roles of older releases lack the right to read HyperNodes: the start waits for none.
+            self._watch(HYPER_NODES, _by_key(state.hyper_node_changed), optional=True),
         ]
 
-    def _watch(self, kind: Kind[T], update: Callable[[Any, Any], None]) -> Informer[T]:
-        informer = Informer(self._client, kind)
+    def _watch(
+        self, kind: Kind[T], update: Callable[[Any, Any], None], *, optional: bool = False
+    ) -> Informer[T]:
+        informer = Informer(self._client, kind, optional=optional)
 
         def on_change(change: Change[T]) -> None:
             self.state.now = asyncio.get_running_loop().time()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
     from muster.api.meta import HasMetadata, Key
+    from muster.api.pod_groups import HyperNode
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.settings import Settings
 
@@ -143,6 +144,11 @@ class State:
         """A claim, a volume, a storage class or a CSINode was created, changed or deleted."""
         self.snapshot.volumes.put(kind, key, new)
         self._happened(Wake.STORAGE)
+
+    def hyper_node_changed(self, key: Key, new: HyperNode | None) -> None:
+        """One of Volcano's HyperNodes was created, changed or deleted."""
+        if self.snapshot.domains.put_hyper_node(key.name, new):
+            self._happened(Wake.NODES)
 
     def not_provisioned(self, gang: GangKey, claim: Key, when: float) -> None:
         """A volume choice could not be written: consider the gang again at that time."""

@@ -62,6 +62,7 @@ SHARED: dict[str, Effect] = {
     "--queue": Effect("", "job/metadata/annotations/scheduling.x-k8s.io~suspend", "true"),
     "--toleration": Effect("k=v:NoSchedule,Equal", "pod:@/tolerations", TOLERATION),
     "--selector": Effect("k=v", "pod:@/nodeSelector", {"k": "v"}),
+    "--topology": Effect("rack", "job/metadata/annotations/muster.dev~topology", "rack"),
     "--scheduler": Effect("volcano", "pod:@/schedulerName", "volcano"),
     "--rdma": Effect("", f"main:@/{RESOURCES}/rdma~hca", "1"),
     "--hostNetwork": Effect("", "pod:@/hostNetwork", True),

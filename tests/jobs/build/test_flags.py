@@ -254,6 +254,15 @@ def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
         assert metadata["annotations"]["b"] == "2"
 
 
+def test_replicas_that_share_a_domain_are_a_gang() -> None:
+    job = built(workers=2, topology="example.com/rack")
+
+    for metadata in (job["metadata"], role(job, "Worker")["template"]["metadata"]):
+        assert metadata["annotations"]["muster.dev/topology"] == "example.com/rack"
+    assert job["metadata"]["annotations"]["muster.dev/gang"] == "true"
+    assert job["spec"]["runPolicy"]["schedulingPolicy"] == {"minAvailable": 2}
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -267,6 +276,8 @@ def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
         ({"env": ("NOEQUALS",)}, "--env 'NOEQUALS' is invalid"),
         ({"label": ("=v",)}, "--label '=v' is invalid"),
         ({"selector": ("x",)}, "--selector 'x' is invalid"),
+        ({"topology": "rack=r1"}, "--topology 'rack=r1' is invalid"),
+        ({"topology": "rack,"}, "--topology 'rack,' is invalid"),
         ({"toleration": ("gpu_node",)}, "--toleration 'gpu_node' is invalid"),
         ({"data": ("claim",)}, "--data 'claim' is invalid"),
         ({"data": ("claim:/",)}, "--data 'claim:/' is invalid"),

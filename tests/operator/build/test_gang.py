@@ -82,6 +82,17 @@ def test_without_its_crd_the_gang_is_declared_by_labels() -> None:
     assert model.manifests["j-worker-1"]["spec"]["schedulerName"] == "muster"
 
 
+def test_the_topology_of_a_job_reaches_its_group_or_its_pods() -> None:
+    raw = manifest()
+    raw["metadata"]["annotations"] = {"muster.dev/topology": "rack", "note": "x"}
+    group = settled(raw).objects[VOLCANO_POD_GROUPS.resource, "j"]
+    pod = settled(raw, served_dialects=frozenset()).manifests["j-worker-1"]
+
+    assert group["metadata"]["annotations"]["muster.dev/topology"] == "rack"
+    assert pod["metadata"]["annotations"]["muster.dev/topology"] == "rack"
+    assert "note" not in pod["metadata"]["annotations"]
+
+
 @pytest.mark.parametrize(
     ("dialect", "resource", "spec"),
     [

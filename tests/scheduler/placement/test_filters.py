@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.scheduler.cluster.snapshot import Placement
-from muster.scheduler.decisions.decide import group_by_class
+from muster.scheduler.gangs.members import group_by_class
 from muster.scheduler.placement.demand import Demand, Plan
 from muster.scheduler.placement.place import place
 from muster.scheduler.settings import Settings

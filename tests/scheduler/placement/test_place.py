@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.api.core import Node, Pod
 from muster.scheduler.cluster.snapshot import Placement
-from muster.scheduler.decisions.decide import group_by_class
+from muster.scheduler.gangs.members import group_by_class
 from muster.scheduler.placement.demand import Demand, Plan, Unplaced
 from muster.scheduler.placement.place import place
 from muster.scheduler.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.api.core import Pod
-from muster.scheduler.decisions.decide import group_by_class
+from muster.scheduler.gangs.members import group_by_class
 from muster.scheduler.placement.demand import Demand, NodePreference, Plan
 from muster.scheduler.placement.place import place
 from muster.scheduler.settings import Settings, Weights

@@ -85,6 +85,15 @@ def labels(flag: str, entries: Iterable[str]) -> dict[str, str]:
     return result
 
 
+def label_keys(flag: str, text: str) -> tuple[str, ...]:
+    """Keys of node labels, separated by commas."""
+    keys = tuple(key.strip() for key in text.split(",")) if text else ()
+    for key in keys:
+        if not _QUALIFIED.fullmatch(key):
+            raise wrong(flag, text, f"Write the key of a node label: {flag}=example.com/rack")
+    return keys
+
+
 def keyed(flag: str, entries: Iterable[str]) -> dict[str, str]:
     """`K=V` entries whose keys are valid for labels and annotations."""
     result = pairs(flag, entries)

@@ -34,8 +34,8 @@ GROUPS: dict[str, Texts] = {
         "TensorBoard": "tensorboard logdir tensorboard_image",
         "Retries, timeouts and cleanup": "retry success_policy clean_task_policy running_timeout "
         "starting_timeout ttl_after_finished",
-        "Queue and placement": "priority queue scheduler selector worker_selector ps_selector "
-        "chief_selector evaluator_selector toleration worker_affinity_policy "
+        "Queue and placement": "priority queue scheduler topology selector worker_selector "
+        "ps_selector chief_selector evaluator_selector toleration worker_affinity_policy "
         "worker_affinity_constraint ps_affinity_policy ps_affinity_constraint role_sequence",
         "Pods": "shell env_from label annotation worker_image ps_image image_pull_policy "
         "image_pull_secret worker_port ps_port chief_port host_network host_ipc host_pid",
@@ -140,6 +140,9 @@ class Submission:
     priority: str = _flag("", "Priority class of the pods.", short="-p")
     queue: bool = _flag(False, "Let kube-queue start the job.")
     toleration: Texts = _flag((), "KEY=VALUE:EFFECT,Equal|Exists, or all.")
+    topology: str = _flag(
+        "", "Node label (example.com/rack): all replicas run within one value. Implies --gang."
+    )
     selector: Texts = _flag((), "Node label to run on, KEY=VALUE.")
     scheduler: str = _flag("", "Scheduler of the pods.")
     rdma: bool = _flag(False, "Request RDMA devices.")
@@ -166,6 +169,11 @@ class Submission:
     clean_task_policy: str = _flag("Running", _CLEAN_TASK_POLICY, old="--cleanTaskPolicy")
     running_timeout: str = _flag("", "Fail the job after this time, e.g. 1h30m.")
     ttl_after_finished: str = _flag("", "Delete the job this long after its end.")
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether all replicas start together; replicas that share a domain do."""
+        return self.gang or bool(self.topology)
 
     @property
     def directory(self) -> str:

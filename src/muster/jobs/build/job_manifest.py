@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from muster.api.gang import TOPOLOGY_ANNOTATION
 from muster.api.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.jobs import names
 from muster.jobs.build import flag_values, roles, tensorboard, validation, volumes
@@ -99,7 +100,7 @@ def _spec(args: Submission, site: Site, present: list[Role], labels: dict[str, s
         case _:
             pass
     pods = labels | (_topology(args) if isinstance(args, Mpi) and args.gputopology else {})
-    gang = {NAME_LABEL: f"{args.type}-{args.name}", MIN_LABEL: str(members)} if args.gang else {}
+    gang = {NAME_LABEL: f"{args.type}-{args.name}", MIN_LABEL: str(members)} if args.is_gang else {}
     spec[args.job_kind.replicas_field] = {
         role.name: _replica(args, site, role, pods | (gang if role.member else {}))
         for role in present
@@ -132,13 +133,14 @@ def _labels(args: Submission) -> dict[str, str]:
 
 def _annotations(args: Submission) -> dict[str, str]:
     """The user's annotations, for the job and its pods."""
-    return flag_values.keyed("--annotation", args.annotation)
+    given = flag_values.keyed("--annotation", args.annotation)
+    return given | ({TOPOLOGY_ANNOTATION: args.topology} if args.topology else {})
 
 
 def _about(args: Submission, present: list[Role]) -> dict[str, str]:
     """The annotations of the job alone."""
     gpus = sum(role.count * role.gpus for role in present if role.name != "PS")
-    rows = {GANG: "true" if args.gang else "false", REQUESTED: str(gpus)}
+    rows = {GANG: "true" if args.is_gang else "false", REQUESTED: str(gpus)}
     if args.queue:
         rows["scheduling.x-k8s.io/suspend"] = "true"
     if isinstance(args, TensorFlow) and args.role_sequence:
@@ -172,7 +174,7 @@ def _run_policy(args: Submission, members: int) -> Raw:
         policy |= {"ttlSecondsAfterFinished": ttl} if ttl else {}
     if args.retry:
         policy["backoffLimit"] = args.retry
-    return policy | ({"schedulingPolicy": {"minAvailable": members}} if args.gang else {})
+    return policy | ({"schedulingPolicy": {"minAvailable": members}} if args.is_gang else {})
 
 
 def _success_policy(args: TensorFlow) -> str:

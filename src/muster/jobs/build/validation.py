@@ -72,6 +72,7 @@ def _numbers(args: Submission) -> None:
 def _words(args: Submission) -> None:
     for field, flag in _flags(args, "image", "scheduler"):
         flag_values.one_word(flag, getattr(args, field))
+    flag_values.label_keys("--topology", args.topology)
     for field, flag in _flags(args, "selector"):
         flag_values.labels(flag, getattr(args, field))
 

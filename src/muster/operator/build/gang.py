@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from muster.api import quantity
-from muster.api.gang import LATE_ANNOTATION, GroupSpec, PodMarks
+from muster.api.gang import (
+    LATE_ANNOTATION,
+    PREFERRED_TOPOLOGY_ANNOTATION,
+    TOPOLOGY_ANNOTATION,
+    GroupSpec,
+    PodMarks,
+)
 from muster.api.gang_dialects import DIALECT_BY_NAME, dialect_of_scheduler
 from muster.errors import InvalidQuantity
 from muster.operator.action_types import EmitEvent
@@ -23,6 +29,9 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Replica, ReplicaSpec
     from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
+
+
+TOPOLOGY_MARKS = (TOPOLOGY_ANNOTATION, PREFERRED_TOPOLOGY_ANNOTATION)
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,9 @@ class Gang:
         if dialect is None:
             return PodMarks()
         marks = dialect.marks(self.job.name, replica.role.lower(), self.size)
+        if self.kind is None:  # no group object would carry them
+            own = {name: v for name in TOPOLOGY_MARKS if (v := self.job.annotations.get(name))}
+            marks = replace(marks, annotations={**own, **marks.annotations})
         return replace(marks, labels={}) if replica.role == "Launcher" else marks
 
 

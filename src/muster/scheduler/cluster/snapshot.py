@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from muster.scheduler.cluster.domains import NodeDomains
 from muster.scheduler.cluster.nodes import NodeTable
 from muster.scheduler.cluster.pod_class import PodClass, PodClasses, PodTerm
 from muster.scheduler.cluster.pod_counts import PodCount, PodCounts, Use
@@ -85,6 +86,7 @@ class Snapshot:
     def __init__(self) -> None:
         self.classes = PodClasses()
         self.nodes = NodeTable(self.classes)
+        self.domains = NodeDomains(self.nodes)
         self.pod_counts = PodCounts()
         self.volumes = Volumes()
         self.slots: dict[str, Slot] = {}

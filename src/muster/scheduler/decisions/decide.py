@@ -16,11 +16,12 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms
+from muster.api.gang import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms, topology_of
 from muster.api.gang_dialects import role_of
 from muster.scheduler.decisions import (
     bind_failures,
     gang_deletion,
+    gang_domain,
     reasons,
     shortage,
     volume_provisioning,
@@ -28,17 +29,22 @@ from muster.scheduler.decisions import (
 from muster.scheduler.decisions.decision import Action, Bind, Decision, Delete, GangView, Report
 from muster.scheduler.decisions.reasons import Reason
 from muster.scheduler.gangs import holds, phase, plan_annotation
-from muster.scheduler.gangs.members import count_succeeded, find_missing, missing_pods, review_run
+from muster.scheduler.gangs.members import (
+    count_succeeded,
+    find_missing,
+    group_by_class,
+    missing_pods,
+    review_run,
+)
 from muster.scheduler.gangs.waiting_line import Idle, InFlight, Parked, Wake
-from muster.scheduler.placement.demand import ClassDemand, Demand, NodePreference, Plan, Unplaced
+from muster.scheduler.placement.demand import Demand, NodePreference, Plan, Unplaced
 from muster.scheduler.placement.place import place, place_surplus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from muster.api.core import Pod
     from muster.api.gang import GangKey
-    from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Hold, Placement, Slot
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.gangs.waiting_line import Rest
@@ -200,6 +206,8 @@ def _report(view: GangView) -> tuple[Action, ...]:
 
 def _fill(view: GangView) -> Decision:
     """Place missing members, then surplus; members that no node could ever run are left out."""
+    if view.terms.unserved and view.members.pending:
+        return Decision(Parked(reasons.unserved(view.terms.unserved), Wake.OWN))
     # Only claims make a pod unplaceable: most gangs have none, and skip the check of each pod.
     if any(pod.spec.volumes or pod.spec.resource_claims for pod in view.members.pending):
         unplaceable = shortage.find_unplaceable(view)
@@ -275,6 +283,8 @@ def _trial(view: GangView, demand: Demand) -> Plan | Unplaced:
 def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> Demand:
     state, comes_late = view.state, LATE_ANNOTATION in view.annotations and not view.started
     late = holds.late_members(view) if comes_late else {}
+    members = (pod.metadata.annotations for pod in (*view.members.pending, *view.members.bound))
+    topology = topology_of(view.terms.topology, (view.annotations, *members))
     return Demand(
         wants=group_by_class(state, (*pods, *late.values())),
         need=view.missing.total + len(late),
@@ -283,6 +293,7 @@ def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> De
         used_nodes=tuple(sorted({pod.spec.node_name for pod in view.members.bound} - {""})),
         reserved=shortage.reserved_nodes(state, view.key) if state.starving else None,
         preference=_preference(view),
+        domain=gang_domain.domain_demand(view, topology, held) if topology is not None else None,
     )
 
 
@@ -293,19 +304,6 @@ def _preference(view: GangView) -> NodePreference:
     annotated = (annotations.get(PLACEMENT_ANNOTATION) for annotations in (view.annotations, *pods))
     placement = next(filter(None, annotated), settings.placement)
     return NodePreference(settings.weights, settings.rack_label, placement == "spread")
-
-
-def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]:
-    """Pods by class and role, in the order of their first member."""
-    classes, members = state.snapshot.classes, tuple(pods)
-    groups: dict[tuple[PodClass, str], list[Pod]] = {}
-    known = -1
-    # A pod's selector can make a label interesting that tells earlier pods apart: then start again.
-    while known != len(classes.interesting):
-        known, groups = len(classes.interesting), {}
-        for pod in members:
-            groups.setdefault((classes.of(pod), role_of(pod)), []).append(pod)
-    return tuple(ClassDemand(cls, role, tuple(members)) for (cls, role), members in groups.items())
 
 
 # -- binding ---------------------------------------------------------------------------------------
@@ -371,7 +369,8 @@ def _surplus(view: GangView) -> Decision:
         # A second trial says why the others do not fit, or finds that they fit in another order.
         held = () if placed else held
         wants = group_by_class(state, left)
-        demand = replace(demand, wants=wants, need=len(left), roles={}, holds=held)
+        domain = gang_domain.with_placements(demand.domain, plan.placements)
+        demand = replace(demand, wants=wants, need=len(left), roles={}, holds=held, domain=domain)
         result = place(state.snapshot, demand)
         if isinstance(result, Unplaced):
             short = shortage.park(view, demand, result)

@@ -25,7 +25,7 @@ from muster.scheduler.gangs.holds import drop_holds, hold_plan
 from muster.scheduler.gangs.members import count_by_role
 from muster.scheduler.gangs.phase import Preempting
 from muster.scheduler.gangs.waiting_line import END_OF_TIME
-from muster.scheduler.placement import filters
+from muster.scheduler.placement import domain_search, filters
 from muster.scheduler.placement.demand import Demand, Plan
 from muster.scheduler.placement.place import place
 
@@ -82,6 +82,25 @@ def preempt(
     """
     if not victims:
         return None
+    chosen = _enough(snapshot, demand, victims, allowed)
+    if chosen is None:
+        return None
+    if demand.domain is not None and (plan := _fits_without(snapshot, demand, chosen)):
+        # Clear the domain of this plan: victims elsewhere, which came first by harm, are spared.
+        demand = domain_search.around(snapshot, demand, plan)
+        chosen = _enough(snapshot, demand, victims, allowed) or chosen
+    for victim in chosen[::-1][:MAX_SPARED]:
+        others = [other for other in chosen if other is not victim]
+        if _fits_without(snapshot, demand, others) is not None:
+            chosen = others
+    plan = _fits_without(snapshot, demand, chosen)
+    return None if plan is None or not chosen else Preemption(plan, tuple(chosen))
+
+
+def _enough(
+    snapshot: Snapshot, demand: Demand, victims: Sequence[Victim], allowed: Mapping[Key, int]
+) -> list[Victim] | None:
+    """The shortest run of victims, the least harmful first, without which the gang fits."""
     every = sorted(_useful(snapshot, demand, victims), key=lambda victim: victim.harm)
     best = _fits_without(snapshot, demand, every)
     if best is None:
@@ -94,13 +113,7 @@ def preempt(
         True,
         key=lambda n: _fits_without(snapshot, demand, useful[:n]) is not None,
     )
-    chosen = useful[:fewest]
-    for victim in chosen[::-1][:MAX_SPARED]:
-        others = [other for other in chosen if other is not victim]
-        if _fits_without(snapshot, demand, others) is not None:
-            chosen = others
-    plan = _fits_without(snapshot, demand, chosen)
-    return None if plan is None or not chosen else Preemption(plan, tuple(chosen))
+    return useful[:fewest]
 
 
 def _fits_without(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Plan | None:
@@ -131,6 +144,8 @@ def _useful(snapshot: Snapshot, demand: Demand, victims: Iterable[Victim]) -> It
     """The victims with room on some node that the gang could use."""
     snapshot.settle()
     usable = filters.fits_if_empty(snapshot, *(want.cls for want in demand.wants))
+    if demand.reserved is not None:
+        usable &= ~demand.reserved
     names = {snapshot.nodes.names[row] for row in np.flatnonzero(usable)}
     return (victim for victim in victims if any(slot.node in names for slot in victim.slots))
 

@@ -18,11 +18,11 @@ from muster.scheduler.cluster.pod_class import PODS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster.api.gang import GangKey, GangTerms
+    from muster.api.gang import GangKey, GangTerms, Topology
     from muster.api.meta import Key
     from muster.scheduler.cluster.snapshot import Hold
     from muster.scheduler.gangs.members import Members
-    from muster.scheduler.placement.demand import ClassShortage, Unplaced
+    from muster.scheduler.placement.demand import ClassShortage, DomainShortage, Unplaced
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,17 @@ def min_resources(lacks: Mapping[str, int]) -> Reason:
     return Reason(NOT_ENOUGH_ROOM, f"the group's minResources are not free: short {short}")
 
 
+def unserved(field: str) -> Reason:
+    """The group sets a required field that Muster does not serve."""
+    return Reason(UNSUPPORTED, f"{field}, which is not supported")
+
+
 def unplaced(result: Unplaced, nodes: int) -> Reason:
     """All members exist and do not fit; `nodes` is how many nodes there are."""
     if nodes == 0:
         return Reason(FITS_NOWHERE, "there are no nodes")
+    if result.domain is not None:
+        return _no_domain(result, result.domain)
     if not result.short:
         return Reason(NOT_ENOUGH_ROOM, "does not fit")
     if not result.alone:
@@ -123,10 +130,73 @@ def _not_together(short: ClassShortage) -> str:
     return f"{text}: short {_amounts(short.lacks)}" if short.lacks else text
 
 
+def _no_domain(result: Unplaced, domain: DomainShortage) -> Reason:
+    """No single domain holds the gang."""
+    level = _level(domain.topology)
+    text = f"needs one {level}: "
+    if domain.best and result.short:
+        rooms = " and ".join(f"{short.fits} of {_members(short)}" for short in result.short)
+        text += f"its members run in {domain.best}, which" if domain.members_in else domain.best
+        if result.alone:
+            details = [_lacks(short) for short in result.short]
+            text = "; ".join(filter(None, [f"{text} has room for {rooms}", *details]))
+        else:
+            text += "; ".join(f" is too small: {_not_together(short)}" for short in result.short)
+    elif domain.best:
+        text += f"{domain.best} is too small"
+    elif domain.members_in:
+        text += _scattered(domain)
+    else:
+        text += _no_such_domain(domain.topology)
+    if domain.largest is not None:
+        name, most = domain.largest
+        text += f"; cannot start unless nodes are added: the largest, {name}, would hold {most}"
+    fits = all(short.ever for short in result.short) and (domain.best or domain.members_in)
+    return Reason(NOT_ENOUGH_ROOM if fits else FITS_NOWHERE, text)
+
+
+def _level(topology: Topology) -> str:
+    """`rack`, `HyperNode of tier 2 or lower`: the name of one domain."""
+    words = []
+    tiers = topology.tiers
+    if tiers is not None and tiers.required:
+        highest = tiers.highest_name or ("" if tiers.highest is None else str(tiers.highest))
+        words.append(f"HyperNode of tier {highest} or lower" if highest else "HyperNode")
+    words += [label.rpartition("/")[2] for label in topology.required[-1:]]
+    return " and one ".join(words)
+
+
+def _scattered(domain: DomainShortage) -> str:
+    """Members run in several domains, or outside of any, so no member can join them."""
+    names = [name for name in domain.members_in if name is not None]
+    if None not in domain.members_in:
+        return f"its members run in {', '.join(names[:-1])} and {names[-1]}"
+    outside = "on nodes that are gone or in none"
+    return (
+        f"its members run in {', '.join(names)} and {outside}"
+        if names
+        else (f"its members run {outside}")
+    )
+
+
+def _no_such_domain(topology: Topology) -> str:
+    if topology.required and (topology.tiers is None or not topology.tiers.required):
+        labels = topology.required
+        noun = "label" if len(labels) == 1 else "labels"
+        return f"no node has the {noun} {' and '.join(labels)}"
+    return "there is none with nodes"
+
+
 def _shortage(short: ClassShortage) -> str:
     parts = [f"{short.fits} of {_members(short)} fit"]
     if short.wanted == 1:  # often a pod without a gang
         parts = [f"the {short.want.role or 'pod'} fits on no node"] if short.ever else []
+    return "; ".join(filter(None, [*parts, _lacks(short)]))
+
+
+def _lacks(short: ClassShortage) -> str:
+    """What a class lacks, and which nodes are ruled out; empty if neither is known."""
+    parts = []
     if short.lacks and short.ever:
         parts.append(f"short {_amounts(short.lacks)}")
     if not short.ever:

@@ -73,6 +73,8 @@ def _wait(view: GangView, demand: Demand, result: Unplaced, parked: Parked) -> D
 def park(view: GangView, demand: Demand, result: Unplaced) -> Parked:
     """Why a trial failed, and the events that could help."""
     classes = tuple(short.want.cls for short in result.short)
+    if result.domain is not None:  # another domain may lack another class
+        classes = tuple(want.cls for want in demand.wants)
     wakes = Wake.ROOM | Wake.NODES
     if not classes or not result.alone or any(cls.coupled or cls.claims for cls in classes):
         wakes |= Wake.PODS
@@ -190,7 +192,8 @@ def _never_fits(view: GangView, demand: Demand) -> bool:
     """Whether the gang would not even fit an empty cluster; cached until nodes change."""
     snapshot, cache = view.state.snapshot, view.state.failures.hopeless
     stamp = (snapshot.nodes.version, snapshot.nodes.layout, snapshot.volumes.version)
-    question = (stamp, tuple((want.cls, len(want.pods)) for want in demand.wants))
+    wants = tuple((want.cls, len(want.pods)) for want in demand.wants)
+    question = (stamp, wants, demand.domain)
     known = cache.get(view.key)
     if known is None or known[0] != question:
         slots = snapshot.slots.values()

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, role_of
 from muster.api.pod_groups import PodGroupStatus
+from muster.scheduler.placement.demand import ClassDemand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from muster.api.core import Pod
     from muster.api.gang import GangTerms
+    from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
@@ -109,6 +111,19 @@ def sort_members(gang: Gang, assumed: Mapping[str, str], names: Collection[str])
 def count_by_role(pods: Iterable[Pod]) -> Counter[str]:
     """How many pods of each role."""
     return Counter(map(role_of, pods))
+
+
+def group_by_class(state: State, pods: Iterable[Pod]) -> tuple[ClassDemand, ...]:
+    """Pods by class and role, in the order of their first member."""
+    classes, members = state.snapshot.classes, tuple(pods)
+    groups: dict[tuple[PodClass, str], list[Pod]] = {}
+    known = -1
+    # A pod's selector can make a label interesting that tells earlier pods apart: then start again.
+    while known != len(classes.interesting):
+        known, groups = len(classes.interesting), {}
+        for pod in members:
+            groups.setdefault((classes.of(pod), role_of(pod)), []).append(pod)
+    return tuple(ClassDemand(cls, role, tuple(members)) for (cls, role), members in groups.items())
 
 
 # -- missing members -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.api.core import Pod
+    from muster.api.gang import Topology
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Placement, Slot
@@ -35,13 +36,26 @@ class NodePreference:
 
 
 @dataclass(frozen=True)
+class DomainDemand:
+    """The domains that the pods must or should get.
+
+    `members` are the nodes of the gang's other members: the pods join their domain. `held` are
+    nodes with room held for the gang: their domain is preferred.
+    """
+
+    topology: Topology
+    members: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Demand:
     """The pods that one trial is to place for one gang.
 
     `need` of the wanted pods must be placed, among them `roles[role]` of each role named; the rest
     is surplus and not placed here. `holds` are slots removed during the trial, whose nodes are
     preferred: the gang's own holds, or victims. `used_nodes` already run members. `reserved` rows
-    are closed to the gang.
+    are closed to the gang. `domain` is None for a gang that may use every domain.
     """
 
     wants: tuple[ClassDemand, ...]
@@ -51,6 +65,7 @@ class Demand:
     used_nodes: tuple[str, ...] = ()
     reserved: Mask | None = None
     preference: NodePreference = field(default_factory=NodePreference)
+    domain: DomainDemand | None = None
 
 
 @dataclass(frozen=True)
@@ -83,9 +98,27 @@ class ClassShortage:
 
 
 @dataclass(frozen=True)
+class DomainShortage:
+    """Why no single domain holds a gang.
+
+    `best` is the domain with room for the most members, empty if there is no domain at all; the
+    classes that are short are short there. `members_in` are the domains of members that have a
+    node; `None` stands for nodes that are gone or in no domain. `largest` is the domain that would
+    hold the most members if all nodes were empty, and how many, if these are too few.
+    """
+
+    topology: Topology
+    best: str = ""
+    members_in: tuple[str | None, ...] = ()
+    largest: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
 class Unplaced:
     """Why a gang cannot be placed: the classes that are short, in the order they were tried."""
 
     short: tuple[ClassShortage, ...]
     alone: bool = True
     """Whether a class fails alone; if not, each fits alone and only all together do not."""
+    domain: DomainShortage | None = None
+    """Set if the gang needs one domain."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from muster.scheduler.cluster.nodes import Mask
-    from muster.scheduler.cluster.pod_class import PodClass
+    from muster.scheduler.cluster.pod_class import PodClass, Vector
     from muster.scheduler.cluster.snapshot import Snapshot
 
 _MAX_SELECTOR = 80
@@ -37,10 +37,17 @@ def by_body(
     return joined.values()
 
 
-def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> ClassShortage:
-    """Why the rest of a class does not fit, while the part that fits is in place."""
+def shortage(
+    snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int, closed: Mask | None = None
+) -> ClassShortage:
+    """Why the rest of a class does not fit, while the part that fits is in place.
+
+    With `closed` nodes, which are outside the domain that is explained, the numbers are those of
+    the other nodes. How much all nodes could hold says nothing then.
+    """
     cls, lacking = want.cls, wanted - fits
     mask = filters.static_mask(snapshot, cls)
+    mask = mask if closed is None else mask & ~closed
     lacks = {}
     for name, each in cls.requests.items():
         free = np.maximum(snapshot.nodes.free[snapshot.classes.resources[name]][mask], 0)
@@ -49,13 +56,14 @@ def shortage(snapshot: Snapshot, want: ClassDemand, wanted: int, fits: int) -> C
             lacks[name] = each * (lacking - usable)
     ever = bool(filters.fits_if_empty(snapshot, cls).any())
     largest = {} if ever else _largest(snapshot, cls, mask)
-    capacity = _capacity(snapshot, cls, mask, wanted) if ever else {}
-    room = _room_if_empty(snapshot, cls, mask) if ever else wanted
+    whole = ever and closed is None
+    capacity = _capacity(snapshot, cls, mask, wanted) if whole else {}
+    room = int(room_if_empty(snapshot, cls).sum()) if whole else wanted
     most = room if room < wanted else None
     # The largest node tells more than the number of nodes that are too small, and the capacity
     # more than the number of nodes that are full.
     hidden = filters.TOO_SMALL if largest else filters.FULL if most is not None else ""
-    removed = [row for row in _removed(snapshot, cls) if row[0] != hidden]
+    removed = [row for row in _removed(snapshot, cls, closed) if row[0] != hidden]
     return ClassShortage(want, wanted, fits, lacks, tuple(removed), ever, largest, capacity, most)
 
 
@@ -66,10 +74,11 @@ def _capacity(snapshot: Snapshot, cls: PodClass, mask: Mask, wanted: int) -> dic
     return {name: n for name, n in total.items() if n < cls.requests[name] * wanted}
 
 
-def _room_if_empty(snapshot: Snapshot, cls: PodClass, mask: Mask) -> int:
-    """How many pods of the class the nodes could hold if all were empty."""
-    allocatable = snapshot.nodes.allocatable[cls.columns][:, mask]
-    return int((allocatable // cls.amounts[:, None]).min(axis=0).sum())
+def room_if_empty(snapshot: Snapshot, cls: PodClass) -> Vector:
+    """How many pods of the class each node could hold if it were empty."""
+    room = snapshot.nodes.allocatable[cls.columns] // cls.amounts[:, None]
+    vector: Vector = room.min(axis=0) * filters.static_mask(snapshot, cls)
+    return vector
 
 
 def _largest(snapshot: Snapshot, cls: PodClass, mask: Mask) -> dict[str, int]:
@@ -81,8 +90,8 @@ def _largest(snapshot: Snapshot, cls: PodClass, mask: Mask) -> dict[str, int]:
     return {name: n for name, n in most.items() if n < cls.requests[name]}
 
 
-def _removed(snapshot: Snapshot, cls: PodClass) -> Iterator[tuple[str, int]]:
-    left = np.ones(len(snapshot.nodes), np.bool_)
+def _removed(snapshot: Snapshot, cls: PodClass, closed: Mask | None) -> Iterator[tuple[str, int]]:
+    left = np.ones(len(snapshot.nodes), np.bool_) if closed is None else ~closed
     for item in filters.FILTERS:
         passing = left & item.mask(snapshot, cls)
         gone = int(left.sum() - passing.sum())

@@ -53,7 +53,7 @@ def _signature(demand: Demand, events_seen: int) -> object:
     wants = tuple((want.cls, want.role, len(want.pods)) for want in demand.wants)
     coupled = any(want.cls.coupled or want.cls.claims for want in demand.wants)
     since = events_seen if coupled else 0
-    return (wants, demand.need, tuple(sorted(demand.roles.items())), since)
+    return (wants, demand.need, tuple(sorted(demand.roles.items())), since, demand.domain)
 
 
 def _room(snapshot: Snapshot) -> object:

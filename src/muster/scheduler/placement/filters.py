@@ -63,6 +63,12 @@ def copies(snapshot: Snapshot, cls: PodClass) -> Vector:
     return cached.vector
 
 
+def free_copies(snapshot: Snapshot, cls: PodClass, reserved: Mask | None) -> Vector:
+    """The copies per node, without nodes that are closed to the gang."""
+    vector = copies(snapshot, cls)
+    return vector if reserved is None else np.where(reserved, 0, vector)
+
+
 def _all_copies(snapshot: Snapshot, cls: PodClass) -> _Copies:
     vector = _room(snapshot, cls) * static_mask(snapshot, cls)
     return _Copies(vector, len(snapshot.touched))

@@ -10,6 +10,9 @@ fewest nodes, and among equals the roomiest rack, which uses the fewest racks. A
 be spread gets one copy per node and round instead. Only classes coupled with other pods (ports,
 affinity, spread constraints) are placed copy by copy.
 
+A gang that needs one domain (a rack, a zone) is placed with all other nodes closed, in one domain
+after another (`domain_search`).
+
 Several classes of a gang compete for room. The class that is hardest to place goes first; before
 giving up, a few other orders are tried, and a few topology domains if members must be near each
 other. This is a heuristic: the exact problem is bin packing, and a gang that fits only in an order
@@ -26,12 +29,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler.cluster.snapshot import Placement
-from muster.scheduler.placement import diagnosis, filters, scores
+from muster.scheduler.placement import diagnosis, domain_search, filters, scores
 from muster.scheduler.placement.demand import ClassDemand, ClassShortage, Demand, Plan, Unplaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import PodClass, Vector
     from muster.scheduler.cluster.snapshot import Snapshot, Trial
 
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 Counts = Counter[int]
 """Rows, and how many copies each gets."""
 TRIES = 6
-"""Orders of classes, or domains, that are tried: each is a whole trial."""
+"""Orders of classes that are tried: each is a whole trial."""
 SECOND_COPY = 1 << 44
 """The cost of one more copy on a node, for a gang that asks to be spread."""
 
@@ -50,7 +54,9 @@ def fill(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
         return Counter()
     if filters.is_coupled(trial.snapshot, cls):
         return _one_by_one(trial, cls, n, demand)
-    copies = np.array(free_copies(trial, cls, demand))  # a copy: `_pack` writes to it
+    copies = np.array(
+        filters.free_copies(trial.snapshot, cls, demand.reserved)
+    )  # a copy: `_pack` writes to it
     disliked = scores.dislikes(trial.snapshot, cls)
     if demand.preference.spread:
         return _evenly(trial, cls, copies, n, disliked)
@@ -134,7 +140,7 @@ def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
     counts: Counts = Counter()
     own = _gang_rows(trial, demand)
     for _ in range(n):
-        copies = free_copies(trial, cls, demand)
+        copies = filters.free_copies(trial.snapshot, cls, demand.reserved)
         allowed = np.where(filters.coupled_mask(trial.snapshot, cls), copies, 0)
         rows = np.flatnonzero(allowed)
         if not len(rows):
@@ -154,11 +160,6 @@ def _one_by_one(trial: Trial, cls: PodClass, n: int, demand: Demand) -> Counts:
     return counts
 
 
-def free_copies(trial: Trial, cls: PodClass, demand: Demand) -> Vector:
-    copies = filters.copies(trial.snapshot, cls)
-    return copies if demand.reserved is None else np.where(demand.reserved, 0, copies)
-
-
 def _gang_rows(trial: Trial, demand: Demand) -> set[int]:
     rows = trial.snapshot.nodes.rows
     own = {rows[slot.node] for slot in demand.holds if slot.node in rows}
@@ -171,28 +172,61 @@ def place(snapshot: Snapshot, demand: Demand) -> Plan | Unplaced:
     """The plan for a gang, or why there is none."""
     with snapshot.trial() as trial:
         trial.remove_slots(demand.holds)
-        wanted, mark = _choose(demand), trial.mark()
-        placed, short = _search(trial, demand, wanted)
-        if placed is not None and _may_change_rack(snapshot, demand):
-            trial.undo(mark)
-            placed = _in_one_rack(trial, demand, wanted, placed)
-        # The whole cluster failed: the first pod may have chosen a domain that is too small.
-        for narrower in _by_domain(trial, demand, wanted) if placed is None else ():
-            placed, _ = _search(trial, narrower, wanted)
-            if placed is not None:
-                break
-        if placed is None and _has_choice(demand, wanted):
-            placed = _as_many_as_fit(trial, demand)
+        wanted = _choose(demand)
+        if demand.domain is not None:
+            return _place_in_domain(trial, demand, wanted)
+        placed, short = _attempt(trial, demand, wanted)
         if placed is None:
             return _why_unplaced(trial, demand, wanted, short)
         return _plan(snapshot, demand, placed)
+
+
+def _attempt(
+    trial: Trial, demand: Demand, wanted: Sequence[int]
+) -> tuple[list[Counts] | None, ClassShortage | None]:
+    """Place the demand on its open nodes; if that fails, the class that failed first."""
+    mark = trial.mark()
+    placed, short = _search(trial, demand, wanted)
+    if placed is not None and _may_change_rack(trial.snapshot, demand):
+        trial.undo(mark)
+        placed = _in_one_rack(trial, demand, wanted, placed)
+    if placed is None:
+        # The first pod may have chosen a domain that is too small.
+        for narrower in domain_search.by_affinity(trial, demand, wanted):
+            placed, _ = _search(trial, narrower, wanted)
+            if placed is not None:
+                break
+    if placed is None and _has_choice(demand, wanted):
+        placed = _as_many_as_fit(trial, demand)
+    return placed, short
+
+
+def _place_in_domain(trial: Trial, demand: Demand, wanted: Sequence[int]) -> Plan | Unplaced:
+    """The plan within one domain; if none holds the gang, what the best one lacks."""
+    assert demand.domain is not None
+    short = None
+    for narrower in domain_search.narrowed(trial, demand):
+        placed, short = _attempt(trial, narrower, wanted)
+        if placed is not None:
+            return _plan(trial.snapshot, demand, placed)
+    if not demand.domain.topology.is_required:
+        return _why_unplaced(trial, demand, wanted, short)
+    lacking, best = domain_search.shortage(trial, demand)
+    if best is None:
+        return Unplaced((), domain=lacking)
+    _, short = _search(trial, best, wanted)
+    return replace(_why_unplaced(trial, best, wanted, short, best.reserved), domain=lacking)
 
 
 def place_surplus(snapshot: Snapshot, demand: Demand) -> Plan:
     """As many of the wanted pods as fit, class by class: for members beyond the minimum."""
     with snapshot.trial() as trial:
         trial.remove_slots(demand.holds)
-        placed = [fill(trial, want.cls, len(want.pods), demand) for want in demand.wants]
+        placed: list[Counts] = [Counter() for _ in demand.wants]
+        steps = (demand,) if demand.domain is None else domain_search.surplus_steps(trial, demand)
+        for step in steps:
+            for want, counts in zip(demand.wants, placed, strict=True):
+                counts.update(fill(trial, want.cls, len(want.pods) - counts.total(), step))
         return _plan(snapshot, demand, placed)
 
 
@@ -211,34 +245,6 @@ def _choose(demand: Demand) -> list[int]:
     return counts
 
 
-def _by_domain(trial: Trial, demand: Demand, counts: Sequence[int]) -> Iterable[Demand]:
-    """The demand within one domain after another, for gangs with affinity to their own pods.
-
-    The first pod decides the domain for all, and the best node for it may be in a domain that is
-    too small. Domains that hold every class by itself are tried, the tightest first.
-    """
-    keys = {term.topology for want in demand.wants for term in want.cls.affinity}
-    return _within(trial, demand, counts, min(keys)) if keys else ()
-
-
-def _within(trial: Trial, demand: Demand, counts: Sequence[int], key: str) -> Iterator[Demand]:
-    """The demand within each domain of a label that holds every class by itself."""
-    column = trial.snapshot.nodes.column(key)
-    holds = np.ones(len(column.values), np.bool_)
-    total = np.zeros(len(column.values), np.int64)
-    for want, n in zip(demand.wants, counts, strict=True):
-        copies = np.minimum(free_copies(trial, want.cls, demand), n)
-        room = np.bincount(column.codes, copies, len(column.values)).astype(np.int64)
-        holds &= room >= n
-        total += room
-    holds[0] = False
-    domains = sorted(np.flatnonzero(holds), key=lambda d: (total[d], str(column.values[d])))
-    for domain in domains[:TRIES]:
-        outside = column.codes != domain
-        reserved = outside if demand.reserved is None else outside | demand.reserved
-        yield replace(demand, reserved=reserved)
-
-
 def _may_change_rack(snapshot: Snapshot, demand: Demand) -> bool:
     """Whether one rack may be tried: not if preferences, which outrank racks, have decided."""
     packs = demand.preference.rack and not demand.preference.spread
@@ -254,7 +260,7 @@ def _in_one_rack(
     if len({int(codes[row]) for row in nodes}) <= 1:
         return placed
     mark = trial.mark()
-    for narrower in _within(trial, demand, counts, demand.preference.rack):
+    for narrower in domain_search.within(trial, demand, counts, demand.preference.rack):
         other, _ = _search(trial, narrower, counts)
         trial.undo(mark)
         if other is not None and len({row for rows in other for row in rows}) <= len(nodes):
@@ -305,7 +311,13 @@ def _ease(snapshot: Snapshot, want: ClassDemand) -> tuple[int, int]:
 def _worth_another_order(trial: Trial, demand: Demand, counts: Sequence[int]) -> bool:
     """Whether another order may succeed: not if some class does not even fit alone."""
     for want, n in zip(demand.wants, counts, strict=True):
-        if n and int(np.minimum(free_copies(trial, want.cls, demand), n).sum()) < n:
+        if (
+            n
+            and int(
+                np.minimum(filters.free_copies(trial.snapshot, want.cls, demand.reserved), n).sum()
+            )
+            < n
+        ):
             return False
     return len(demand.wants) > 1
 
@@ -338,24 +350,33 @@ def _plan(snapshot: Snapshot, demand: Demand, placed: Sequence[Counts]) -> Plan:
 
 
 def _why_unplaced(
-    trial: Trial, demand: Demand, counts: Sequence[int], short: ClassShortage | None
+    trial: Trial,
+    demand: Demand,
+    counts: Sequence[int],
+    short: ClassShortage | None,
+    closed: Mask | None = None,
 ) -> Unplaced:
+    """The classes that are short; the numbers are those of the nodes that are not `closed`."""
     alone = []
     for want, n in diagnosis.by_body(demand.wants, counts):
         mark = trial.mark()
         fits = fill(trial, want.cls, n, demand).total()
         if fits < n:
-            alone.append(diagnosis.shortage(trial.snapshot, want, n, fits))
+            alone.append(diagnosis.shortage(trial.snapshot, want, n, fits, closed))
         trial.undo(mark)
     if alone:
         return Unplaced(tuple(alone))
     return Unplaced(
-        (_next_to_the_rest(trial, demand, counts, short),) if short else (), alone=False
+        (_next_to_the_rest(trial, demand, counts, short, closed),) if short else (), alone=False
     )
 
 
 def _next_to_the_rest(
-    trial: Trial, demand: Demand, counts: Sequence[int], short: ClassShortage
+    trial: Trial,
+    demand: Demand,
+    counts: Sequence[int],
+    short: ClassShortage,
+    closed: Mask | None,
 ) -> ClassShortage:
     """The resources that a class lacks when all other classes are placed."""
     mark = trial.mark()
@@ -363,6 +384,6 @@ def _next_to_the_rest(
         if want is not short.want:
             fill(trial, want.cls, n, demand)
     fits = fill(trial, short.want.cls, short.wanted, demand).total()
-    result = diagnosis.shortage(trial.snapshot, short.want, short.wanted, fits)
+    result = diagnosis.shortage(trial.snapshot, short.want, short.wanted, fits, closed)
     trial.undo(mark)
     return result

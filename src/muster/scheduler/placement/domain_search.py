@@ -1,0 +1,313 @@
+"""A gang in one domain: a rack, a zone, one of Volcano's HyperNodes.
+
+A domain is searched by closing all other nodes: the demand is narrowed, and `place` places it as it
+places any other. `narrowed` yields these demands, the best first. Levels go from narrow to wide (a
+rack of a zone, then the zone; HyperNodes of tier 1, then of tier 2). Within a level the fullest
+domain with enough room goes first, so that empty domains stay whole for large gangs; ties go by
+name. A gang that has members already is placed in their domain only. The last level of a gang that
+only prefers its domains is the whole cluster.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.scheduler.placement import diagnosis, filters
+from muster.scheduler.placement.demand import DomainShortage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from muster.api.gang import Topology
+    from muster.scheduler.cluster.domains import Division
+    from muster.scheduler.cluster.nodes import Mask
+    from muster.scheduler.cluster.pod_class import Vector
+    from muster.scheduler.cluster.snapshot import Snapshot, Trial
+    from muster.scheduler.placement.demand import Demand, DomainDemand, Plan
+
+Floats = NDArray[np.float64]
+MAX_TRIES = 6
+"""Domains that are tried for a gang that need not stay in one: each is a whole trial."""
+
+
+@dataclass(frozen=True)
+class _Rooms:
+    """The room of every domain of a division."""
+
+    division: Division
+    members: Floats
+    """How many of the wanted pods fit, class by class, up to their number."""
+    copies: Floats
+    """How many pods of the classes fit in all: the fullest domain has the fewest."""
+    enough: Mask
+    """Whether the needed pods may fit: each class and role has enough room by itself."""
+
+
+# -- levels ----------------------------------------------------------------------------------------
+
+
+def _levels(snapshot: Snapshot, topology: Topology) -> Iterator[tuple[Division, ...]]:
+    """The divisions of each level, the narrowest level first; () stands for the whole cluster."""
+    wishes = topology.preferred
+    label_sets = [(*topology.required, *wishes[:n]) for n in range(len(wishes), -1, -1)]
+    for tier_divisions in _tier_levels(snapshot, topology):
+        for labels in label_sets:
+            if not labels:
+                yield tier_divisions
+                continue
+            by_labels = snapshot.domains.by_labels(labels)
+            both = [snapshot.domains.intersect(tier, by_labels) for tier in tier_divisions]
+            yield tuple(both) or (by_labels,)
+
+
+def _tier_levels(snapshot: Snapshot, topology: Topology) -> Iterator[tuple[Division, ...]]:
+    """The divisions of each allowed tier; () for a gang that needs no HyperNode."""
+    tiers, domains = topology.tiers, snapshot.domains
+    if tiers is not None:
+        highest = tiers.highest
+        if tiers.highest_name:
+            highest = domains.tier_named(tiers.highest_name)
+            highest = -1 if highest is None else highest
+        for tier in domains.tiers():
+            # A preference is for the lowest tier that has room, however high that is.
+            if not tiers.required or highest is None or tier <= highest:
+                yield domains.by_tier(tier)
+    if tiers is None or not tiers.required:
+        yield ()
+
+
+def _required_levels(snapshot: Snapshot, topology: Topology) -> list[tuple[Division, ...]]:
+    """The levels without preferences; none if the gang requires no domain."""
+    tiers = topology.tiers if topology.tiers is not None and topology.tiers.required else None
+    return [
+        level for level in _levels(snapshot, replace(topology, preferred=(), tiers=tiers)) if level
+    ]
+
+
+# -- the search ------------------------------------------------------------------------------------
+
+
+def narrowed(trial: Trial, demand: Demand) -> Iterator[Demand]:
+    """The demand within each domain that may hold it, in the order in which they are tried."""
+    assert demand.domain is not None
+    for level in _levels(trial.snapshot, demand.domain.topology):
+        if not level:
+            yield replace(demand, domain=None)
+        for division, code in _fitting(trial, demand, level):
+            yield _inside(demand, division, code)
+
+
+def surplus_steps(trial: Trial, demand: Demand) -> Iterator[Demand]:
+    """The demand within ever wider domains around the members, for as many pods as fit.
+
+    Without members, the first step is the domain where the most pods fit. The caller places pods
+    between two steps: they count as members.
+    """
+    assert demand.domain is not None
+    for level in _levels(trial.snapshot, demand.domain.topology):
+        rows = _member_rows(trial.snapshot, demand.domain)
+        if rows is not None:
+            rows |= {use.row for use in trial.log if use.n > 0}
+        if not level:
+            yield replace(demand, domain=None)
+        elif rows:
+            for division in level:
+                code = _code_of(division, rows)
+                if code:
+                    yield _inside(demand, division, code)
+                    break
+        elif rows is not None:
+            division, code = _best(_rooms_of(trial, demand, level))
+            if code:
+                yield _inside(demand, division, code)
+
+
+def around(snapshot: Snapshot, demand: Demand, plan: Plan) -> Demand:
+    """The demand within the required domain of a plan."""
+    assert demand.domain is not None
+    rows = set(snapshot.nodes.rows_of(placement.node for placement in plan.placements))
+    for level in _required_levels(snapshot, demand.domain.topology):
+        for division in level:
+            code = _code_of(division, rows)
+            if code:
+                return _inside(demand, division, code)
+    return demand
+
+
+def _inside(demand: Demand, division: Division, code: int) -> Demand:
+    outside = division.codes != code
+    reserved = outside if demand.reserved is None else outside | demand.reserved
+    return replace(demand, reserved=reserved, domain=None)
+
+
+def _fitting(trial: Trial, demand: Demand, level: Sequence[Division]) -> list[tuple[Division, int]]:
+    """The domains of a level that may hold the demand, the best first."""
+    assert demand.domain is not None
+    snapshot, domain = trial.snapshot, demand.domain
+    rows = _member_rows(snapshot, domain)
+    if rows is None:
+        return []
+    held = snapshot.nodes.rows_of(domain.held)
+    ranked = []
+    for rooms in _rooms_of(trial, demand, level):
+        division = rooms.division
+        codes = np.flatnonzero(rooms.enough)
+        if rows:
+            codes = codes[codes == (_code_of(division, rows) or -1)]
+        other = ~np.isin(codes, division.codes[held]) if held else np.zeros(len(codes), np.bool_)
+        order = np.lexsort((division.ranks[codes], rooms.copies[codes], other))
+        ranked += [
+            ((bool(other[i]), float(rooms.copies[codes[i]])), division, int(codes[i]))
+            for i in order
+        ]
+    if len(level) > 1:
+        ranked.sort(key=lambda row: (row[0], row[1].names[row[2]]))
+    return [(division, code) for _, division, code in ranked]
+
+
+def _member_rows(snapshot: Snapshot, domain: DomainDemand) -> set[int] | None:
+    """The rows of the members' nodes; None if all these nodes are gone.
+
+    A node that is gone may come back with its pods, so its domain is not forgotten: the gang waits
+    until the pods are gone too.
+    """
+    rows = set(snapshot.nodes.rows_of(domain.members))
+    return None if domain.members and not rows else rows
+
+
+def _code_of(division: Division, rows: set[int]) -> int:
+    """The one domain of these rows; 0 if there is none."""
+    codes = {int(division.codes[row]) for row in rows}
+    return codes.pop() if len(codes) == 1 else 0
+
+
+def _rooms_of(trial: Trial, demand: Demand, level: Sequence[Division]) -> list[_Rooms]:
+    vectors = [filters.free_copies(trial.snapshot, w.cls, demand.reserved) for w in demand.wants]
+    return [_rooms(demand, division, vectors) for division in level]
+
+
+def _rooms(demand: Demand, division: Division, vectors: Sequence[Vector]) -> _Rooms:
+    size = len(division.names)
+    copies, members = np.zeros(size), np.zeros(size)
+    by_role: dict[str, Floats] = {}
+    for want, vector in zip(demand.wants, vectors, strict=True):
+        room = np.bincount(division.codes, vector, size)
+        fits = np.minimum(room, len(want.pods))
+        copies, members = copies + room, members + fits
+        if demand.roles:
+            by_role[want.role] = by_role.get(want.role, 0.0) + fits
+    enough = members >= demand.need
+    for role, n in demand.roles.items():
+        enough &= by_role[role] >= n if role in by_role else n <= 0
+    members[0] = -1.0
+    enough[0] = False
+    return _Rooms(division, members, copies, enough)
+
+
+def _best(options: Sequence[_Rooms]) -> tuple[Division, int]:
+    """The domain with room for the most members; the first by name among equals; code 0 if none."""
+    best, division, code = (-1.0, ""), options[0].division, 0
+    for rooms in options:
+        most = rooms.members.max(initial=-1.0)
+        codes = np.flatnonzero(rooms.members == most)
+        codes = codes[codes > 0]
+        if not len(codes):
+            continue
+        first = int(codes[np.argmin(rooms.division.ranks[codes])])
+        if most > best[0] or (most == best[0] and rooms.division.names[first] < best[1]):
+            best = (float(most), rooms.division.names[first])
+            division, code = rooms.division, first
+    return division, code
+
+
+# -- why no domain has room ------------------------------------------------------------------------
+
+
+def shortage(trial: Trial, demand: Demand) -> tuple[DomainShortage, Demand | None]:
+    """The domain that lacks the least, and the demand within it; None if there is no domain."""
+    assert demand.domain is not None
+    snapshot, topology = trial.snapshot, demand.domain.topology
+    levels = _required_levels(snapshot, topology)
+    result = DomainShortage(topology)
+    if demand.domain.members:
+        return _beside_members(snapshot, demand, levels)
+    options = [rooms for level in levels for rooms in _rooms_of(trial, demand, level)]
+    division, code = _best(options) if options else (None, 0)
+    if division is None or not code:
+        return result, None
+    largest = _largest(snapshot, demand, levels)
+    inside = _inside(demand, division, code)
+    return replace(result, best=division.names[code], largest=largest), inside
+
+
+def _beside_members(
+    snapshot: Snapshot, demand: Demand, levels: Sequence[Sequence[Division]]
+) -> tuple[DomainShortage, Demand | None]:
+    assert demand.domain is not None
+    result = DomainShortage(demand.domain.topology)
+    rows = set(snapshot.nodes.rows_of(demand.domain.members))
+    for division in (division for level in reversed(levels) for division in level):
+        code = _code_of(division, rows)
+        if code:
+            name = division.names[code]
+            return replace(result, best=name, members_in=(name,)), _inside(demand, division, code)
+    divisions = levels[-1] if levels else ()
+    names = {next((d.names[d.codes[row]] for d in divisions if d.codes[row]), None) for row in rows}
+    known: list[str | None] = sorted(name for name in names if name is not None)
+    return replace(
+        result, members_in=(*known, *([None] if None in names or not rows else ()))
+    ), None
+
+
+def _largest(
+    snapshot: Snapshot, demand: Demand, levels: Sequence[Sequence[Division]]
+) -> tuple[str, int] | None:
+    """The domain that would hold the most if all nodes were empty, if these are too few."""
+    counts = Counter(want.cls.body for want in demand.wants)
+    if len(counts) != 1 or demand.need > sum(len(want.pods) for want in demand.wants):
+        return None
+    room = diagnosis.room_if_empty(snapshot, demand.wants[0].cls)
+    best: tuple[int, str] = (-1, "")
+    for division in (division for level in levels for division in level):
+        totals = np.bincount(division.codes, room, len(division.names))[1:]
+        if len(totals):
+            most = int(totals.max())
+            names = [division.names[i + 1] for i in np.flatnonzero(totals == most)]
+            best = max(best, (most, min(names)), key=lambda row: row[0])
+    return (best[1], best[0]) if 0 <= best[0] < demand.need else None
+
+
+# -- gangs that are not bound to a domain ----------------------------------------------------------
+
+
+def by_affinity(trial: Trial, demand: Demand, counts: Sequence[int]) -> Iterator[Demand]:
+    """The demand within one domain after another, for gangs with affinity to their own pods.
+
+    The first pod decides the domain for all, and the best node for it may be in a domain that is
+    too small. Domains that hold every class by itself are tried, the tightest first.
+    """
+    keys = {term.topology for want in demand.wants for term in want.cls.affinity}
+    return within(trial, demand, counts, min(keys)) if keys else iter(())
+
+
+def within(trial: Trial, demand: Demand, counts: Sequence[int], key: str) -> Iterator[Demand]:
+    """The demand within a few domains of a label that hold every class by itself."""
+    column = trial.snapshot.nodes.column(key)
+    holds = np.ones(len(column.values), np.bool_)
+    total = np.zeros(len(column.values), np.int64)
+    for want, n in zip(demand.wants, counts, strict=True):
+        copies = np.minimum(filters.free_copies(trial.snapshot, want.cls, demand.reserved), n)
+        room = np.bincount(column.codes, copies, len(column.values)).astype(np.int64)
+        holds &= room >= n
+        total += room
+    holds[0] = False
+    domains = sorted(np.flatnonzero(holds), key=lambda d: (total[d], str(column.values[d])))
+    for domain in domains[:MAX_TRIES]:
+        outside = column.codes != domain
+        reserved = outside if demand.reserved is None else outside | demand.reserved
+        yield replace(demand, reserved=reserved)
