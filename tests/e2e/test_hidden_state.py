@@ -170,3 +170,8 @@ def test_a_link_in_a_volume_does_not_lead_a_mount_point_out_of_it(cluster: Attac
     # The link leads to the same path in the pod, which is read-only there.
     assert "Read-only file system" in cluster.refusal("inner")
     assert os.listdir(victim) == []
+
+
+def test_a_mount_path_with_a_nul_character_is_refused_at_the_door(cluster: Attacked) -> None:
+    with pytest.raises(AssertionError, match=r"mountPath: Invalid value.*NUL character"):
+        cluster.attack("nul", "true", (EMPTY, {"mountPath": "/v\0/../etc"}))

@@ -65,6 +65,22 @@ def test_a_container_without_enough_memory_is_described_with_its_limit(sidecar: 
     assert pod_status.failure(killed) == (f"{words} (container c0)" if sidecar else words)
 
 
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("1", "1 byte; write a unit, such as 1Mi"),
+        (200, "200 bytes; write a unit, such as 200Mi"),
+        ("1073741824", "1073741824"),
+    ],
+)
+def test_a_memory_limit_of_a_few_bytes_gets_its_unit(limit: int | str, words: str) -> None:
+    spec = {"containers": [{"name": "c0", "resources": {"limits": {"memory": limit}}}]}
+    status = {"phase": "Failed", "containerStatuses": [ended(137, reason="OOMKilled")]}
+    killed = msgspec.convert({"metadata": {}, "spec": spec, "status": status}, Pod)
+
+    assert pod_status.failure(killed).endswith(f" at its memory limit of {words}")
+
+
 def test_an_evicted_pod_shows_the_reason_of_its_eviction() -> None:
     taken = pod(reason="Evicted", message="low on memory", containerStatuses=[ended(137)])
 

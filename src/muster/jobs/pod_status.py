@@ -16,7 +16,7 @@ from muster.jobs import log_tail
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from muster.api.core import ContainerState, ContainerTerminated, Pod
+    from muster.api.core import ContainerState, ContainerTerminated, Pod, Quantity
 
 
 _PLAIN_REASONS = ("", "Error", "Completed")
@@ -25,6 +25,8 @@ MAX_LINES = 10
 """Lines at the end of a log that explain a failure."""
 LAST_LINES = " Its last lines:\n"
 """Separates the sentence from the end of the log in the message of a failed job."""
+_MIN_MEMORY = 1 << 20
+"""Bytes with which a program may possibly start."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -100,8 +102,15 @@ def container_ending(pod: Pod, name: str, end: ContainerTerminated) -> str:
     if end.reason == "OOMKilled":
         limits = (row.resources.limits.get("memory") for row in containers if row.name == name)
         limit = next(limits, None)
-        ending += f" at its memory limit of {limit}" if limit else ""
+        ending += f" at its memory limit of {_memory(limit)}" if limit else ""
     return f"{ending} (container {name})" if len(containers) > 1 else ending
+
+
+def _memory(limit: Quantity) -> str:
+    """An amount of memory; a small number without a unit is a mistake."""
+    if not str(limit).isdigit() or int(limit) >= _MIN_MEMORY:
+        return str(limit)
+    return f"{limit} byte{'' if str(limit) == '1' else 's'}; write a unit, such as {limit}Mi"
 
 
 def any_running(pods: Iterable[Pod]) -> bool:

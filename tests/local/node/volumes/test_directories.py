@@ -176,3 +176,25 @@ def test_files_of_a_projected_volume_have_its_default_mode(tmp_path: Path) -> No
 
     modes = {path.name: path.stat().st_mode & 0o777 for path in visible(folder)}
     assert modes == {"text": 0o400, "model": 0o400, "own": 0o444}
+
+
+def test_a_path_with_a_nul_character_from_a_variable_or_a_volume_is_named(tmp_path: Path) -> None:
+    mount = {"name": "v", "mountPath": "/v", "subPathExpr": "$(NAME)"}
+    pod = make_pod("p", container(volumeMounts=[mount]))
+
+    with pytest.raises(MissingReference, match='subPath of volume "v" contains the NUL character'):
+        directories.mounts(pod, pod.spec.containers[0], {"v": "/v"}, {"NAME": "a\0b"})
+    with pytest.raises(MissingReference, match=r"hostPath /a\\0b contains the NUL character"):
+        prepare(tmp_path, {"hostPath": {"path": "/a\0b"}})
+
+
+def test_a_claims_directory_may_be_in_the_hidden_data_directory(tmp_path: Path) -> None:
+    volumes = VolumeDirectories(tmp_path, [str(tmp_path)])
+    (tmp_path / "volumes" / "default" / "claim").mkdir(parents=True)
+    (tmp_path / "pods").mkdir()
+
+    shown = pod_with({"hostPath": {"path": f"{tmp_path}/volumes/default/claim"}})
+    assert volumes.prepare(shown, CONTEXT) == {"v": f"{tmp_path}/volumes/default/claim"}
+    for path in ("pods", "volumes", "volumes/../pods", ""):
+        with pytest.raises(MissingReference, match="which is hidden from pods"):
+            volumes.prepare(pod_with({"hostPath": {"path": f"{tmp_path}/{path}"}}), CONTEXT)

@@ -10,6 +10,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 
@@ -170,6 +172,24 @@ def check_relative_path(file: str, path: str) -> Causes:
         yield invalid_value(path, file, "must be a relative path")
     if ".." in file.split("/"):
         yield invalid_value(path, file, "must not contain '..'")
+
+
+def check_no_nul(value: Any, path: str) -> Causes:
+    """The causes for texts with a NUL character: neither a path nor an argument can have one."""
+    # Encoding is much faster than a walk; a text with a backslash only costs the walk.
+    if b"\\u0000" in msgspec.json.encode(value):
+        yield from _nul_causes(value, path)
+
+
+def _nul_causes(value: Any, path: str) -> Causes:
+    if isinstance(value, str) and "\0" in value:
+        yield invalid_value(path, value, "must not contain the NUL character")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _nul_causes(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _nul_causes(item, f"{path}[{index}]")
 
 
 def is_address(text: str) -> bool:

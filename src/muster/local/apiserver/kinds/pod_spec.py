@@ -87,6 +87,7 @@ def _complete_volume(volume: Raw) -> None:
 
 def check_pod_spec(spec: Raw, path: str) -> Causes:
     """The causes for an invalid spec."""
+    yield from fields.check_no_nul(spec, path)
     volumes: set[str] = set()
     for where, volume in fields.each(spec, path, "volumes"):
         yield from _check_volume(volume, where, volumes)

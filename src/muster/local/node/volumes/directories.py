@@ -85,6 +85,7 @@ class VolumeDirectories:
 
     def _refuse_hidden(self, path: str) -> None:
         """A volume in a hidden directory would be empty: say so instead."""
+        _refuse_nul(f"the hostPath {path}", path)
         real = Path(path).resolve()
         claims = self._claims.resolve()
         for hidden in self._hidden:
@@ -132,6 +133,12 @@ def _check(source: HostPath) -> None:
             raise MissingReference(f"hostPath {path} does not exist")
 
 
+def _refuse_nul(name: str, path: str) -> None:
+    """A path may come from a PersistentVolume or a variable, which may have the character."""
+    if "\0" in path:
+        raise MissingReference(f"{name} contains the NUL character".replace("\0", "\\0"))
+
+
 def _make_open(path: Path) -> None:
     """Make a directory that other users may enter, like the kubelet: our umask makes private
     ones."""
@@ -159,6 +166,7 @@ def mounts(
             raise MissingReference(f'volume "{mount.name}" not found')
         source = sources[mount.name]
         sub_path = mount.sub_path or env.expand(mount.sub_path_expr, variables)
+        _refuse_nul(f'the subPath of volume "{mount.name}"', sub_path)
         read_only = mount.read_only or mount.name in read_only_volumes
         result.append(Mount(source, mount.mount_path, read_only, inside(sub_path)))
     return tuple(result)

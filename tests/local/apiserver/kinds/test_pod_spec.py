@@ -1,0 +1,53 @@
+"""Texts in a pod that no program and no path can have."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from muster.local.apiserver.kinds.pod_spec import check_pod_spec
+
+SPEC: dict[str, Any] = {
+    "containers": [
+        {
+            "name": "c",
+            "image": "a:1",
+            "command": ["true", r"\u0000"],
+            "env": [{"name": "E", "value": "x"}],
+            "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "s"}],
+        }
+    ],
+    "volumes": [{"name": "v", "hostPath": {"path": "/srv"}}],
+    "restartPolicy": "Always",
+    "dnsPolicy": "ClusterFirst",
+}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "spec.containers[0].volumeMounts[0].mountPath",
+        "spec.containers[0].volumeMounts[0].subPath",
+        "spec.containers[0].command[1]",
+        "spec.containers[0].env[0].value",
+        "spec.volumes[0].hostPath.path",
+    ],
+)
+def test_a_nul_character_is_refused_with_its_field(field: str) -> None:
+    spec = copy.deepcopy(SPEC)
+    at: Any = {"spec": spec}
+    *parents, last = field.replace("[", ".").replace("]", "").split(".")
+    for name in parents:
+        at = at[int(name)] if name.isdigit() else at[name]
+    at[int(last) if last.isdigit() else last] += "\0rest"
+
+    (cause,) = check_pod_spec(spec, "spec")
+
+    assert cause.field == field
+    assert "must not contain the NUL character" in cause.message
+
+
+def test_an_escaped_nul_in_a_text_is_ordinary_text() -> None:
+    assert list(check_pod_spec(SPEC, "spec")) == []
