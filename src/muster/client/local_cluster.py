@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from muster.client.interrupts import Interrupts
 from muster.errors import MusterError, UsageError
-from muster.local.home import Home
+from muster.local.home import Home, private_opener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
         _already_up(pid, flags, notify)
         return
     home.make()
-    with Interrupts() as interrupts, open(home.log, "ab", opener=_private) as log:
+    with Interrupts() as interrupts, open(home.log, "ab", opener=private_opener) as log:
         daemon = subprocess.Popen(
             # -P: a module in the current directory must not replace one of ours.
             [sys.executable, "-P", "-m", "muster", "up", f"--log-format={log_format}", *flags],
@@ -58,11 +58,6 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
     notify(f"local cluster is up: {status.get('url')} (pid {daemon.pid}); commands now use it")
     if status.get("note"):
         notify(status["note"])
-
-
-def _private(path: str, flags: int) -> int:
-    """For a file that may be in a directory that others can enter."""
-    return os.open(path, flags, 0o600)
 
 
 def _already_up(pid: int, flags: Sequence[str], notify: Notify) -> None:
@@ -99,9 +94,7 @@ def _wait_until_ready(
         # another one is starting, wait for its status.
         return daemon.poll() is not None and (status is not None or home.running() is None)
 
-    ready = _wait_until(
-        settled, lambda: START_TIMEOUT, lambda: notify("starting the local cluster …")
-    )
+    ready = _wait_until(settled, START_TIMEOUT, lambda: notify("starting the local cluster …"))
     if daemon.poll() is not None and home.status() is None:
         raise MusterError("the local cluster did not start", hint=_last_lines(home.log))
     if not ready:
@@ -159,19 +152,13 @@ def _stop_killed(home: Home, notify: Notify, *, now: bool) -> None:
 def _stop(home: Home, pid: int, notify: Notify, *, now: bool) -> None:
     from muster.local import stopping
 
-    longest_grace = 0
-
     def notice() -> None:
-        nonlocal longest_grace
-        ending = stopping.read_ending(home.last_data())
-        longest_grace = ending.grace
-        notify(ending.text)
+        notify(stopping.read_ending(home.last_data()).text)
 
+    timeout = STOP_TIMEOUT + stopping.read_ending(home.last_data()).grace
     os.kill(pid, stopping.STOP_NOW if now else signal.SIGTERM)
     try:
-        stopped = _wait_until(
-            lambda: not _is_alive(pid), lambda: STOP_TIMEOUT + longest_grace, notice
-        )
+        stopped = _wait_until(lambda: not _is_alive(pid), timeout, notice)
     except KeyboardInterrupt:
         notify(
             "interrupted: the local cluster is still stopping; "
@@ -180,7 +167,7 @@ def _stop(home: Home, pid: int, notify: Notify, *, now: bool) -> None:
         raise
     if not stopped:
         raise MusterError(
-            f"the daemon (pid {pid}) did not stop in {STOP_TIMEOUT + longest_grace:g} s",
+            f"the daemon (pid {pid}) did not stop in {timeout:g} s",
             hint=f"Its log: {home.log}",
         )
 
@@ -195,15 +182,13 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _wait_until(
-    reached: Callable[[], bool], timeout: Callable[[], float], on_wait: Callable[[], None]
-) -> bool:
+def _wait_until(reached: Callable[[], bool], timeout: float, on_wait: Callable[[], None]) -> bool:
     """Poll until `reached`, False after `timeout`; `on_wait` is called once after a second."""
     start = time.monotonic()
     waits = False
     while not reached():
         waited = time.monotonic() - start
-        if waited > timeout():
+        if waited > timeout:
             return False
         if waited > 1 and not waits:
             on_wait()

@@ -65,8 +65,7 @@ class Crash(msgspec.Struct, frozen=True):
         text = f"{self.ending}: {self.last_line}" if self.last_line else self.ending
         if not self.restarts:
             return text
-        often = "once" if self.restarts == 1 else f"{self.restarts} times"
-        return f"restarted {often}; the last time it {text}"
+        return f"restarted {times(self.restarts)}; the last time it {text}"
 
 
 class JobState(NamedTuple):
@@ -134,13 +133,18 @@ def _words(crashes: Sequence[tuple[Pod, Crash]]) -> str:
 
 def _recreated(status: JobStatus) -> str:
     """The replica that failed last and was recreated, and how often it failed of late."""
-    rows = [(row.at, name, row) for name, row in status.failures.items() if row.ending]
+    rows = {name: row for name, row in status.failures.items() if row.ending}
     if not rows:
         return ""
-    _, name, row = max(rows, key=lambda found: found[:2])
+    name = max(rows, key=lambda name: (rows[name].at, name))
+    row = rows[name]
     role, _, index = name.rpartition("-")
-    often = "once" if row.count == 1 else f"{row.count} times"
-    return f"{in_words(role, int(index), name)} failed {often}; the last time it {row.ending}"
+    replica = in_words(role, int(index), name)
+    return f"{replica} failed {times(row.count)}; the last time it {row.ending}"
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _replica_in_words(pod: Pod) -> str:
@@ -208,10 +212,10 @@ def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
 
 
 def _delay(message: str) -> timedelta | None:
-    found = _DELAY.match(message)
-    if found is None:
+    match = _DELAY.match(message)
+    if match is None:
         return None
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
 
@@ -240,9 +244,9 @@ def read_failure(message: str, job: str) -> Failure:
     return Failure(f"{counted['count']} {roles} failed; the first, {replica}, {ending}", lines, pod)
 
 
-def _used_up(found: re.Match[str]) -> str:
-    often = "once" if found["failures"] == "1" else f"{found['failures']} times"
-    return f"it failed {often}, the limit --retry={found['limit']} (backoffLimit) is used up"
+def _used_up(match: re.Match[str]) -> str:
+    often = times(int(match["failures"]))
+    return f"it failed {often}, the limit --retry={match['limit']} (backoffLimit) is used up"
 
 
 def _replica(pod: str, job: str) -> str:

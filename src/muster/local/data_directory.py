@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from muster.errors import UsageError
+from muster.local.home import private_opener
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOCK = "cluster.lock"
-_OURS = (LOCK, "objects.db")
+DATABASE = "objects.db"
+_OURS = (LOCK, DATABASE)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -38,7 +40,7 @@ def claimed(path: Path, home: Path) -> Iterator[None]:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _close_to_others(path)
-        lock = open(path / LOCK, "a+", opener=_private)  # noqa: SIM115 - open until the end
+        lock = open(path / LOCK, "a+", opener=private_opener)  # noqa: SIM115 - open until the end
     except OSError as error:
         raise UsageError(
             f"the local cluster cannot keep its data in {path}: {error.strerror}",
@@ -50,10 +52,6 @@ def claimed(path: Path, home: Path) -> Iterator[None]:
         lock.write(f"{os.getpid()} {home}\n")
         lock.flush()
         yield
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _take(lock: IO[str], path: Path) -> None:

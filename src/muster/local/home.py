@@ -177,6 +177,11 @@ class Home(msgspec.Struct, frozen=True):
         _set_text(self.root / "use.former", "")
 
 
+def private_opener(path: str, flags: int) -> int:
+    """For `open`, to create a file that only its owner may read, whatever the umask."""
+    return os.open(path, flags, 0o600)
+
+
 def cluster_hash(data_dir: Path) -> str:
     """Hex digits in the names of everything that a cluster creates outside its directory."""
     import hashlib  # it takes milliseconds that most commands do not need

@@ -154,7 +154,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
 
 
 async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> None:
-    """Start the server; if the port is in use, remove the network that this start has made."""
+    """Start the server; if that fails, remove the network that was created for it."""
     port = _port(settings)
     try:
         await server.start(
@@ -162,13 +162,11 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
             extra_addresses=agent.network.server_addresses,
             also_known_as=(agent.gateway,),
         )
-    except MusterError:  # the database cannot be used
+    except (MusterError, OSError) as error:
         if not agent.records.uids():
             await agent.teardown()
-        raise
-    except OSError as error:
-        if not agent.records.uids():
-            await agent.teardown()
+        if isinstance(error, MusterError):  # the database cannot be used
+            raise
         raise UsageError(
             f"the API cannot listen on port {port}: {error.strerror}",
             hint="`arena up --port N` takes another one; 0 is any that is free.",

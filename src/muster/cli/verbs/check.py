@@ -12,9 +12,9 @@ from muster.cli.show.messages import note
 from muster.cli.show.table import json_or_yaml, table
 from muster.errors import DamagedStore
 from muster.local.apiserver.store import check
+from muster.local.data_directory import DATABASE
 from muster.local.home import Home
 
-_DATABASE = "objects.db"
 _MAX_SHOWN = 20
 
 
@@ -44,7 +44,7 @@ def command(data_dir: Path | None, repair: bool, restore: Path | None, output: s
     """
     home = Home.of_user()
     data = (data_dir or home.stored_data() or home.data).absolute()
-    database = data / _DATABASE
+    database = data / DATABASE
     if restore is not None:
         folder = check.restore(database, restore)
         note(f"the cluster has the objects of {restore}; the files before are in {folder}")

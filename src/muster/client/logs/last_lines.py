@@ -1,6 +1,6 @@
 """The last lines that a crashed container wrote, read from its log.
 
-A pod's status has it only if the container asks for it (`terminationMessagePolicy:
+A pod's status has them only if the container asks for that (`terminationMessagePolicy:
 FallbackToLogsOnError`), as the containers of submitted jobs do.
 """
 

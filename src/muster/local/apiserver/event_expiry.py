@@ -72,16 +72,16 @@ class EventExpiry:
 
     async def read_earlier(self) -> None:
         """Find when the events of an earlier run were last seen."""
-        seen: dict[str, float] = {}
+        last_seen: dict[str, float] = {}
         for start in range(0, len(self._earlier), _BATCH):
             now, wall = self._timer(), self._clock()
             for key in self._earlier[start : start + _BATCH]:
                 entry = self._store.get(key)
                 if entry is not None and key not in self._written:
-                    seen[key] = now - _age(entry.value, wall)
+                    last_seen[key] = now - _age(entry.value, wall)
             await asyncio.sleep(0)
         self._earlier = []
-        oldest_first = dict(sorted(seen.items(), key=lambda item: item[1]))
+        oldest_first = dict(sorted(last_seen.items(), key=lambda item: item[1]))
         self._written = oldest_first | self._written
 
     async def expire(self) -> bool:
@@ -106,8 +106,8 @@ class EventExpiry:
 def _age(value: bytes, now: datetime) -> float:
     """Seconds since an event was last seen; a time in the future counts as now."""
     event = codec.decode(value)
-    seen = []
+    times = []
     for path in _TIMES:
         with contextlib.suppress(ValueError):  # no time, or none that can be read
-            seen.append(datetime.fromisoformat(codec.text(codec.at(event, path))))
-    return max((now - max(seen)).total_seconds(), 0.0) if seen else TTL
+            times.append(datetime.fromisoformat(codec.text(codec.at(event, path))))
+    return max((now - max(times)).total_seconds(), 0.0) if times else TTL

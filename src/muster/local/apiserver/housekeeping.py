@@ -1,4 +1,4 @@
-"""What the server does between requests: compaction, the disk reserve, backups, expired events."""
+"""Work of the server between requests: compaction, disk reserve, backups, expired events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Housekeeping:
 
     async def _compact(self) -> None:
         """Forget history older than five to ten minutes; on a full disk, all of it."""
-        seen, due = self._store.revision, time.monotonic() + COMPACT_EVERY
+        old, due = self._store.revision, time.monotonic() + COMPACT_EVERY
         while True:
             try:
                 await self._store.take_reserve()
@@ -53,8 +53,8 @@ class Housekeeping:
                     # Superseded rows make room for further changes within the reserve.
                     await self._store.compact(self._store.revision)
                 elif time.monotonic() > due:
-                    await self._store.compact(seen)
-                    seen, due = self._store.revision, time.monotonic() + COMPACT_EVERY
+                    await self._store.compact(old)
+                    old, due = self._store.revision, time.monotonic() + COMPACT_EVERY
             except MusterError as error:
                 log.warning("%s", error)  # the next round tries again
             await asyncio.sleep(_LOOK)

@@ -69,7 +69,7 @@ class _Assessor:
         self._count_replicas(self.by_role)
         restarted = self._count_in_place(self.present)
         replaced: list[Pod] = []
-        counted = {*self.status.replaced_uids}
+        replaced_before = {*self.status.replaced_uids}
         if self._has_succeeded():
             self._succeed(wanted)
         elif not self._fail(wanted):
@@ -78,7 +78,7 @@ class _Assessor:
                 # The job has failed: cleanPodPolicy decides about its pods now.
                 replaced = []
             elif replaced or self.restarting:
-                new = [pod for pod in self.restarting if pod.metadata.uid not in counted]
+                new = [pod for pod in self.restarting if pod.metadata.uid not in replaced_before]
                 self.status = job_limits.count_earlier(self.job, self.status, new)
                 leaving = {id(pod) for pod in (*replaced, *self.restarting)}
                 staying = [pod for pod in self.counted if id(pod) not in leaving]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.jobs import pod_status
-from muster.jobs.job_state import crash_of, in_words
+from muster.jobs.job_state import crash_of, in_words, times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +53,7 @@ def _failure(status: JobStatus, replica: Replica, pod: Pod | None) -> str:
     row = status.failures.get(f"{replica.role.lower()}-{replica.index}")
     if row is None or not row.ending or (runs and row.count < _FEW):
         return ""
-    often = "once" if row.count == 1 else f"{row.count} times"
-    return f"{state}: it failed {often}; the last time it {row.ending}"
+    return f"{state}: it failed {times(row.count)}; the last time it {row.ending}"
 
 
 def _remedy(job: Job, replica: Replica) -> str:
