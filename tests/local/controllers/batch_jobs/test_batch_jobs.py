@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api import conditions
-from muster.api.meta import timestamp
+from muster.api.meta import MAX_SECONDS, timestamp
 from muster.local.controllers.batch_jobs import controller as manifests
 from muster.local.controllers.batch_jobs import decide, job_end, pod_tracking
 from muster.local.controllers.batch_jobs import pod_tracking as ledger
@@ -314,6 +314,13 @@ def test_indexes_are_read_as_they_are_written(given: set[int]) -> None:
 )
 def test_consecutive_indexes_are_written_as_ranges(given: list[int], text: str) -> None:
     assert pod_tracking.format_indexes(given) == text
+
+
+def test_an_endless_deadline_is_never_reached() -> None:
+    world = World(completions=1, activeDeadlineSeconds=10**18)
+    world.settle()
+
+    assert job_end.deadline(world.job) == NOW + timedelta(seconds=MAX_SECONDS)
 
 
 def test_a_job_expires_after_its_time_to_live() -> None:

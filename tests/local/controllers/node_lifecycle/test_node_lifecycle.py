@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.api.meta import Key, ObjectMeta, timestamp
+from muster.api.meta import MAX_SECONDS, Key, ObjectMeta, timestamp
 from muster.control.loop import RequeueAfter
 from muster.local.controllers.node_lifecycle import node_taints, taint_eviction
 from muster.local.controllers.node_lifecycle.heartbeats import NodeHeartbeats
@@ -97,6 +97,7 @@ def test_unknown_conditions_are_written_once() -> None:
         ([{"key": node_taints.UNREACHABLE, "operator": "Exists", "effect": "NoSchedule"}], 0),
         ([{"key": "other", "operator": "Exists"}], 0),
         ([{"operator": "Exists", "tolerationSeconds": -5}], -100),
+        ([{"operator": "Exists", "tolerationSeconds": 10**18}], MAX_SECONDS - 100),
     ],
 )
 def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Raw], expected: int | None) -> None:
