@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT, STOP_TIMEOUT = 60.0, 90.0
 _POLL = 0.02
+_LOG_SPACE = 1 << 16
 
 
 def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") -> None:
@@ -96,13 +97,23 @@ def _wait_until_ready(
 
     ready = _wait_until(settled, START_TIMEOUT, lambda: notify("starting the local cluster …"))
     if daemon.poll() is not None and home.status() is None:
-        raise MusterError("the local cluster did not start", hint=_last_lines(home.log))
+        raise _start_failed(home)
     if not ready:
         daemon.terminate()
         raise MusterError(
             f"the local cluster was not ready after {START_TIMEOUT:g} s",
             hint=_last_lines(home.log),
         )
+
+
+def _start_failed(home: Home) -> MusterError:
+    disk = os.statvfs(home.root)
+    if disk.f_bavail * disk.f_frsize < _LOG_SPACE:  # so the log does not have the reason
+        return MusterError(
+            f"the local cluster did not start: the disk of {home.root} is full",
+            hint="Free some space on it, then `arena up`; `arena delete` then removes jobs.",
+        )
+    return MusterError("the local cluster did not start", hint=_last_lines(home.log))
 
 
 def _last_lines(log: Path, count: int = 5) -> str:

@@ -14,6 +14,7 @@ from muster.client import local_cluster
 from muster.local.home import Home
 from tests.e2e.local_cluster import ARENA
 from tests.local.node import leftovers
+from tests.small_disk import fill, small_disk
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
@@ -156,6 +157,21 @@ def test_two_starts_at_once_report_the_same_cluster() -> None:
     assert pid
     assert all(f"(pid {pid})" in text for text in outputs), outputs
     assert sum("already up" in text for text in outputs) == 1, outputs
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_named_although_the_log_is_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        monkeypatch.setenv("MUSTER_HOME", str(disk / "home"))
+        Home.of_user().make()
+        fill(disk / "file")
+
+        code, err = run(capsys, "up", "--detach")
+
+        assert code == 1
+        assert f"did not start: the disk of {disk / 'home'} is full\n" in err
 
 
 def test_down_without_a_cluster_says_so(capsys: pytest.CaptureFixture[str]) -> None:
