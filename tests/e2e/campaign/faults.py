@@ -6,7 +6,6 @@ Kills and deletions are those of `chaos.py`. A fault that lasts has a thread of 
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import subprocess
 import time
@@ -21,6 +20,7 @@ from threading import Event
 import psutil
 
 from muster.errors import MusterError
+from tests.e2e.campaign.disk_space import DiskSpace
 from tests.e2e.campaign.hostile import Hostile
 from tests.e2e.campaign.job_slots import JobSlots
 from tests.e2e.campaign.wall_clock import WallClock
@@ -45,6 +45,7 @@ class Faults:
     flags: tuple[str, ...]
     random: Random
     clock: WallClock
+    disk: DiskSpace
     slots: JobSlots
     hostile: Hostile
     log: Callable[[str], None]
@@ -71,6 +72,7 @@ class Faults:
                         self._cause(name, threads)
                         time.sleep(self.random.uniform(0.2, 1.8) * every)  # pace: faults
                         self._watch_daemon()
+                        self.disk.shrink()
             finally:
                 self._over.set()
         for name, future in self._lasting.items():
@@ -79,14 +81,16 @@ class Faults:
 
     def _cause(self, name: str, threads: ThreadPoolExecutor) -> None:
         if name in LASTING:
-            running = self._lasting.get(name)
-            if running is not None and not running.done():
+            if self._is_active(name):
                 return
-            if running is not None:
-                self._report(name, running)
+            if name in self._lasting:
+                self._report(name, self._lasting[name])
             seconds = self.random.uniform(3, 20)
             self._note(name, f"for {seconds:.0f} s")
-            methods = {"full disk": self._fill_disk, "descriptors": self._limit_descriptors}
+            methods = {
+                "full disk": lambda s: self.disk.keep_full(s, self._over),
+                "descriptors": self._limit_descriptors,
+            }
             method = methods.get(name, lambda s: self._flood(name, s))
             self._lasting[name] = threads.submit(method, seconds)
         elif name == "clock":
@@ -98,6 +102,9 @@ class Faults:
             self._note(name, self.hostile.send())
         else:
             self._kill(name)
+
+    def _is_active(self, name: str) -> bool:
+        return name in self._lasting and not self._lasting[name].done()
 
     def _kill(self, name: str) -> None:
         try:
@@ -119,9 +126,13 @@ class Faults:
                 return
             self.failed_starts += 1
             self.log(f"up failed: {result.stderr.strip()}")
+            if "is full" not in result.stderr:
+                self._find(f"the daemon does not start, and the disk is not the reason: {result}")
             if time.monotonic() > end:
-                self._find(f"the daemon does not start: {result.stderr}")
+                self._find("the daemon does not start")
                 return
+            if not self._is_active("full disk"):
+                self.disk.enlarge()  # Pods have filled it: the user frees space, as `up` says.
             time.sleep(1)  # pace: attempts
 
     def _watch_daemon(self) -> None:
@@ -138,24 +149,6 @@ class Faults:
         output = result.stdout + result.stderr
         if "Traceback" in output or "bug in Muster" in output:
             self._find(f"arena {command}: {output}")
-
-    def _fill_disk(self, seconds: float) -> None:
-        """Take all space of the file system, again and again, for it is freed by others too."""
-        file = self.local.home / "filler"
-        end = time.monotonic() + seconds
-        descriptor = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-        try:
-            while time.monotonic() < end and not self._over.is_set():
-                with contextlib.suppress(OSError):
-                    while True:
-                        os.write(descriptor, bytes(1 << 16))
-                with contextlib.suppress(OSError):
-                    while True:
-                        os.write(descriptor, bytes(1 << 12))
-                self._over.wait(0.3)
-        finally:
-            os.close(descriptor)
-            file.unlink()
 
     def _limit_descriptors(self, seconds: float) -> None:
         """No further descriptor for the daemon, but for a few."""
