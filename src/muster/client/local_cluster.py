@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from muster.client.interrupts import Interrupts
@@ -128,11 +129,15 @@ def stop(notify: Notify, *, now: bool = False) -> None:
     """
     home = Home.of_user()
     pid = home.running()
+    data = home.last_data()
     if pid is not None:
         _stop(home, pid, notify, now=now)
+        _remove_rest(home, data, now=now)
         notify("local cluster is down; `arena up` starts it again, with its unfinished jobs")
     elif home.was_killed():
         _stop_killed(home, notify, now=now)
+        _remove_rest(home, data, now=now)
+        notify("no local cluster was up; the remains of a killed one are removed")
     else:
         notify("no local cluster was up")
     home.choose_former()
@@ -157,7 +162,25 @@ def _stop_killed(home: Home, notify: Notify, *, now: bool) -> None:
     except KeyboardInterrupt:
         notify("interrupted: pods of a killed cluster may still run; `arena down` stops them")
         raise
-    notify("no local cluster was up; the remains of a killed one are removed")
+
+
+def _remove_rest(home: Home, data: Path, *, now: bool) -> None:
+    """Remove what the daemon has left, for instance because it failed; say so if that fails."""
+    from muster.local.node.machine.leftovers import find_leftovers
+
+    if not find_leftovers(data) and not home.was_killed():
+        return
+    import asyncio
+
+    from muster.local.up import sweep
+
+    with suppress(MusterError):  # the look below tells what it means
+        asyncio.run(sweep(home, data, now=now))
+    if left := find_leftovers(data):
+        raise MusterError(
+            f"the local cluster has stopped, but this is left of it: {left.text}",
+            hint=f"`arena down` tries again. Its log: {home.log}",
+        )
 
 
 def _stop(home: Home, pid: int, notify: Notify, *, now: bool) -> None:

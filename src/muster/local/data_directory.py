@@ -12,6 +12,7 @@ is refused, because its owner may share these files on purpose.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from muster.errors import UsageError
-from muster.local.home import private_opener
+from muster.local.home import new_private_file, write_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ def claimed(path: Path, home: Path) -> Iterator[None]:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _close_to_others(path)
-        lock = open(path / LOCK, "a+", opener=private_opener)  # noqa: SIM115 - open until the end
+        lock = open(path / LOCK, "r+", opener=new_private_file)  # noqa: SIM115 - open until the end
     except OSError as error:
         raise UsageError(
             f"the local cluster cannot keep its data in {path}: {error.strerror}",
@@ -48,9 +49,8 @@ def claimed(path: Path, home: Path) -> Iterator[None]:
         ) from error
     with lock:
         _take(lock, path)
-        lock.truncate(0)
-        lock.write(f"{os.getpid()} {home}\n")
-        lock.flush()
+        with contextlib.suppress(OSError):  # a full disk: the lock counts, not its text
+            write_in_place(lock, f"{os.getpid()} {home}\n")
         yield
 
 

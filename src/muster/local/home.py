@@ -104,7 +104,7 @@ class Home(msgspec.Struct, frozen=True):
         daemon stays.
         """
         self.make()
-        with self.lock.open("a+") as file:
+        with open(self.lock, "r+", opener=new_private_file) as file:
             while not _locked(file, fcntl.LOCK_EX):
                 # A reader's shared lock is no daemon: try again until it is released.
                 if not _locked(file, fcntl.LOCK_SH) and (pid := self.running()):
@@ -115,9 +115,7 @@ class Home(msgspec.Struct, frozen=True):
                 fcntl.flock(file, fcntl.LOCK_UN)
                 time.sleep(_SHARED_LOCK_TIME)
             with data or nullcontext():
-                file.truncate(0)
-                file.write(str(os.getpid()))
-                file.flush()
+                write_in_place(file, str(os.getpid()))
                 self.record.unlink(missing_ok=True)
                 yield
                 # Not in a finally: after a crash the PID must stay, for `was_killed`.
@@ -187,6 +185,19 @@ def cluster_hash(data_dir: Path) -> str:
     import hashlib  # it takes milliseconds that most commands do not need
 
     return hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()
+
+
+def write_in_place(file: IO[str], text: str) -> None:
+    """Replace the text of an open file; a full disk has the block of the text before."""
+    file.seek(0)
+    file.write(text)
+    file.flush()
+    file.truncate()
+
+
+def new_private_file(path: str, flags: int) -> int:
+    """For `open` with "r+": like `private_opener`, for a file that may not exist yet."""
+    return os.open(path, flags | os.O_CREAT, 0o600)
 
 
 def _locked(file: IO[str], mode: int) -> bool:

@@ -9,9 +9,11 @@ network; `kill -9` leaves the pods running, and the next start finds them again.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -44,7 +46,7 @@ from muster.scheduler import run as scheduler
 from muster.scheduler.settings import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from muster.api.meta import Raw
@@ -138,7 +140,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP_NOW):
         if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup arena up &`
             asyncio.get_running_loop().add_signal_handler(number, handlers.get(number, stop.set))
-    with settings.held():
+    with _full_disk_explained(settings.data), settings.held():
         # The agent waits for a process that tries namespaces: read the CRDs meanwhile.
         agent, definitions = await asyncio.gather(
             _opened(settings), asyncio.to_thread(crds.load_all)
@@ -153,6 +155,26 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
             await server.stop()
 
 
+@contextmanager
+def _full_disk_explained(data: Path) -> Iterator[None]:
+    """Name the full disk, which otherwise is the error of whatever was written first."""
+    try:
+        yield
+    except (OSError, BaseExceptionGroup) as error:
+        if _is_of_full_disk(error):
+            raise MusterError(
+                f"the disk of {data} is full",
+                hint="Free some space on it, then `arena up`; `arena delete` then removes jobs.",
+            ) from error
+        raise
+
+
+def _is_of_full_disk(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_of_full_disk, error.exceptions))
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> None:
     """Start the server; if that fails, remove the network that was created for it."""
     port = _port(settings)
@@ -165,7 +187,7 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
     except (MusterError, OSError) as error:
         if not agent.records.uids():
             await agent.teardown()
-        if isinstance(error, MusterError):  # the database cannot be used
+        if isinstance(error, MusterError) or _is_of_full_disk(error):
             raise
         raise UsageError(
             f"the API cannot listen on port {port}: {error.strerror}",
@@ -241,9 +263,11 @@ class _Cluster:
                     task.cancel()
             # The API server still runs, so the pods can be marked after they are stopped.
             notice = asyncio.get_running_loop().call_later(NOTICE_AFTER, self._log_ending)
-            await self.agent.teardown(hurry)
-            notice.cancel()
-            await shutdown.mark_stopped_pods(client, specs, datetime.now(UTC))
+            try:
+                await self.agent.teardown(hurry)
+            finally:
+                notice.cancel()
+                await shutdown.mark_stopped_pods(client, specs, datetime.now(UTC))
 
     def _log_ending(self) -> None:
         log.info("%s; Ctrl-C kills them now", read_ending(self.settings.data).text.rstrip(" …"))
@@ -309,6 +333,6 @@ async def _install_crds(client: Client, definitions: list[Raw]) -> None:
 async def sweep(home: Home, data: Path, *, now: bool) -> None:
     """Stop the pods that a killed daemon left, without starting a cluster."""
     settings = Settings(home, data_dir=data)
-    with settings.held():
+    with _full_disk_explained(data), settings.held():
         agent = node.Agent.of_last(settings.for_node()) or node.Agent(settings.for_node())
         await _end(agent, now=now)

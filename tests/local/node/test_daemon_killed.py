@@ -15,6 +15,7 @@ from muster.api.kinds import EVENTS, PODS
 from muster.api.meta import Key
 from muster.local.node.agent import Agent, Settings
 from muster.local.node.machine.capacity import declare_nodes
+from muster.local.node.runtime.pod_records import PodRecord
 from tests.local.node import leftovers
 from tests.local.node.local_node import ROOTLESS, Raw, daemon, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest, shell
@@ -155,7 +156,7 @@ async def test_a_pod_deleted_while_the_daemon_was_down_is_killed(home: Path) -> 
         await first.run(shell("p", "sleep 1000"))
         pod = await first.phase("p", "Running")
     process = first.pid(pod)
-    for store in (home / "data").glob("objects.db*"):
+    for store in (home / "data").glob("objects.*"):
         store.unlink()  # the API has no objects any more
 
     async with daemon(home):
@@ -170,6 +171,29 @@ async def test_teardown_removes_the_pods_of_a_killed_daemon(home: Path) -> None:
     assert ROOTLESS or leftovers.of(home).links
 
     await sweep(home)
+
+    assert not leftovers.of(home)
+
+
+async def test_one_pod_that_cannot_be_stopped_keeps_neither_other_pods_nor_the_network(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with daemon(home) as (_, first):
+        await first.run(shell("p", "sleep 1000"), shell("q", "sleep 1000"))
+        await first.phase("p", "Running")
+        await first.phase("q", "Running")
+    agent = Agent(Settings(home, declare_nodes(1)))
+    agent.open()
+    removed, read = agent.records.uids()[0], agent.records.read
+
+    def without_a_record(uid: str) -> PodRecord:
+        if uid == removed:  # as if its folder was deleted at this moment
+            raise FileNotFoundError(uid)
+        return read(uid)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent.records, "read", without_a_record)
+        await agent.teardown()
 
     assert not leftovers.of(home)
 

@@ -27,6 +27,9 @@ SIZE = 4 * 1024 * 1024
 """Bytes of free pages after the file has grown: room for some thousand rows between compactions."""
 WAL_SIZE = 8 * 1024 * 1024
 """SQLite begins the write-ahead log anew after about half of this."""
+_SMALL_WAL_SIZE = 2 * 1024 * 1024
+"""For a start on a disk that is nearly full."""
+_PAGE = 4096
 _NEARLY_FULL = 4 * 1024 * 1024
 _SECONDS_FROM_FULL = 4 * 1024 * 1024 * 1024
 _MIN_FREE = SIZE + WAL_SIZE + _NEARLY_FULL
@@ -80,10 +83,13 @@ class DiskReserve:
         if not wal.exists():
             # The first write of a connection creates it.
             self._db.execute("UPDATE compacted SET revision = revision")
+        free = self.free()
+        size = WAL_SIZE if free >= WAL_SIZE + 2 * _NEARLY_FULL else _SMALL_WAL_SIZE
         fd = os.open(wal, os.O_RDWR | os.O_CLOEXEC)
         try:
-            if os.fstat(fd).st_size < WAL_SIZE and self.free() >= WAL_SIZE:
-                os.posix_fallocate(fd, 0, WAL_SIZE)
+            if os.fstat(fd).st_size < size <= free:
+                os.posix_fallocate(fd, 0, size)
+                self._db.execute(f"PRAGMA wal_autocheckpoint = {size // 2 // _PAGE}")
         finally:
             os.close(fd)
 

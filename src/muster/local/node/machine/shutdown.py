@@ -8,12 +8,12 @@ marked: the next `up` restarts them in the same pod.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from typing import TYPE_CHECKING
 
 from muster.api.conditions import disruption_condition
 from muster.api.kinds import PODS
-from muster.errors import Conflict, NotFound
+from muster.errors import Conflict, MusterError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.local.node.pod import Pod as RunPod
 
+log = logging.getLogger(__name__)
+
 STOPPED_MESSAGE = "The local cluster was stopped while the pod ran."
 
 
@@ -33,8 +35,12 @@ async def mark_stopped_pods(client: Client, nodes: Iterable[str], now: datetime)
     status = disruption_status("Terminated", STOPPED_MESSAGE, now)
     for pod in (await client.list(PODS)).items:
         if was_stopped(pod, names):
-            with contextlib.suppress(NotFound, Conflict):  # deleted or replaced meanwhile
+            try:
                 await client.patch_status(PODS, pod.metadata, status)
+            except (NotFound, Conflict):
+                continue  # deleted or replaced meanwhile
+            except MusterError as error:  # the next `up` marks it
+                log.warning("%s is not marked as stopped: %s", pod.metadata.key, error)
 
 
 def was_stopped(pod: Pod, nodes: frozenset[str]) -> bool:

@@ -150,4 +150,5 @@ class BridgeNetwork(Network):
 
     def _save(self) -> None:
         body = {"subnet": str(self.addresses.subnet), "addresses": self.addresses.table()}
-        files.write_atomically(self._file, json.dumps(body))
+        if files.read_json(self._file) != body:  # on a full disk nothing can be written
+            files.write_atomically(self._file, json.dumps(body))

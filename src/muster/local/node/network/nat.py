@@ -64,6 +64,14 @@ def release_forwarding(bridge: str) -> None:
         shutil.rmtree(state)
 
 
+def uses_forwarding(bridge: str) -> bool:
+    """Whether the cluster that owned the bridge has not released the switches."""
+    try:
+        return (_folder() / "users" / bridge).exists()
+    except PermissionError:  # the clusters of an ordinary user do not use them
+        return False
+
+
 def _switch(link: str) -> Path:
     return _DEVICES / link / "forwarding"
 

@@ -183,15 +183,25 @@ class ControlGroups:
         for folder in self._folders():
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        self._file.unlink(missing_ok=True)
+        if not saved_groups(self._file.parent):  # else the next `down` removes the rest
+            self._file.unlink(missing_ok=True)
         if self._place.leaf is not None:
             _leave(self._place.leaf)
 
     def _folders(self) -> list[Path]:
-        try:
-            return [Path(line) for line in self._file.read_text(encoding="utf-8").splitlines()]
-        except FileNotFoundError:
-            return []
+        return _saved_folders(self._file)
+
+
+def saved_groups(data_dir: Path) -> list[Path]:
+    """The groups of the cluster with this data directory that exist."""
+    return [folder for folder in _saved_folders(data_dir / _FILE) if folder.is_dir()]
+
+
+def _saved_folders(file: Path) -> list[Path]:
+    try:
+        return [Path(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except FileNotFoundError:
+        return []
 
 
 def _leave(leaf: Path) -> None:

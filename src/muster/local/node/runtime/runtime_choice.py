@@ -63,7 +63,9 @@ def choose_runtime(setting: str) -> RuntimeChoice:
 
 
 def save_choice(data_dir: Path, choice: RuntimeChoice) -> None:
-    files.write_atomically(data_dir / _FILE, f"{choice.kind}\n")
+    saved = saved_choice(data_dir)
+    if saved is None or saved.kind != choice.kind:  # on a full disk nothing can be written
+        files.write_atomically(data_dir / _FILE, f"{choice.kind}\n")
 
 
 def saved_choice(data_dir: Path) -> RuntimeChoice | None:

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from muster.local.node.runtime.processes import start_program
 from muster.local.node.standalone import shim_socket
-from muster.local.node.standalone.linux import kernel
+from muster.local.node.standalone.linux import files, kernel
 from muster.local.node.standalone.shim import LISTENER, LOCK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+_EXIT_SPACE = 8192
+"""Bytes for the exit code and a message of up to 4 KiB."""
 
 
 def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) -> int:
@@ -41,6 +44,8 @@ def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) ->
     # The container's `/` and its message file are for programs of any user in the pod.
     (draft / "root").chmod(0o755)
     (draft / "termination-log").chmod(0o666)
+    # The shim must be able to record the exit code on a full disk.
+    files.write(files.draft_of(draft / "exited"), " " * _EXIT_SPACE)
     (draft / "spec").write_text(json.dumps(spec), encoding="utf-8")
     (draft / "placement").write_text(json.dumps(placement), encoding="utf-8")
     lock = os.open(draft / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

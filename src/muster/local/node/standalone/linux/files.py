@@ -29,14 +29,24 @@ def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
 
     `mode` for a file that programs of any user in a pod may read: our umask makes others private.
     """
-    directory, name = os.path.split(path)
+    directory = os.path.dirname(path)
     if directory:
         os.makedirs(directory, exist_ok=True)
-    draft = os.path.join(directory, f".{name}")
-    write(draft, text)
+    draft = draft_of(path)
+    # In place: a draft that was made in time has its blocks, and a full disk has no others.
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.truncate()
     if mode is not None:
         os.chmod(draft, mode)
     os.replace(draft, path)
+
+
+def draft_of(path: Path) -> str:
+    """Where a file is written before it is renamed."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name}")
 
 
 def read_json(path: Path) -> dict[str, Any]:

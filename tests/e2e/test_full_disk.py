@@ -1,0 +1,120 @@
+"""A pod that fills the disk of the cluster: deleting works, and `down` leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.api.kinds import PODS
+from muster.api.meta import Key, Raw
+from muster.errors import NotFound, ServerError
+from muster.kube.auth import kube_config
+from muster.kube.blocking_client import BlockingClient
+from tests.e2e.footprint import Footprint
+from tests.e2e.local_cluster import LocalCluster
+from tests.small_disk import fill, small_disk
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+# It takes every block that anything else frees.
+GREEDY = "while true; do cat /dev/zero >> /scratch/file 2>/dev/null; done"
+
+
+def pod(name: str, command: str) -> Raw:
+    main = {
+        "name": "main",
+        "image": "python:3.12",
+        "command": ["sh", "-c", command],
+        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [main],
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "64m") as folder:
+        yield folder
+        LocalCluster(folder / "home").arena("down", "--now", check=False)
+
+
+def free_blocks(disk: Path) -> int:
+    return os.statvfs(disk).f_bavail
+
+
+def test_deletions_and_down_work_while_a_pod_keeps_the_disk_full(disk: Path) -> None:
+    local, before = LocalCluster(disk / "home"), Footprint.now()
+    local.up()
+    waits = "until test -e /scratch/end; do sleep 0.1; done; exit 3"
+    local.apply(pod("ends", waits), pod("quiet", "sleep 1000"), pod("quieter", "sleep 1000"))
+    with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
+        until(lambda: all(p.status.phase == "Running" for p in client.list(PODS).items))
+        local.apply(pod("greedy", GREEDY))
+        until(lambda: free_blocks(disk) == 0, what="a full disk")
+        uid = client.get(PODS, Key("default", "ends")).metadata.uid
+        (local.home / "data" / "pods" / uid / "volumes" / "scratch" / "end").touch()
+
+        client.delete(PODS, Key("default", "quiet"))
+        until(lambda: gone(client, "quiet"), what="the deletion")
+        with pytest.raises(ServerError, match="disk of the local cluster is full"):
+            client.create(PODS, pod("new", "true"), namespace="default")
+        ended = until(lambda: end_of(client, "ends"), what="the end of a pod")
+        assert ended.exit_code == 3
+        assert free_blocks(disk) == 0
+
+    down = local.arena("down")
+
+    assert "local cluster is down" in down.stderr
+    assert Footprint.now().beyond(before, local.home) == []
+    print((local.home / "daemon.log").read_text())
+    local.up()
+    with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
+        client.delete(PODS, Key("default", "greedy"))
+        until(lambda: free_blocks(disk) * 4096 > 32 << 20, what="the freed disk")
+    local.down()
+    fill(disk / "by-somebody-else")
+    refused_up = local.arena("up", "--detach", check=False)
+    assert refused_up.returncode == 1
+    assert "is full" in refused_up.stderr
+    assert "bug" not in (local.home / "daemon.log").read_text()
+    assert Footprint.now().beyond(before, local.home) == []
+
+
+def gone(client: BlockingClient, name: str) -> bool:
+    try:
+        client.get(PODS, Key("default", name))
+    except NotFound:
+        return True
+    return False
+
+
+def end_of(client: BlockingClient, name: str) -> Any:
+    statuses = client.get(PODS, Key("default", name)).status.container_statuses
+    return statuses[0].state.terminated if statuses else None
+
+
+def test_down_kills_strays_and_says_what_it_cannot_remove(tmp_path: Path) -> None:
+    local = LocalCluster(tmp_path)
+    local.up()
+    folder = tmp_path / "data" / "pods" / "stray"
+    stray = subprocess.Popen(["sleep", "1000"], env={"MUSTER_POD": str(folder), "PATH": os.defpath})
+    with small_disk(tmp_path / "data" / "mounted", "1m"):
+        failed = local.arena("down", check=False)
+
+        assert failed.returncode == 1
+        assert "this is left of it: 1 mount" in failed.stderr
+        assert str(tmp_path / "data" / "mounted") in failed.stderr
+        assert "is down" not in failed.stderr
+        assert stray.wait(10) == -9
+    assert local.arena("down").returncode == 0
