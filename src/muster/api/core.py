@@ -137,6 +137,12 @@ class ContainerStatus(Object, frozen=True):
     last_state: ContainerState = ContainerState()
     allocated_resources: Resources = {}
 
+    @property
+    def waits_for_restart(self) -> bool:
+        """Whether it failed and its node waits before it starts it again."""
+        waiting = self.state.waiting
+        return waiting is not None and waiting.reason == "CrashLoopBackOff"
+
 
 class PodStatus(Object, frozen=True):
     phase: str = ""
@@ -149,6 +155,11 @@ class PodStatus(Object, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+    @property
+    def all_container_statuses(self) -> tuple[ContainerStatus, ...]:
+        """In the order in which the containers start."""
+        return (*self.init_container_statuses, *self.container_statuses)
 
 
 class Pod(ApiObject, frozen=True):

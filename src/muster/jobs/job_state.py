@@ -170,7 +170,7 @@ def why_not_running(pod: Pod) -> str:
     placed = find_condition(pod.status.conditions, "PodScheduled")
     if placed is not None and placed.status == "False":
         return placed.message
-    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+    for container in pod.status.all_container_statuses:
         waiting = container.state.waiting
         if waiting is not None and waiting.message:
             return f"{waiting.reason}: {waiting.message}"
@@ -184,7 +184,7 @@ def crash_of(pod: Pod) -> Crash | None:
     """
     if pod.finished or pod.metadata.deletion_timestamp is not None:
         return None
-    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    rows = pod.status.all_container_statuses
     crashes = [crash for row in rows if (crash := _crash(pod, row)) is not None]
     return next((crash for crash in crashes if crash.waits), crashes[0] if crashes else None)
 
@@ -193,7 +193,7 @@ def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
     waiting, ended = row.state.waiting, row.state.terminated
     if waiting is None and ended is None and not row.restart_count:
         return None  # nearly every container
-    waits = waiting is not None and waiting.reason == "CrashLoopBackOff"
+    waits = row.waits_for_restart
     end = row.last_state.terminated
     if ended is not None and ended.exit_code and pod.spec.restart_policy != "Never":
         waits, end = True, ended  # a moment before the node starts it again

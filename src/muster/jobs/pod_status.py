@@ -73,12 +73,10 @@ def failed_attempt(pod: Pod) -> tuple[str, int] | None:
     cause = _failed_container(pod)
     if cause is None:
         return None
-    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    rows = pod.status.all_container_statuses
     row = next(row for row in rows if row.name == cause[0])
-    waiting = row.state.waiting
-    backs_off = waiting is not None and waiting.reason == "CrashLoopBackOff"
     # A container that runs again, or is about to, is one attempt further.
-    further = row.state.terminated is None and not backs_off
+    further = row.state.terminated is None and not row.waits_for_restart
     return row.name, max(0, row.restart_count - further)
 
 
@@ -134,7 +132,7 @@ def _when(pod: Pod) -> datetime:
 
 def _ends(pod: Pod) -> Iterator[tuple[str, ContainerTerminated]]:
     """The failed ends of its containers; ends before a restart come last."""
-    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    rows = pod.status.all_container_statuses
     for states in ([row.state for row in rows], [row.last_state for row in rows]):
         for row, state in zip(rows, states, strict=True):
             if state.terminated is not None and _unsuccessful(state.terminated):

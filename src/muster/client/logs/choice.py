@@ -133,7 +133,7 @@ def _source_of_job(
         return source
     if source is None and pod is not None and not wanted.earlier and uid == failed.pod_uid:
         # Other clusters keep no attempts but the last two.
-        rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        rows = pod.status.all_container_statuses
         counts = [row.restart_count for row in rows if row.name == failed.container]
         return LogSource(key, previous=failed.attempt + 1 in counts)
     return _source(key, uid, attempts, wanted, restarts)

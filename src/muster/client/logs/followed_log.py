@@ -109,7 +109,7 @@ def _wait_for_restart(
         else:
             if _has_ended(pod, uid, notify):
                 return pod if lost and pod.metadata.uid == uid else None
-            statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+            statuses = pod.status.all_container_statuses
             if any(status.state.running for status in statuses):
                 return pod
             # The cluster answers: the time limit is for a cluster that does not.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from muster.api.core import ContainerStatus, Pod
+    from muster.api.core import Pod
     from muster.jobs.job import Job
     from muster.jobs.job_status import JobStatus
 
@@ -54,20 +54,14 @@ def count_earlier(job: Job, status: JobStatus, replaced: Iterable[Pod]) -> JobSt
 
 def restarts_of_pod(pod: Pod) -> int:
     """How often the node restarted the pod's containers, with those that wait for a restart."""
-    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    rows = pod.status.all_container_statuses
     # The next restart counts before the node starts it, so that no attempt beyond the limit starts.
-    return sum(row.restart_count + _waits_for_restart(row) for row in rows)
+    return sum(row.restart_count + row.waits_for_restart for row in rows)
 
 
 def waits_for_restart(pod: Pod) -> bool:
     """Whether the node waits before it restarts a container of this pod."""
-    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return any(_waits_for_restart(row) for row in rows)
-
-
-def _waits_for_restart(row: ContainerStatus) -> bool:
-    waiting = row.state.waiting
-    return waiting is not None and waiting.reason == "CrashLoopBackOff"
+    return any(row.waits_for_restart for row in pod.status.all_container_statuses)
 
 
 def backoff_limit_reached(job: Job, status: JobStatus) -> bool:

@@ -105,7 +105,7 @@ def _stop_requested_at(pod: Pod) -> datetime | None:
 
 def ever_started(pod: Pod) -> bool:
     """Whether a container of the pod ever ran."""
-    rows = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    rows = pod.status.all_container_statuses
     states = (state for row in rows for state in (row.state, row.last_state))
     return any(state.running is not None or state.terminated is not None for state in states)
 

@@ -88,7 +88,7 @@ def _for_a_node(pods: Sequence[Pod]) -> Waiting | None:
 def _on_a_node(pods: Sequence[Pod]) -> Waiting | None:
     """A container that a node cannot start, or cannot start again."""
     for pod in pods:
-        for row in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        for row in pod.status.all_container_statuses:
             state = row.state.waiting
             if state is not None and state.reason not in _ORDINARY:
                 reason = _SAME_PROBLEM.get(state.reason, state.reason)
