@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from muster.api.kinds import NODES
+from muster.api.meta import Key
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster, over, processes_with
 from tests.waiting import until
@@ -47,6 +49,28 @@ def test_a_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(local: LocalClu
     assert "\nbig waits: " in f"\n{local.arena('list').stderr}"
     assert "Did you mean big?\n" in local.arena("get", "bigg", check=False).stderr
     local.arena("delete", "big")
+
+
+def test_a_job_with_a_topology_waits_until_one_rack_has_room(local: LocalCluster) -> None:
+    rack = "example.com/rack"
+    local.submit("racked", f"--topology={rack}", "--gpus=1", "--workers=2", command="sleep 99")
+
+    def explained(words: str) -> bool:
+        return re.search(rf"Why: .*{words}", local.arena("explain", "racked").stdout) is not None
+
+    def label(*racks: str) -> None:
+        with local.client() as client:
+            nodes = sorted(node.metadata.name for node in client.list(NODES).items)
+            for name, value in zip(nodes, racks, strict=True):
+                labels = {"metadata": {"labels": {rack: value}}}
+                client.patch(NODES, Key("", name), labels)
+
+    until(lambda: explained(f"needs one rack: no node has the label {rack}"), what="no rack")
+    label("r1", "r2")
+    until(lambda: explained("needs one rack: r1 has room for 1 of 2 workers"), what="a small rack")
+    label("r1", "r1")
+    local.wait_job("racked", "RUNNING")
+    local.arena("delete", "racked")
 
 
 def test_a_gang_that_fits_trains_to_the_end(local: LocalCluster) -> None:

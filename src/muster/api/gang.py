@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from muster.api.core import Resources
+    from muster.api.core import Pod, Resources
     from muster.api.meta import Raw
 
 HOLD_ANNOTATION = "muster.dev/hold"
@@ -73,13 +73,16 @@ class Topology:
 
 
 def topology_of(
-    declared: Topology | None, annotated: Iterable[Mapping[str, str]]
+    declared: Topology | None, group: Mapping[str, str], pods: Iterable[Pod]
 ) -> Topology | None:
-    """The topology of a gang: as its dialect declares it, and by the first annotation of each."""
-    required = preferred = ""
-    for each in annotated:
-        required = required or each.get(TOPOLOGY_ANNOTATION, "")
-        preferred = preferred or each.get(PREFERRED_TOPOLOGY_ANNOTATION, "")
+    """The topology of a gang, by its dialect and by the annotations of its group or its pods."""
+    required = group.get(TOPOLOGY_ANNOTATION, "")
+    preferred = group.get(PREFERRED_TOPOLOGY_ANNOTATION, "")
+    for pod in pods:
+        marks = pod.metadata.annotations
+        if TOPOLOGY_ANNOTATION in marks or PREFERRED_TOPOLOGY_ANNOTATION in marks:
+            required = required or marks.get(TOPOLOGY_ANNOTATION, "")
+            preferred = preferred or marks.get(PREFERRED_TOPOLOGY_ANNOTATION, "")
     if not required and not preferred:
         return declared
     base = declared or Topology()

@@ -9,19 +9,10 @@ instead of being named by them; it counts only for pods that name no group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang import (
-    SUCCEEDED,
-    GangKey,
-    GangTerms,
-    GroupCounts,
-    GroupSpec,
-    HyperNodeTiers,
-    PodMarks,
-    Topology,
-)
+from muster.api.gang import SUCCEEDED, GangKey, GangTerms, GroupCounts, GroupSpec, PodMarks
 from muster.api.kinds import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
@@ -132,32 +123,16 @@ def _native_group(pod: Pod) -> str:
 
 
 def _native_terms(group: objects.NativePodGroup) -> GangTerms:
-    gang = group.spec.scheduling_policy.gang
-    return GangTerms(
+    spec = group.spec
+    gang = spec.scheduling_policy.gang
+    terms = GangTerms(
         min=gang.min_count if gang else 1,
-        priority_class=group.spec.priority_class_name,
-        priority=group.spec.priority,
-        topology=_native_topology(group.spec.scheduling_constraints),
-        unserved=_native_unserved(group.spec),
+        priority_class=spec.priority_class_name,
+        priority=spec.priority,
     )
-
-
-def _native_topology(constraints: Raw) -> Topology | None:
-    # All constraints are required: all pods of the group run in one domain of each key.
-    rows = constraints.get("topology") or ()
-    keys = tuple(key for row in rows if isinstance(row, dict) and (key := row.get("key")))
-    return Topology(required=keys) if keys else None
-
-
-def _native_unserved(spec: objects.NativeSpec) -> str:
-    if spec.resource_claims:
-        return "the group shares resourceClaims among its pods"
-    for name, value in spec.scheduling_constraints.items():
-        if name != "topology" and value:
-            return f"the group sets schedulingConstraints.{name}"
-    rows = spec.scheduling_constraints.get("topology") or ()
-    unknown = next((name for row in rows for name in row if name != "key"), "")
-    return f"the group sets {unknown} in schedulingConstraints.topology" if unknown else ""
+    if not (spec.scheduling_constraints or spec.resource_claims):
+        return terms
+    return replace(terms, topology=spec.topology, unserved=spec.unserved)
 
 
 def _native_spec(group: GroupSpec) -> Raw:
@@ -185,38 +160,18 @@ def _native_succeeded(status: objects.PodGroupStatus) -> int:
 
 
 def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
-    roles = {role.lower(): n for role, n in group.spec.min_task_member.items() if n > 0}
-    return GangTerms(
+    spec = group.spec
+    roles = {role.lower(): n for role, n in spec.min_task_member.items() if n > 0}
+    terms = GangTerms(
         # A role's minimum always holds, also where the total is set below their sum.
-        min=max(group.spec.min_member, sum(roles.values()), 1),
+        min=max(spec.min_member, sum(roles.values()), 1),
         roles=roles,
-        priority_class=group.spec.priority_class_name,
-        min_resources=group.spec.min_resources,
-        topology=_network_topology(group.spec.network_topology),
-        unserved=_volcano_unserved(group.spec),
+        priority_class=spec.priority_class_name,
+        min_resources=spec.min_resources,
     )
-
-
-def _network_topology(network: objects.NetworkTopology | None) -> Topology | None:
-    if network is None:
-        return None
-    # Volcano's default is hard; a mode that we do not know is read as hard too.
-    tiers = HyperNodeTiers(
-        network.mode != "soft", network.highest_tier_allowed, network.highest_tier_name
-    )
-    return Topology(tiers=tiers)
-
-
-def _volcano_unserved(spec: objects.VolcanoSpec) -> str:
-    if spec.sub_group_policy:
-        return "the group sets subGroupPolicy"
-    affinity = spec.topology_affinity.values()
-    if any(isinstance(rule, dict) and rule.get("required") for rule in affinity):
-        return "the group requires a topologyAffinity of its subgroups"
-    network = spec.network_topology
-    if network is not None and network.highest_tier_name and network.highest_tier_allowed:
-        return "the group sets both highestTierAllowed and highestTierName in networkTopology"
-    return ""
+    if not (spec.network_topology or spec.sub_group_policy or spec.topology_affinity):
+        return terms
+    return replace(terms, topology=spec.topology, unserved=spec.unserved)
 
 
 def _kube_batch_spec(group: GroupSpec) -> Raw:

@@ -1,4 +1,8 @@
-"""The PodGroups in which other schedulers declare a gang, one struct per dialect; HyperNodes."""
+"""The PodGroups in which other schedulers declare a gang, one struct per dialect; HyperNodes.
+
+`topology` is the part of a spec that says where the gang must stay. `unserved` names a required
+field that Muster does not serve: a gang waits rather than run against it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import Any
 
 from muster.api.affinity import LabelSelector  # noqa: TC001 - msgspec resolves annotations
 from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
+from muster.api.gang import HyperNodeTiers, Topology
 from muster.api.meta import ApiObject, Condition, Object
 
 
@@ -30,6 +35,27 @@ class VolcanoSpec(Object, frozen=True):
     network_topology: NetworkTopology | None = None
     sub_group_policy: tuple[dict[str, Any], ...] = ()
     topology_affinity: dict[str, Any] = {}
+
+    @property
+    def topology(self) -> Topology | None:
+        network = self.network_topology
+        if network is None:
+            return None
+        # Volcano's default is hard; a mode that we do not know is read as hard too.
+        highest, name = network.highest_tier_allowed, network.highest_tier_name
+        return Topology(tiers=HyperNodeTiers(network.mode != "soft", highest, name))
+
+    @property
+    def unserved(self) -> str:
+        if self.sub_group_policy:
+            return "the group sets subGroupPolicy"
+        affinity = self.topology_affinity.values()
+        if any(isinstance(rule, dict) and rule.get("required") for rule in affinity):
+            return "the group requires a topologyAffinity of its subgroups"
+        network = self.network_topology
+        both = network and network.highest_tier_name and network.highest_tier_allowed is not None
+        text = "the group sets both highestTierAllowed and highestTierName in networkTopology"
+        return text if both else ""
 
 
 class VolcanoPodGroup(ApiObject, frozen=True):
@@ -67,6 +93,27 @@ class NativeSpec(Object, frozen=True):
     resource_claims: tuple[dict[str, Any], ...] = ()
     priority_class_name: str = ""
     priority: int | None = None
+
+    @property
+    def topology(self) -> Topology | None:
+        # All constraints are required: all pods of the group run in one domain of each key.
+        keys = tuple(filter(None, (row.get("key") for row in self._topology_rows)))
+        return Topology(required=keys) if keys else None
+
+    @property
+    def unserved(self) -> str:
+        if self.resource_claims:
+            return "the group shares resourceClaims among its pods"
+        for name, value in self.scheduling_constraints.items():
+            if name != "topology" and value:
+                return f"the group sets schedulingConstraints.{name}"
+        unknown = next((name for row in self._topology_rows for name in row if name != "key"), "")
+        return f"the group sets {unknown} in schedulingConstraints.topology" if unknown else ""
+
+    @property
+    def _topology_rows(self) -> list[dict[str, Any]]:
+        rows = self.scheduling_constraints.get("topology") or ()
+        return [row for row in rows if isinstance(row, dict)]
 
 
 class NativePodGroup(ApiObject, frozen=True):

@@ -283,8 +283,8 @@ def _trial(view: GangView, demand: Demand) -> Plan | Unplaced:
 def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> Demand:
     state, comes_late = view.state, LATE_ANNOTATION in view.annotations and not view.started
     late = holds.late_members(view) if comes_late else {}
-    members = (pod.metadata.annotations for pod in (*view.members.pending, *view.members.bound))
-    topology = topology_of(view.terms.topology, (view.annotations, *members))
+    members = view.members.pending + view.members.bound
+    topology = topology_of(view.terms.topology, view.annotations, members)
     return Demand(
         wants=group_by_class(state, (*pods, *late.values())),
         need=view.missing.total + len(late),

@@ -145,29 +145,34 @@ def _inside(demand: Demand, division: Division, code: int) -> Demand:
     return replace(demand, reserved=reserved, domain=None)
 
 
-def _fitting(trial: Trial, demand: Demand, level: Sequence[Division]) -> list[tuple[Division, int]]:
+def _fitting(
+    trial: Trial, demand: Demand, level: Sequence[Division]
+) -> Iterator[tuple[Division, int]]:
     """The domains of a level that may hold the demand, the best first."""
     assert demand.domain is not None
     snapshot, domain = trial.snapshot, demand.domain
     rows = _member_rows(snapshot, domain)
     if rows is None:
-        return []
+        return
     held = snapshot.nodes.rows_of(domain.held)
-    ranked = []
+    ranked: list[tuple[bool, float, str, Division, int]] = []
     for rooms in _rooms_of(trial, demand, level):
         division = rooms.division
         codes = np.flatnonzero(rooms.enough)
         if rows:
             codes = codes[codes == (_code_of(division, rows) or -1)]
         other = ~np.isin(codes, division.codes[held]) if held else np.zeros(len(codes), np.bool_)
-        order = np.lexsort((division.ranks[codes], rooms.copies[codes], other))
+        order = codes[np.lexsort((division.ranks[codes], rooms.copies[codes], other))]
+        if len(level) == 1:  # the first is nearly always the last: rank no more than needed
+            yield from ((division, int(code)) for code in order)
+            return
+        names, copies = division.names, rooms.copies
         ranked += [
-            ((bool(other[i]), float(rooms.copies[codes[i]])), division, int(codes[i]))
-            for i in order
+            (bool(away), float(copies[code]), names[code], division, int(code))
+            for away, code in zip(other, codes, strict=True)
         ]
-    if len(level) > 1:
-        ranked.sort(key=lambda row: (row[0], row[1].names[row[2]]))
-    return [(division, code) for _, division, code in ranked]
+    for *_, division, code in sorted(ranked, key=lambda row: row[:3]):
+        yield division, code
 
 
 def _member_rows(snapshot: Snapshot, domain: DomainDemand) -> set[int] | None:
