@@ -125,8 +125,8 @@ class Server:
             case "PATCH":
                 return self._patched(path, body, request.path.endswith("/status"))
             case "DELETE":
-                wanted = (body.get("preconditions") or {}).get("uid")
-                if wanted and wanted != self.objects[path]["metadata"]["uid"]:
+                wanted, meta = body.get("preconditions") or {}, self.objects[path]["metadata"]
+                if any(meta[field] != value for field, value in wanted.items()):
                     return _status(409, "Conflict")
                 self.remove(path)
                 return _ok({})

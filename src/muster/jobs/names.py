@@ -26,6 +26,8 @@ NVIDIA_GPU, ALIYUN_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
 GPU_RESOURCES = (NVIDIA_GPU, ALIYUN_GPU, "amd.com/gpu")
 STARTING_DEADLINE = "muster.dev/starting-deadline-seconds"
 """Annotation of a job: seconds in which it must start to run."""
+CLUSTER_SIZE = "muster.dev/cluster-size"
+"""Annotation of a pod: the numbers of replicas that its configuration contains."""
 
 # A Service must begin with a letter (RFC 1035); the name of a pod could begin with a digit.
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")

@@ -204,17 +204,22 @@ def apply(
 
 
 class DeleteOptions(TypedDict, total=False):
-    """With `uid`, only the object that still has that uid; `grace` is in seconds."""
+    """With `uid`, only the object that still has that uid; `grace` is in seconds.
+
+    With `version`, only the object as it was at that resource version.
+    """
 
     uid: str
+    version: str
     grace: int | None
     propagation: str
 
 
 def delete(kind: Kind[Any], key: Key, **options: Unpack[DeleteOptions]) -> Request:
     body: Raw = {}
-    if uid := options.get("uid"):
-        body["preconditions"] = {"uid": uid}
+    wanted = {"uid": options.get("uid"), "resourceVersion": options.get("version")}
+    if preconditions := {field: value for field, value in wanted.items() if value}:
+        body["preconditions"] = preconditions
     if (grace := options.get("grace")) is not None:
         body["gracePeriodSeconds"] = grace
     if propagation := options.get("propagation"):

@@ -52,6 +52,8 @@ class Delete:
     kind: Kind[Any]
     name: str
     uid: str = ""
+    version: str = ""
+    """Delete it only if it has not changed since this resource version."""
 
 
 @dataclass(frozen=True)

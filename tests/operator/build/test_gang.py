@@ -140,7 +140,8 @@ def test_each_dialect_marks_the_pods(
 
     own = {k: v for k, v in pod["metadata"]["labels"].items() if "training.kubeflow" not in k}
     assert own == labels
-    assert pod["metadata"]["annotations"] == annotations
+    size = {"muster.dev/cluster-size": "ps=1,worker=2"}
+    assert pod["metadata"]["annotations"] == annotations | size
     assert pod["spec"].get("schedulingGroup") == group
 
 
@@ -177,7 +178,7 @@ def test_a_gang_that_the_templates_declare_is_left_as_it_is() -> None:
     pod = model.manifests["j-worker-0"]
     assert model.objects == {}
     assert pod["metadata"]["labels"].items() >= labels.items()
-    assert pod["metadata"]["annotations"] == {}
+    assert pod["metadata"]["annotations"] == {"muster.dev/cluster-size": "worker=2"}
     assert pod["spec"]["schedulerName"] == "muster"
 
 
@@ -301,6 +302,7 @@ def test_later_pods_join_the_dialect_of_living_pods(before: str, after: str) -> 
 
 def test_a_crd_that_is_installed_later_splits_no_gang() -> None:
     model = settled(manifest(), served_dialects=frozenset())
+    model.run()  # Pods that wait would be recreated in the new dialect, all of them.
     model.extra["served_dialects"] = ALL_DIALECTS
     model.edit(tfReplicaSpecs={"Worker": replica(3), "PS": replica(1)})
     model.settle()

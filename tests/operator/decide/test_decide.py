@@ -62,6 +62,7 @@ def test_a_pod_belongs_to_its_job_and_carries_its_gang() -> None:
     assert pod["metadata"]["annotations"] == {
         "scheduling.k8s.io/group-name": "j",
         "volcano.sh/task-spec": "worker",
+        "muster.dev/cluster-size": "ps=1,worker=2",
     }
     assert pod["spec"]["schedulerName"] == "muster"
     assert pod["spec"]["restartPolicy"] == "Never"

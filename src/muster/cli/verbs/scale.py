@@ -33,7 +33,7 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
 
     The master of a PyTorch job counts as one of the workers, as it does for submit. A gang that
     needed all its members needs all of the new number. Running replicas are not restarted: only
-    replicas that start from now on see the new numbers.
+    replicas that start from now on see the new numbers. Replicas that still wait are recreated.
 
     \b
     Example:

@@ -226,9 +226,11 @@ class Executor:
     async def _delete(self, job: Job, action: Delete) -> bool:
         key = Key(job.namespace, action.name)
         try:
-            await self.client.delete(action.kind, key, uid=action.uid)
+            await self.client.delete(action.kind, key, uid=action.uid, version=action.version)
         except (NotFound, Conflict):
-            return False  # The object is gone, or another object has its name by now.
+            # The object is gone or has changed, or another object has its name by now. An informer
+            # will show that and cause the next reconcile.
+            return False
         metrics.OBJECTS.labels(action.kind.resource, "delete").inc()
         if action.uid:
             self.own_writes.record_deleted(job.uid, action.uid)

@@ -41,6 +41,7 @@ from muster.operator.decide import (
     job_end,
     job_limits,
     missing_objects,
+    outdated_pods,
 )
 from muster.operator.decide.gang_object import delete_group_objects
 from muster.operator.decide.job_outcome import assess
@@ -131,6 +132,8 @@ def _decide_active(
     # The new status may ask for other replicas: the next attempt of a launcher has another name.
     wanted = registry.framework_of(job).replicas(updated, observed)
     surplus, observed_after = _surplus(updated, wanted, observed, settings, now)
+    outdated = outdated_pods.outdated_pods(updated, observed_after)
+    observed_after = _with_deletions(observed_after, outdated, now)
     missing = missing_objects.without_pod(wanted, observed_after)
     delay = backoff.waiting_for_backoff(job, status, missing, now)
     delay = delay or terminating_pods(wanted, observed_after)
@@ -139,6 +142,8 @@ def _decide_active(
         *adopted,
         *_write(job, after, [*events, *problems]),
         *missing_objects.delete_pods((*assessment.replaced, *surplus)),
+        # Before the gang's object has the new size: with it, the scheduler could start them.
+        *outdated_pods.delete_unstarted(outdated),
         *(() if job.from_pods else missing_objects.delete_unused_services(job, observed)),
         *(
             missing_objects.delete_pods(missing_objects.unscheduled_pods(observed_after))

@@ -18,6 +18,7 @@ from muster.operator.build.pods import pod_manifest
 from muster.operator.build.services import service_manifest
 from muster.operator.decide import backoff, job_conditions
 from muster.operator.decide.gang_object import ensure_group_object, field_changes
+from muster.operator.decide.outdated_pods import record_size
 from muster.operator.frameworks import registry
 from muster.operator.settings import QUOTA_PAUSE
 
@@ -72,6 +73,7 @@ def create_missing(
     for replica in due[:BATCH]:
         manifest = pod_manifest(job, replica, hosts, gang)
         framework.add_to_pod(manifest, replica, hosts)
+        record_size(job, manifest)
         created.append(Create(PODS, manifest))
     return [*before_pods, *created, *later, *([Requeue(0.0)] if len(due) > BATCH else ())]
 

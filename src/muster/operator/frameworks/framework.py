@@ -35,6 +35,10 @@ class Framework:
     def add_to_pod(self, manifest: Raw, replica: Replica, hosts: Addresses) -> None:
         """Add what the framework needs to a replica's new pod manifest, in place."""
 
+    def fixed_size(self, job: Job) -> bool:
+        """Whether every pod's configuration contains the number of replicas."""
+        return True
+
     def objects(self, job: Job, observed: Observed, hosts: Addresses) -> list[Create]:
         """Further objects that must exist before the pods, with these contents."""
         return []

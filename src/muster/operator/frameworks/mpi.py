@@ -57,6 +57,10 @@ class MPI(Framework):
             return [*workers, launcher]
         return workers
 
+    def fixed_size(self, job: Job) -> bool:
+        """The launcher reads its hosts from a mounted file, which follows the job."""
+        return False
+
     def running(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
         all_pods = [pod for rows in pods.values() for pod in rows]
         complete = len(all_pods) == job.total

@@ -25,6 +25,10 @@ class PyTorch(Framework):
         if hosts.settings.init_image and replica.role == "Worker" and has_master:
             _wait_for_master(manifest, hosts)
 
+    def fixed_size(self, job: Job) -> bool:
+        """An elastic job accepts workers while it runs."""
+        return not job.spec.get("elasticPolicy")
+
     def succeeded(self, job: Job, pods: dict[str, list[Pod]]) -> bool:
         """Without a master all workers must succeed; in an elastic job one is enough."""
         if job.spec.get("elasticPolicy"):

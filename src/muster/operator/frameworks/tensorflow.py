@@ -24,6 +24,9 @@ class TensorFlow(Framework):
         value = tf_config(job, replica, hosts)
         add_environment(main_container(manifest, replica, job), {"TF_CONFIG": value})
 
+    def fixed_size(self, job: Job) -> bool:
+        return not job.dynamic_workers
+
 
 def tf_config(job: Job, replica: Replica, hosts: Addresses) -> str:
     """The value of TF_CONFIG, byte for byte as the training operator writes it."""
