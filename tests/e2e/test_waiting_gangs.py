@@ -31,6 +31,7 @@ def test_a_waiting_gang_that_is_scaled_starts_with_the_new_numbers(local: LocalC
     local.arena("scale", "g", "--workers=2")
 
     local.wait_job("g", "RUNNING")
+
     def lines_of_both() -> list[str]:
         lines = local.arena("logs", "g", "--all").stdout.splitlines()
         return lines if len(lines) == 2 else []

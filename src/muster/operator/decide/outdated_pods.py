@@ -2,8 +2,8 @@
 
 TF_CONFIG, WORLD_SIZE and NUM_PROCESSES are part of a pod and cannot be changed. A job that is
 scaled while its pods wait for room would start with the old numbers, and its training would wait
-for replicas that do not exist. So these pods are recreated. Pods that have started keep their numbers:
-the training runs with them.
+for replicas that do not exist. So these pods are recreated. Pods that have started keep their
+numbers: the training runs with them.
 """
 
 from __future__ import annotations
