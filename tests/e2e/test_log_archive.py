@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,6 +175,49 @@ def test_a_job_that_is_deleted_while_its_log_is_followed_is_named(local: LocalCl
     local.arena("delete", "gone")
 
     _, errors = follower.communicate(timeout=60)
-    assert follower.returncode == 3
+    assert follower.returncode == 3, errors
     assert "the job gone was deleted meanwhile" in errors
     assert "was removed" not in errors
+
+
+LINES = """\
+trap 'echo end of part $part; exit 1' TERM
+part=$(ls parts | wc -l); touch parts/$HOSTNAME-$part
+while :; do echo "part $part"; sleep 0.1; done
+"""
+
+
+def read_until(follower: subprocess.Popen[str], text: str) -> str:
+    """The next line with this text."""
+    assert follower.stdout is not None
+    return next(line for line in follower.stdout if text in line)
+
+
+def test_following_a_job_continues_after_a_suspension_and_with_added_replicas(
+    local: LocalCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "parts").mkdir()
+    words = ["submit", "jax", "--name=long", f"--working-dir={tmp_path}", "--workers=1"]
+    local.arena(*words, LINES)
+    one, every = local.start("logs", "-f", "long"), local.start("logs", "-f", "long", "--all")
+    for follower in (one, every):
+        read_until(follower, "part 0")
+
+    local.arena("suspend", "long")
+    for follower in (one, every):
+        read_until(follower, "end of part 0")
+    late = local.start("logs", "-f", "long")
+    local.arena("resume", "long")
+    for follower in (one, every, late):
+        assert "end of" not in read_until(follower, "part 1")
+
+    local.arena("scale", "long", "--workers=2")
+    assert read_until(every, "part 2") == "long-worker-1 | part 2\n"
+
+    local.arena("delete", "long")
+    for follower in (one, every, late):
+        _, errors = follower.communicate(timeout=60)
+        assert follower.returncode == 3, errors
+        assert errors.count("the job long was deleted meanwhile") == 1
+        assert "not found" not in errors
+        assert "was removed" not in errors

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.client.jobs import instances, lookup
 from muster.client.jobs.instances import wait_for_instances
-from muster.client.logs import read_logs
+from muster.client.logs import followed_job, read_logs
 from muster.errors import MusterError
 from muster.jobs.view.summary import JobSummary, summarize
 from tests.cli import fake_cluster
@@ -29,12 +30,16 @@ def job(*conditions: dict[str, str]) -> JobSummary:
 
 
 @pytest.mark.parametrize("follow", [True, False])
-def test_a_job_that_failed_without_pods_is_not_waited_for(follow: bool) -> None:
+@pytest.mark.parametrize("ended", [(0, 0), (0, 1)])
+def test_a_job_that_failed_without_pods_is_not_waited_for(
+    follow: bool, ended: tuple[int, int]
+) -> None:
     failed = job({"type": "Failed", "status": "True", "message": "no"})
+    failed = msgspec.structs.replace(failed, ended=ended)
 
     with pytest.raises(MusterError, match="the job j has failed and has no pods") as error:
         wait_for_instances(cast(Any, None), failed, follow=follow)
-    assert "--clean-task-policy=None" in error.value.hint
+    assert ("--clean-task-policy=None" in error.value.hint) == any(ended)
 
 
 def test_without_follow_a_job_that_has_no_pods_yet_is_not_waited_for() -> None:
@@ -78,11 +83,11 @@ def test_following_an_mpi_job_waits_for_its_launcher(
 ) -> None:
     read: list[Key] = []
 
-    def read_log(_: Any, pod: Key, *__: Any) -> list[bytes]:
+    def follow_replica(_: Any, __: Any, pod: Key, *___: Any) -> list[tuple[Key, bytes]]:
         read.append(pod)
         return []
 
-    monkeypatch.setattr(read_logs, "read_log", read_log)
+    monkeypatch.setattr(followed_job, "follow_replica", follow_replica)
 
     code, _, err = mpi.arena("logs", "-f", "mpi")
 
@@ -147,7 +152,7 @@ def test_following_a_job_that_ends_without_pods_reports_its_reason(
 def test_waiting_for_pods_or_the_launcher_reports_the_reason(
     mpi: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_logs, "read_log", lambda *_: [])
+    monkeypatch.setattr(followed_job, "follow_replica", lambda *_: [])
     waits = [fake_cluster.pod(mpi.objects["mpijobs"][0], "worker", 0, why="short 2 GPUs")]
     launcher = fake_cluster.pod(mpi.objects["mpijobs"][0], "launcher", 0, phase="Succeeded")
     monkeypatch.setattr(lookup, "labelled_pods", Unfolding(mpi, [[], [], waits, waits, [launcher]]))

@@ -258,7 +258,7 @@ def test_a_pod_that_was_replaced_while_the_cluster_was_unreachable_is_reported()
 
     assert notes_of(play) == [
         "the cluster is unreachable: refused; waiting for it",
-        "p was replaced; `arena logs -f` follows the new one",
+        "p was replaced by a new pod",
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from muster.cli.show import colour
@@ -53,8 +54,8 @@ def print_log(chunks: Iterable[bytes]) -> None:
 
 def print_logs(chunks: Iterable[tuple[Key, bytes]], pods: Sequence[Key]) -> None:
     """The lines of several logs, each whole and with the name of its pod before it."""
-    prefixes = _prefixes(pods)
-    rests = dict.fromkeys(pods, b"")
+    prefixes = _Prefixes(pods)
+    rests: defaultdict[Key, bytes] = defaultdict(bytes)
     for pod, chunk in chunks:
         *lines, rests[pod] = (rests[pod] + chunk).split(b"\n")
         if not chunk and rests[pod]:  # the log has ended within a line
@@ -65,10 +66,18 @@ def print_logs(chunks: Iterable[tuple[Key, bytes]], pods: Sequence[Key]) -> None
             _write(b"".join(prefixes[pod] + line + b"\n" for line in lines))
 
 
-def _prefixes(pods: Sequence[Key]) -> dict[Key, bytes]:
-    width = max((len(pod.name) for pod in pods), default=0)
-    names = [pod.name.ljust(width) for pod in pods]
-    if colour.enabled(sys.stdout):
-        codes = colour.PREFIXES
-        names = [colour.colour(name, codes[i % len(codes)]) for i, name in enumerate(names)]
-    return {pod: f"{name} | ".encode() for pod, name in zip(pods, names, strict=True)}
+class _Prefixes(dict["Key", bytes]):
+    """The name of each pod as the start of a line, as wide as the names known at the start."""
+
+    def __init__(self, pods: Sequence[Key]) -> None:
+        self._width = max((len(pod.name) for pod in pods), default=0)
+        self._coloured = colour.enabled(sys.stdout)
+        for pod in pods:
+            self[pod]  # in this order the pods get their colours
+
+    def __missing__(self, pod: Key) -> bytes:
+        name = pod.name.ljust(self._width)
+        if self._coloured:
+            name = colour.colour(name, colour.PREFIXES[len(self) % len(colour.PREFIXES)])
+        self[pod] = f"{name} | ".encode()
+        return self[pod]

@@ -1,7 +1,8 @@
 """`arena logs NAME`: the output of an instance; with -f, also the output from now on.
 
 NAME is a pod, or a job: then its chief's log is read. `-f` waits for the pod to exist and to start
-instead of failing, and reconnects after the cluster was unreachable. `--all` prints the logs of all
+instead of failing, reconnects after the cluster was unreachable, and follows a job until it ends,
+through suspensions and with pods that replace others. `--all` prints the logs of all
 instances, each line with the name of its instance.
 """
 
@@ -20,15 +21,16 @@ from muster.cli.options import Target, cluster_options, job_name_completions, ty
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
 from muster.client.jobs import lookup
-from muster.client.logs import read_logs
+from muster.client.logs import followed_job, read_logs
 from muster.client.logs.choice import FoundLogs, WantedLogs, find_logs
+from muster.client.logs.followed_job import FollowedJob
 from muster.client.logs.pod_log import LogOptions
 from muster.errors import BadRequest, MusterError, NotFound, UsageError
 from muster.jobs.job_state import FAILED
 from muster.jobs.view.instance import instance as view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
@@ -91,16 +93,14 @@ def command(
         key = Key(target.namespace_in(cluster), name)
         logs = find_logs(client, key, type_, wanted, note)
         sources, job = logs.sources, logs.job
-        with _noticing_deletion(client, logs, options):
-            if everyone:
-                warn = partial(note, level="warn")
-                chunks = read_logs.read_many(cluster.connect, sources, options, note, warn)
-                log_lines.print_logs(chunks, [source.pod for source in sources])
-            else:
-                log_lines.print_log(read_logs.read_source(client, sources[0], options, note))
+        if everyone:
+            chunks = _read_all(cluster.connect, logs, options)
+            log_lines.print_logs(chunks, [source.pod for source in sources])
+        else:
+            log_lines.print_log(_read_one(client, logs, options))
         if job is not None and not everyone:
-            _note_state(client, job, sources[0].pod.name, chosen=bool(instance))
-        elif job is None:
+            _note_state(client, job, sources[0].pod.name, wanted)
+        elif job is None and not options.follow:
             with suppress(NotFound):  # the log of a pod that is gone
                 _note_waiting(view(client.get(PODS, sources[0].pod)))
 
@@ -122,40 +122,34 @@ def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _noticing_deletion(
-    client: BlockingClient, logs: FoundLogs, options: LogOptions
-) -> Iterator[None]:
-    """NotFound if the job was deleted while its log was followed, however the log ended then."""
-    try:
-        yield
-    except (NotFound, BadRequest):
-        if not options.follow or logs.job is None:
-            raise
-        _ensure_exists(client, logs.job)
-        raise
-    if options.follow and logs.job is not None and not logs.expires:
-        _ensure_exists(client, logs.job)
+def _read_one(client: BlockingClient, logs: FoundLogs, options: LogOptions) -> Iterator[bytes]:
+    source, job = logs.sources[0], logs.job
+    if job is None or not options.follow or not logs.can_grow:
+        return read_logs.read_source(client, source, options, note)
+    followed = FollowedJob(job, expires=logs.expires)
+    chunks = followed_job.follow_replica(client, followed, source.pod, options, note)
+    return (chunk for _, chunk in chunks)
 
 
-def _ensure_exists(client: BlockingClient, job: JobSummary) -> None:
-    try:
-        lookup.get_job(client, job.key, job.trainer)
-    except NotFound:
-        raise NotFound(f"the job {job.name} was deleted meanwhile") from None
-    except MusterError:
-        return  # the log was read: that the cluster is gone now is no error
+def _read_all(
+    connect: Callable[[], BlockingClient], logs: FoundLogs, options: LogOptions
+) -> Iterator[tuple[Key, bytes]]:
+    warn = partial(note, level="warn")
+    if logs.job is None or not options.follow or not logs.can_grow:
+        return read_logs.read_many(connect, logs.sources, options, note, warn)
+    followed = FollowedJob(logs.job, expires=logs.expires)
+    return followed_job.follow_all(connect, followed, options, note, warn)
 
 
-def _note_state(client: BlockingClient, job: JobSummary, shown: str, *, chosen: bool) -> None:
+def _note_state(client: BlockingClient, job: JobSummary, shown: str, wanted: WantedLogs) -> None:
     """Say why a pod without a node has no log, or which pod failed unless the user chose a pod."""
     if not job.over:  # it may have ended while its log was followed
         with suppress(MusterError):
             job = lookup.get_summary(client, job.key, job.trainer)
     shown_pod = next((row for row in job.instances if row.name == shown), None)
-    if shown_pod is not None:
+    if shown_pod is not None and not wanted.options.follow:
         _note_waiting(shown_pod, job.reason)
-    if job.status == FAILED and job.failed_pod != shown and not chosen:
+    if job.status == FAILED and job.failed_pod != shown and not wanted.instance:
         note(f"the job {job.name} failed{job.cause}")
 
 

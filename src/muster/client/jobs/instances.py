@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 POLL_SECONDS = 0.3
+KEEP_PODS = "`arena submit … --clean-task-policy=None` keeps a job's pods and their logs."
 
 
 class WaitNotice:
@@ -109,7 +110,7 @@ def wait_for_instances(
         if job.over:
             raise MusterError(
                 f"the job {job.name} has {job.status.lower()} and has no pods{job.because}",
-                hint="`arena submit … --clean-task-policy=None` keeps a job's pods and their logs.",
+                hint=KEEP_PODS if any(job.ended) else "",
             )
         if not follow:
             raise MusterError(

@@ -22,7 +22,7 @@ from muster.errors import InvalidJob, MusterError, NotFound, UsageError
 from muster.jobs import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from muster.api.pod_logs import PodLog
     from muster.client import Notify
@@ -52,6 +52,12 @@ class FoundLogs(NamedTuple):
     job: JobSummary | None = None
     expires: bool = False
     """Whether the job is deleted by itself some time after its end."""
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether the job goes on, so that there may be more to follow."""
+        ended = any(source.attempt is not None for source in self.sources)
+        return self.job is not None and not self.job.over and not ended
 
 
 def find_logs(
@@ -95,6 +101,21 @@ def _of_job(
         if not found.summary([]).over or not attempts_of_job(client, found.key, found.uid):
             raise
         return _of_job(client, found, wanted, notify)
+    if wanted.options.follow and not job.over:
+        # Its pods may have been created while they were waited for.
+        existing = {pod.metadata.name: pod for pod in found.pods(client)}
+    sources = _sources_of_job(job, pod_names, existing, attempts, wanted, notify)
+    return FoundLogs(sources, job, expires=_expires(found))
+
+
+def _sources_of_job(
+    job: JobSummary,
+    pod_names: Sequence[str],
+    existing: Mapping[str, Pod],
+    attempts: Sequence[PodLog],
+    wanted: WantedLogs,
+    notify: Notify,
+) -> list[LogSource]:
     sources = []
     for name in pod_names:
         try:
@@ -105,7 +126,7 @@ def _of_job(
             notify(str(error))
     if not sources:
         raise MusterError(f"no replica of {job.name} has such an attempt")
-    return FoundLogs(sources, job, expires=_expires(found))
+    return sources
 
 
 def _expires(found: FoundJob) -> bool:

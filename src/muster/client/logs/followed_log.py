@@ -23,7 +23,7 @@ from muster.errors import NotFound, ServerError, Unreachable
 from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from muster.api.core import Pod
     from muster.api.meta import Key
@@ -37,10 +37,12 @@ RECONNECT_TIMEOUT = 120.0
 
 def follow_log(
     client: BlockingClient, key: Key, options: LogOptions, notify: Notify
-) -> Iterator[bytes]:
+) -> Generator[bytes, None, str]:
+    """Chunks of the log until the pod has ended; returns the UID of the pod."""
     log = ResumableLog(timestamps=options.timestamps)
     wait_for_start(client, key, notify)
     pod: Pod | None = client.get(PODS, key)
+    uid = ""
     while pod is not None:
         ended, uid = pod.finished, pod.metadata.uid
         try:
@@ -53,14 +55,15 @@ def follow_log(
             notify(f"the log of {key.name} broke off: {error}; waiting for the cluster")
             lost = True
         if ended:
-            return
+            break
         try:
             pod = _wait_for_restart(client, key, uid, notify, lost=lost)
         except NotFound:
             yield from _unread_lines(client, key, uid, options, log)
-            return
+            break
         log.reopened()
         options = _resumed(options, log)
+    return uid
 
 
 def _resumed(options: LogOptions, log: ResumableLog) -> LogOptions:
@@ -121,7 +124,7 @@ def _has_ended(pod: Pod, uid: str, notify: Notify) -> bool:
     """Whether the pod of that UID has ended; an end from outside is reported."""
     name = pod.metadata.name
     if pod.metadata.uid != uid:
-        notify(f"{name} was replaced; `arena logs -f` follows the new one")
+        notify(f"{name} was replaced by a new pod")
         return True
     disruption = find_condition(pod.status.conditions, "DisruptionTarget")
     if pod.finished and disruption is not None and disruption.status == "True":

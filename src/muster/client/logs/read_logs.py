@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from muster.api.pod_logs import POD_LOGS
 from muster.client import ignore
 from muster.client.logs import attempts
 from muster.client.logs.followed_log import follow_log
+from muster.client.logs.interleaved import Interleaved
 from muster.client.logs.pod_log import NotStarted, read_once
 from muster.errors import BadRequest, MusterError, NotFound
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from muster.client.logs.pod_log import LogOptions
     from muster.kube.blocking_client import BlockingClient
 
-T = TypeVar("T")
-
 
 def read_source(
     client: BlockingClient, source: LogSource, options: LogOptions, notify: Notify = ignore
@@ -33,7 +32,7 @@ def read_source(
     attempt is read.
     """
     if source.attempt is not None:
-        yield from _read_attempt(client, source, options, notify)
+        yield from read_attempt(client, source, options, notify)
         return
     options = options._replace(previous=options.previous or source.previous)
     empty = True
@@ -47,12 +46,13 @@ def read_source(
         if last is None or options.previous:
             raise
         notify(f"{error}; this is the log of its last attempt")
-        yield from _read_attempt(client, last, options, notify)
+        yield from read_attempt(client, last, options, notify)
 
 
-def _read_attempt(
+def read_attempt(
     client: BlockingClient, source: LogSource, options: LogOptions, notify: Notify
 ) -> Iterator[bytes]:
+    """The log of an attempt that the cluster keeps, in chunks."""
     assert source.attempt is not None
     if source.header:
         notify(source.header)
@@ -95,41 +95,9 @@ def read_many(
             failures.append(error)
 
     streams = [read(source) for source in sources]
-    yield from _interleaved(streams) if options.follow else itertools.chain(*streams)
+    if options.follow:
+        yield from Interleaved[tuple["Key", bytes]]().read(streams)
+    else:
+        yield from itertools.chain(*streams)
     if sources and len(failures) == len(sources):
         raise failures[-1]
-
-
-def _interleaved(streams: Sequence[Iterator[T]]) -> Iterator[T]:
-    """The items of all streams as they come; each stream is read by its own thread."""
-    import queue
-    import threading
-
-    # Bounded, so that a slow reader slows the streams. After the reader has left, each thread puts
-    # at most one more item and its end: there is always room, and no thread blocks for ever.
-    items: queue.Queue[T | None] = queue.Queue(maxsize=2 * len(streams) + 64)
-    closed = threading.Event()
-
-    def read(stream: Iterator[T]) -> None:
-        try:
-            for item in stream:
-                items.put(item)
-                if closed.is_set():
-                    break
-        finally:
-            items.put(None)
-
-    for stream in streams:
-        threading.Thread(target=read, args=(stream,), daemon=True).start()
-    running = len(streams)
-    try:
-        while running:
-            item = items.get()
-            if item is None:
-                running -= 1
-            else:
-                yield item
-    finally:
-        closed.set()
-        while not items.empty():
-            items.get_nowait()
