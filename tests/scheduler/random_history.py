@@ -22,7 +22,7 @@ from muster.api.gang import (
 )
 from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Condition, Key
-from muster.api.pod_groups import VolcanoPodGroup
+from muster.api.pod_groups import HyperNode, VolcanoPodGroup
 from muster.api.storage import (
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
@@ -37,11 +37,27 @@ from muster.scheduler.decisions.decision import Bind, Delete
 from muster.scheduler.gangs.waiting_line import Parked
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
-from tests.scheduler.builders import GPU, START, node, pod, volcano_group
+from tests.scheduler.builders import GPU, START, hyper_node, node, pod, volcano_group
 from tests.scheduler.volume_builders import using
 
 replace = msgspec.structs.replace
 RACK, ZONE = "example.com/rack", "topology.kubernetes.io/zone"
+TIERS = {"HyperNodes of tier 1": 1, "HyperNodes of tier 2": 2}
+"""Levels that a gang needs by its networkTopology: HyperNodes for racks, and for zones."""
+LABEL_OF_TIER = {1: RACK, 2: ZONE}
+
+
+def hyper_nodes() -> list[HyperNode]:
+    """A HyperNode of tier 1 for each rack, and of tier 2 for each zone."""
+    racks = [
+        hyper_node(f"rack{i}", 1, {"labelMatch": {"matchLabels": {RACK: f"r{i}"}}})
+        for i in range(1, 5)
+    ]
+    zones = [
+        hyper_node(f"zone{i}", 2, *({"inner": f"rack{r}"} for r in range(1, 5) if r // 2 == i))
+        for i in range(3)
+    ]
+    return racks + zones
 
 
 def bound(pod: Pod, where: str, bind: Bind, now: float) -> Pod:
@@ -87,6 +103,7 @@ class RandomHistory:
         """The label of which they prefer one value."""
         self.state = State(self.settings)
         self._sync_storage()
+        self._sync_hyper_nodes()
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -130,9 +147,12 @@ class RandomHistory:
         name = f"g{self.name_counter:03d}"
         marks = {TOPOLOGY_ANNOTATION: self.levels.get(name, "")}
         marks[PREFERRED_TOPOLOGY_ANNOTATION] = self.wishes.get(name, "")
-        minimum = min(least, size)
+        tier = TIERS.get(marks[TOPOLOGY_ANNOTATION])
+        spec: dict[str, Any] = {}
+        if tier is not None:
+            spec, marks[TOPOLOGY_ANNOTATION] = {"networkTopology": {"highestTierAllowed": tier}}, ""
         self.groups[name] = volcano_group(
-            name, minimum, created=self.name_counter, annotations=marks
+            name, min(least, size), created=self.name_counter, annotations=marks, spec=spec
         )
         self.shapes[name] = (size, gpus, priority)
         self.state.group_changed(
@@ -278,6 +298,7 @@ class RandomHistory:
             if name not in self.lost_groups:
                 self.state.group_changed(VOLCANO_POD_GROUPS, group.metadata.key, group)
         self._sync_storage()
+        self._sync_hyper_nodes()
         for item in self.nodes.values():
             self.state.node_changed(None, item)
 
@@ -348,7 +369,8 @@ class RandomHistory:
 
     def check_domains(self) -> None:
         """The members of a gang with a required level are in one domain, binds in flight too."""
-        for name, level in self.levels.items():
+        for name, level_name in self.levels.items():
+            level = LABEL_OF_TIER[TIERS[level_name]] if level_name in TIERS else level_name
             nodes = {member.spec.node_name for member in self.bound(name)}
             nodes |= {where for bind, _, where in self.in_flight if bind.gang.name == name}
             known = {**self.nodes, **self.hidden, **self.gone}
@@ -383,6 +405,10 @@ class RandomHistory:
             if claim is not None and claim.spec.volume_name:
                 self._put_volume(name)
             self.state.storage_changed(VOLUME_CLAIMS, Key("default", name), claim)
+
+    def _sync_hyper_nodes(self) -> None:
+        for item in hyper_nodes():
+            self.state.hyper_node_changed(item.metadata.key, item)
 
     def _claim(self, name: str, storage: str, volume: str = "") -> None:
         raw = {

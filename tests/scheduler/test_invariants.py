@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scheduler.random_history import RACK, ZONE, RandomHistory
+from tests.scheduler.random_history import RACK, TIERS, ZONE, RandomHistory
 
 number = st.integers(0, 20)
 few = st.integers(1, 4)
@@ -47,7 +47,7 @@ LEVELS = st.one_of(
     EVENTS,
     st.tuples(
         st.just("arrive_in_one"),
-        st.sampled_from([RACK, RACK, ZONE]),
+        st.sampled_from([RACK, ZONE, *TIERS]),
         st.integers(1, 5),
         few,
         st.integers(0, 2),

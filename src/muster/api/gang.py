@@ -106,6 +106,8 @@ class GangTerms:
     priority: int | None = None
     min_resources: Resources = field(default_factory=dict)
     topology: Topology | None = None
+    evicted_whole: bool = False
+    """Whether no member may be evicted alone, not even one beyond the minimum."""
     unserved: str = ""
     """A required field that Muster does not serve; the gang waits rather than ignore it."""
 

@@ -130,9 +130,10 @@ def _native_terms(group: objects.NativePodGroup) -> GangTerms:
         priority_class=spec.priority_class_name,
         priority=spec.priority,
     )
-    if not (spec.scheduling_constraints or spec.resource_claims):
+    if not (spec.scheduling_constraints or spec.resource_claims or spec.disruption_mode):
         return terms
-    return replace(terms, topology=spec.topology, unserved=spec.unserved)
+    whole, unserved = spec.evicted_whole, spec.unserved
+    return replace(terms, topology=spec.topology, evicted_whole=whole, unserved=unserved)
 
 
 def _native_spec(group: GroupSpec) -> Raw:

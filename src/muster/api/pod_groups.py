@@ -33,8 +33,8 @@ class VolcanoSpec(Object, frozen=True):
     min_resources: Resources = {}
     priority_class_name: str = ""
     network_topology: NetworkTopology | None = None
-    sub_group_policy: tuple[dict[str, Any], ...] = ()
-    topology_affinity: dict[str, Any] = {}
+    sub_group_policy: tuple[dict[str, Any], ...] | None = None
+    topology_affinity: dict[str, Any] | None = None
 
     @property
     def topology(self) -> Topology | None:
@@ -49,7 +49,7 @@ class VolcanoSpec(Object, frozen=True):
     def unserved(self) -> str:
         if self.sub_group_policy:
             return "the group sets subGroupPolicy"
-        affinity = self.topology_affinity.values()
+        affinity = (self.topology_affinity or {}).values()
         if any(isinstance(rule, dict) and rule.get("required") for rule in affinity):
             return "the group requires a topologyAffinity of its subgroups"
         network = self.network_topology
@@ -89,10 +89,17 @@ class NativeSpec(Object, frozen=True):
     """`scheduling_constraints` stays raw: a constraint that is not known must not be dropped."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
-    scheduling_constraints: dict[str, Any] = {}
-    resource_claims: tuple[dict[str, Any], ...] = ()
+    scheduling_constraints: dict[str, Any] | None = None
+    resource_claims: tuple[dict[str, Any], ...] | None = None
+    disruption_mode: str | dict[str, Any] | None = None
+    """`Pod` or `PodGroup`; from Kubernetes 1.37 on an object."""
     priority_class_name: str = ""
     priority: int | None = None
+
+    @property
+    def evicted_whole(self) -> bool:
+        mode = self.disruption_mode
+        return "all" in mode if isinstance(mode, dict) else mode == "PodGroup"
 
     @property
     def topology(self) -> Topology | None:
@@ -104,7 +111,7 @@ class NativeSpec(Object, frozen=True):
     def unserved(self) -> str:
         if self.resource_claims:
             return "the group shares resourceClaims among its pods"
-        for name, value in self.scheduling_constraints.items():
+        for name, value in (self.scheduling_constraints or {}).items():
             if name != "topology" and value:
                 return f"the group sets schedulingConstraints.{name}"
         unknown = next((name for row in self._topology_rows for name in row if name != "key"), "")
@@ -112,7 +119,7 @@ class NativeSpec(Object, frozen=True):
 
     @property
     def _topology_rows(self) -> list[dict[str, Any]]:
-        rows = self.scheduling_constraints.get("topology") or ()
+        rows = (self.scheduling_constraints or {}).get("topology") or ()
         return [row for row in rows if isinstance(row, dict)]
 
 

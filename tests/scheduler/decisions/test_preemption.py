@@ -9,7 +9,7 @@ import pytest
 from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.scheduler.settings import Settings
-from tests.scheduler.builders import budget, gang, node, pod, volcano_group
+from tests.scheduler.builders import budget, gang, native_group, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.looptime
@@ -45,6 +45,25 @@ async def test_surplus_members_are_evicted_before_whole_gangs_and_no_more_than_n
 
     assert evicted(cluster) == {"elastic-3", "elastic-4"}
     assert len(cluster.bound("high")) == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "victims"),
+    [("Pod", {"elastic-4"}), ("PodGroup", {f"elastic-{i}" for i in range(5)}), ({"all": {}}, None)],
+)
+async def test_a_group_that_is_disrupted_as_a_whole_loses_no_single_member(
+    mode: Any, victims: set[str] | None
+) -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=5), native_group("elastic", 2, {"disruptionMode": mode}))
+    cluster.add(*gang("elastic", 5, gpus=1, dialect="native"))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound()) == 5
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == (victims or {f"elastic-{i}" for i in range(5)})
 
 
 async def test_nothing_is_evicted_unless_the_gang_then_fits() -> None:

@@ -336,7 +336,10 @@ async def test_a_required_field_of_kubernetes_that_is_not_served_makes_the_gang_
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"subGroupPolicy": [{"name": "s", "subGroupSize": 2}]}, "the group sets subGroupPolicy"),
+        (
+            {"subGroupPolicy": [{"name": "s"}], "topologyAffinity": None},
+            "the group sets subGroupPolicy",
+        ),
         (
             {"topologyAffinity": {"subGroupAffinity": {"required": [{"subGroups": ["a"]}]}}},
             "the group requires a topologyAffinity of its subgroups",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from muster.api.core import Node, Pod
+from muster.api.gang import Topology
 from muster.scheduler.cluster.snapshot import Placement
 from muster.scheduler.gangs.members import group_by_class
-from muster.scheduler.placement.demand import Demand, Plan, Unplaced
+from muster.scheduler.placement.demand import Demand, DomainDemand, Plan, Unplaced
 from muster.scheduler.placement.place import place
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
@@ -130,6 +132,27 @@ def test_a_gang_of_equal_pods_is_placed_whenever_it_can_be(
     state, placed = cluster(nodes, running)
 
     assert isinstance(solve(state, gang), Plan) == naive_placement.possible(gang, nodes, placed)
+
+
+@settings(max_examples=300)
+@given(problems(classes=1))
+def test_a_gang_of_equal_pods_that_needs_one_zone_is_placed_whenever_a_zone_holds_it(
+    problem: tuple[list[Node], list[Pod], list[Pod]],
+) -> None:
+    nodes, running, gang = problem
+    state, placed = cluster(nodes, running)
+    demand = Demand(group_by_class(state, gang), len(gang))
+    demand = replace(demand, domain=DomainDemand(Topology(required=("zone",))))
+
+    result = place(state.snapshot, demand)
+
+    zones = {n.metadata.name: n.metadata.labels["zone"] for n in nodes}
+    rooms = [[n for n in nodes if zones[n.metadata.name] == zone] for zone in "ab"]
+    holds = any(naive_placement.possible(gang, room, placed) for room in rooms)
+    assert isinstance(result, Plan) == holds
+    if isinstance(result, Plan):
+        assert_valid(result, nodes, placed, gang)
+        assert len({zones[placement.node] for placement in result.placements}) == 1
 
 
 @settings(max_examples=200)

@@ -106,7 +106,8 @@ class NodeDomains:
 
     def _combine(self, labels: tuple[str, ...]) -> Division:
         column = self._nodes.column(labels[-1])
-        division = _division((value or "" for value in column.values), column.codes)
+        names = ("" if value is None else value or '""' for value in column.values)
+        division = _division(names, column.codes)
         return (
             division if len(labels) == 1 else self.intersect(self.by_labels(labels[:-1]), division)
         )

@@ -159,7 +159,7 @@ def _gang_victims(gang: Gang, priority: int, slots: Sequence[Slot]) -> Iterator[
         return
     members = [slot for slot in slots if _is_running(slot)]
     terms = gang.terms or GangTerms(min=len(slots))  # undeclared: no member is surplus
-    for slot in _surplus(terms, members):
+    for slot in _surplus(terms, members) if not terms.evicted_whole else ():
         yield Victim(gang.key, (slot,), priority, False, _created(slot.pod))
     yield Victim(gang.key, tuple(slots), priority, True, gang.created or END_OF_TIME)
 
