@@ -160,7 +160,7 @@ def test_a_job_that_no_node_can_run_does_not_call_idle_nodes_full(local: LocalCl
 def test_roles_that_fit_only_alone_name_what_is_short(local: LocalCluster) -> None:
     flags = ["--ps=1", "--ps-cpu=3", "--workers=2", "--worker-cpu=1", "--gang"]
     local.submit("both", *flags, command="sleep 9")
-    text = r"every role fits alone; .* not fit next to the rest: short \d cpu"
+    text = r"every role fits alone; .* not fit next to the rest.*: short \d cpu"
     until(lambda: re.match(text, local.job("both")["reason"]), what="the reason")
 
 

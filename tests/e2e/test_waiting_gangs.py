@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -24,9 +25,17 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def test_a_waiting_gang_that_is_scaled_starts_with_the_new_numbers(local: LocalCluster) -> None:
+    local.submit("first", "--cpu=2", command="sleep 99")
+    local.wait_job("first", "RUNNING")
     flags = ("--name=g", "--image=x", "--gang", "--workers=3", "--cpu=1")
     local.arena("submit", "pytorch", *flags, SIZE)
     until(lambda: local.job("g")["reason"], what="the gang waits with a reason")
+
+    # Room that becomes free changes the reason at once, and everywhere.
+    local.arena("delete", "first")
+    until(lambda: "short 1 cpu" in local.job("g")["reason"], timeout=5, what="the new reason")
+    reason = local.job("g")["reason"]
+    until(lambda: waits_with(local, reason), timeout=5, what="the reason of every pod")
 
     local.arena("scale", "g", "--workers=2")
 
@@ -38,3 +47,22 @@ def test_a_waiting_gang_that_is_scaled_starts_with_the_new_numbers(local: LocalC
 
     lines = until(lines_of_both, what="both replicas have started")
     assert [line.split(" world ")[1] for line in lines] == ["2 nodes 2"] * 2
+
+
+def waits_with(local: LocalCluster, reason: str) -> bool:
+    explanation = json.loads(local.arena("explain", "g", "-o", "json").stdout)
+    members = {member["why"] for member in explanation["members"]}
+    return members == {reason} and explanation["text"].startswith(reason)
+
+
+def test_a_running_gang_that_grows_beyond_the_room_still_runs(local: LocalCluster) -> None:
+    local.arena("scale", "g", "--workers=5")
+
+    text = "2 of 5 run; 0 of 3 more workers fit; short 3 cpu"
+    until(lambda: local.job("g")["reason"].startswith(text), timeout=5, what="the reason")
+    assert local.job("g")["status"] == "RUNNING"
+    explanation = json.loads(local.arena("explain", "g", "-o", "json").stdout)
+    assert (explanation["state"], explanation["text"].startswith(text)) == ("running", True)
+    waiting = [member["why"] for member in explanation["members"] if not member["node"]]
+    assert len(waiting) == 3
+    assert all(why.startswith("0 of 3 workers fit") for why in waiting)

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from muster.api.core import Pod
 from muster.jobs.job_state import crash_of
 from muster.jobs.view.summary import summarize
 from tests.jobs.test_summary import job, pod
@@ -90,6 +92,33 @@ def test_a_replica_that_waits_beside_running_ones_is_named() -> None:
     )
 
     assert (summary.status, summary.reason) == ("PENDING", "worker 1: short 1 GPU")
+
+
+@pytest.mark.parametrize(
+    ("size", "formed", "expected"),
+    [
+        ("worker=4", True, ("RUNNING", "1 of 2 run; 0 of 1 more worker fit; short 1 GPU")),
+        ("worker=2", True, ("PENDING", "worker 1: 0 of 1 worker fit; short 1 GPU")),
+        ("worker=4", False, ("PENDING", "worker 1: 0 of 1 worker fit; short 1 GPU")),
+    ],
+)
+def test_only_a_job_that_was_scaled_up_runs_on_while_replicas_wait(
+    size: str, formed: bool, expected: tuple[str, str]
+) -> None:
+    text = "0 of 1 worker fit; short 1 GPU"
+    row = {"type": "PodScheduled", "status": "False", "message": text}
+    pods = [
+        _of_size(pod(), "worker=2"),
+        _of_size(pod(index=1, phase="Pending", conditions=[row]), size),
+    ]
+    summary = summarize(job("Created", "Running", formed=formed), pods)
+
+    assert (summary.status, summary.reason) == expected
+
+
+def _of_size(row: Pod, size: str) -> Pod:
+    annotations = {"muster.dev/cluster-size": size}
+    return replace(row, metadata=replace(row.metadata, annotations=annotations))
 
 
 def test_a_suspended_job_names_the_command_that_resumes_it() -> None:

@@ -45,6 +45,15 @@ def test_a_waiting_gang_has_its_reason_and_its_place_in_line() -> None:
     assert [member.role for member in explanation.members] == ["worker"] * 5
 
 
+def test_every_waiting_pod_of_a_gang_has_the_reason_of_the_line() -> None:
+    old, new, placed = gang("big", 3)
+    pods = [changed(old, says="0 of 3 fit"), new, changed(placed, node="n", phase="Running")]
+
+    members = explain_job("big", pods, [row("default/big", 1)]).members
+
+    assert [member.why for member in members] == [WHY, WHY, ""]
+
+
 def test_a_row_that_misses_members_is_ignored_once_they_exist() -> None:
     gathering = WaitingGang(
         "default/big", 1, "NotEnoughMembers", "2 of 3 members exist", "", "volcano", pending=2

@@ -42,6 +42,7 @@ _LIMIT = re.compile(
 )
 _COUNT = re.compile(r"(?P<count>\d+) (?P<role>\w+) replica\(s\) failed")
 _REPLICA = re.compile(r"(?P<role>[a-z]+)-(?P<index>\d+)")
+_MEMBERS_FIT = re.compile(r"^(\d+ of \d+) (\w+ fit)")
 _DELAY = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? ")
 
 
@@ -97,6 +98,8 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     if "Running" in true and not waiting:
         # A program that crashes after some time runs between two crashes.
         return JobState(RUNNING, _words(list(crashes.values())) or _recreated(status))
+    if "Running" in true and (reason := _scaled_up(status, waiting, pods)):
+        return JobState(RUNNING, reason)
     reason = _why_pending(waiting, len(pods))
     recorded = status.waiting.message if status.waiting else ""
     if "Restarting" in true and not reason:
@@ -111,6 +114,20 @@ def _why_pending(waiting: Sequence[Pod], total: int) -> str:
     if pod is None or len(waiting) == total:
         return reason
     return f"{_replica_in_words(pod)}: {reason}"
+
+
+def _scaled_up(status: JobStatus, waiting: Sequence[Pod], pods: Sequence[Pod]) -> str:
+    """Why the new replicas of a job wait that runs on with its former replicas; else empty.
+
+    A replica that was lost and waits again is no new one: it was created for the same size.
+    """
+    running = [pod for pod in pods if pod.status.phase == "Running"]
+    sizes = {pod.metadata.annotations.get(names.CLUSTER_SIZE, "") for pod in running}
+    new = (pod.metadata.annotations.get(names.CLUSTER_SIZE, "") for pod in waiting)
+    if not (status.has_started and running and sizes.isdisjoint(new)):
+        return ""
+    reason = _MEMBERS_FIT.sub(r"\1 more \2", _why_pending(waiting, len(waiting)))
+    return f"{len(running)} of {len(pods)} run; {reason or f'{len(waiting)} more start'}"
 
 
 def _crashing(crashes: Sequence[tuple[Pod, Crash]]) -> JobState:

@@ -61,7 +61,8 @@ def explain_job(name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang]) -> 
     sorted_pods = sorted(pods, key=lambda pod: pod.metadata.name)
     row = _row(sorted_pods, rows)
     state, text = _verdict(sorted_pods, row)
-    members = tuple(map(_member, sorted_pods))
+    reason = row.reason if row is not None else ""
+    members = tuple(_member(pod, reason) for pod in sorted_pods)
     if row is None:
         gang = gang_named_by(sorted_pods[0]) if sorted_pods else None
         return JobExplanation(name, state, text, gang=str(gang or ""), members=members)
@@ -130,9 +131,12 @@ def _placed(pods: Sequence[Pod]) -> tuple[str, str]:
     return (RUNS if running else STARTS), f"{text}; {running} running"
 
 
-def _member(pod: Pod) -> Member:
+def _member(pod: Pod, reason: str) -> Member:
+    """One pod; `reason` is why its gang waits, which is newer than the pods' conditions."""
     name, phase, node = pod.metadata.name, pod.status.phase, pod.spec.node_name
-    return Member(name, role_of(pod), phase, node, _condition_message(pod))
+    waits_with_gang = not (node or pod.finished or pod.spec.scheduling_gates)
+    why = (reason if waits_with_gang else "") or _condition_message(pod)
+    return Member(name, role_of(pod), phase, node, why)
 
 
 def _condition_message(pod: Pod) -> str:

@@ -118,10 +118,14 @@ async def test_roles_that_fit_only_alone_name_the_resource_that_is_short() -> No
     cluster.add(volcano_group("g", 3), *servers, *workers)
     await cluster.run()
 
-    assert cluster.reason("g") in (
-        "every role fits alone; 2 workers do not fit next to the rest: short 1 cpu",
-        "every role fits alone; 1 ps does not fit next to the rest: short 3 cpu",
+    assert cluster.reason("g") == (
+        "every role fits alone; 2 workers do not fit next to the rest, only 1 of them: "
+        "short 1 cpu; cannot start unless nodes are added: "
+        "all roles together request 5 cpu, the nodes have 4"
     )
+    cluster.add(node("n2", cpu="4", gpus=2), pod("other", cpu="4", spec={"nodeName": "n2"}))
+    await cluster.run()
+    assert "unless nodes are added" not in cluster.reason("g")
 
 
 async def test_a_gang_that_fits_is_bound_whole() -> None:

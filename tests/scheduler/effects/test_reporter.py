@@ -20,7 +20,12 @@ from muster.errors import Forbidden, Unreachable
 from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Delete, Report
 from muster.scheduler.decisions.reasons import Reason
-from muster.scheduler.effects.reporter import MAX_REFRESHED_PODS, Reporter
+from muster.scheduler.effects.reporter import (
+    EARLY_WRITES,
+    EARLY_WRITES_PER_SECOND,
+    MAX_REFRESHED_PODS,
+    Reporter,
+)
 from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
@@ -101,18 +106,50 @@ async def test_a_gang_that_waits_only_a_moment_is_not_reported() -> None:
     assert (writes.count(PODS), writes.count(EVENTS)) == (0, 0)
 
 
-async def test_a_reason_that_changes_every_second_is_written_every_half_minute() -> None:
+async def test_a_reason_that_changes_is_refreshed_at_once() -> None:
     state, report = waiting()
     async with reporting(state) as (reporter, writes):
-        for second in range(90):
+        for text in ("short 3 cpu", "short 1 cpu"):
+            reason = Reason("NotEnoughRoom", text)
+            state.rest(report.gang, Parked(reason, Wake.ROOM), None)
+            reporter.report(Report(report.gang, reason))
+            await asyncio.sleep(1.1)
+
+        texts = [b["status"]["conditions"][0]["message"] for k, _, b in writes.log if k is PODS]
+    assert texts == ["short 3 cpu"] * 3 + ["short 1 cpu"] * 3
+
+
+async def test_a_recreated_pod_of_a_reported_gang_gets_its_reason_at_once() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(1.1)
+        (old,) = (p for p in gang("g", 3, gpus=1, role="worker") if p.metadata.name == "g-0")
+        new = msgspec.structs.replace(
+            old, metadata=msgspec.structs.replace(old.metadata, uid="another")
+        )
+        state.pod_changed(old, None)
+        state.pod_changed(None, new)
+        for action in consider(state, report.gang, 1.1).actions:
+            assert isinstance(action, Report)
+            reporter.report(action)
+        await asyncio.sleep(1.1)
+
+        uids = [body["metadata"]["uid"] for kind, _, body in writes.log if kind is PODS]
+    assert uids[3:] == ["another"]
+
+
+async def test_reasons_that_change_every_second_cost_a_bounded_number_of_writes() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        for second in range(900):
             reason = Reason("NotEnoughRoom", f"short {second} nvidia.com/gpu")
             state.rest(report.gang, Parked(reason, Wake.ROOM), None)
             reporter.report(Report(report.gang, reason))
             await asyncio.sleep(1)
 
-    assert writes.count(EVENTS) <= 4
-    assert writes.count(VOLCANO_POD_GROUPS) <= 4
-    assert writes.count(PODS) <= 3 * 4
+    regular = 5 * 900 / Settings().report_every
+    assert len(writes.log) <= EARLY_WRITES + 900 * EARLY_WRITES_PER_SECOND + regular
 
 
 async def test_a_gang_reported_with_missing_members_is_reported_again_once_it_is_complete() -> None:

@@ -21,7 +21,7 @@ from muster.errors import Forbidden
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
 from muster.jobs.view.instance import instance
 from muster.scheduler import waiting_line_format
-from muster.scheduler.job_explanation import EMPTY, UNSEEN, WAITS, JobExplanation, explain_job
+from muster.scheduler.job_explanation import EMPTY, RUNS, UNSEEN, WAITS, JobExplanation, explain_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,9 +64,13 @@ def _with_job(explanation: JobExplanation, job: JobSummary) -> JobExplanation:
         return replace(explanation, state=job.status.lower(), text=text)
     if job.status in (FAILED, SUSPENDED, RESTARTING):
         return replace(explanation, state=job.status.lower())
-    if job.status == RUNNING and job.reason:
-        return replace(explanation, text=f"{explanation.text}; {job.reason}")
-    state = WAITS if explanation.state == EMPTY else explanation.state
+    if job.status == RUNNING:
+        own = f"{explanation.text}; {job.reason}" if job.reason else explanation.text
+        # The place in line is about the replicas that do not run yet.
+        text = job.reason if explanation.place and job.reason else own
+        return replace(explanation, state=RUNS, text=text)
+    # `get` calls a job PENDING until all its replicas have started.
+    state = WAITS if explanation.state in (EMPTY, RUNS) else explanation.state
     return replace(explanation, state=state)
 
 

@@ -88,7 +88,8 @@ def unplaced(result: Unplaced, nodes: int) -> Reason:
     if not result.short:
         return Reason(NOT_ENOUGH_ROOM, "does not fit")
     if not result.alone:
-        return Reason(NOT_TOGETHER, "; ".join(map(_not_together, result.short)))
+        parts = [*map(_not_together, result.short), _beyond_capacity(result)]
+        return Reason(NOT_TOGETHER, "; ".join(filter(None, parts)))
     code = NOT_ENOUGH_ROOM if all(short.ever for short in result.short) else FITS_NOWHERE
     return Reason(code, "; ".join(map(_shortage, result.short)))
 
@@ -127,7 +128,19 @@ def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:
 def _not_together(short: ClassShortage) -> str:
     verb = "does" if short.wanted == 1 else "do"
     text = f"every role fits alone; {_members(short)} {verb} not fit next to the rest"
+    if short.fits:
+        text += f", only {short.fits} of them"
     return f"{text}: short {_amounts(short.lacks)}" if short.lacks else text
+
+
+def _beyond_capacity(result: Unplaced) -> str:
+    """That waiting does not help: the nodes have too little for all roles together."""
+    lacks = [
+        f"all roles together request {format_amount(name, requested)} {name}, "
+        f"the nodes have {format_amount(name, capacity)}"
+        for name, (requested, capacity) in result.beyond.items()
+    ]
+    return f"cannot start unless nodes are added: {'; '.join(lacks)}" if lacks else ""
 
 
 def _no_domain(result: Unplaced, domain: DomainShortage) -> Reason:

@@ -122,3 +122,6 @@ class Unplaced:
     """Whether a class fails alone; if not, each fits alone and only all together do not."""
     domain: DomainShortage | None = None
     """Set if the gang needs one domain."""
+    beyond: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """If each class fits alone: resources of which all classes together request more than all nodes
+    have, with both amounts."""

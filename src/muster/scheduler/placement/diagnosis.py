@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,21 @@ def _capacity(snapshot: Snapshot, cls: PodClass, mask: Mask, wanted: int) -> dic
     columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
     total = {name: int(allocatable[columns[name]][mask].sum()) for name in cls.requests}
     return {name: n for name, n in total.items() if n < cls.requests[name] * wanted}
+
+
+def beyond_capacity(
+    snapshot: Snapshot, wants: Sequence[ClassDemand], counts: Sequence[int]
+) -> dict[str, tuple[int, int]]:
+    """The resources of which the pods together request more than all their nodes have."""
+    mask = np.zeros(len(snapshot.nodes), np.bool_)
+    requested: Counter[str] = Counter()
+    for want, n in zip(wants, counts, strict=True):
+        mask |= filters.static_mask(snapshot, want.cls)
+        for name, each in want.cls.requests.items():
+            requested[name] += each * n
+    columns, allocatable = snapshot.classes.resources, snapshot.nodes.allocatable
+    total = {name: int(allocatable[columns[name]][mask].sum()) for name in requested}
+    return {name: (n, total[name]) for name, n in requested.items() if n > total[name]}
 
 
 def room_if_empty(snapshot: Snapshot, cls: PodClass) -> Vector:

@@ -366,9 +366,10 @@ def _why_unplaced(
         trial.undo(mark)
     if alone:
         return Unplaced(tuple(alone))
-    return Unplaced(
-        (_next_to_the_rest(trial, demand, counts, short, closed),) if short else (), alone=False
-    )
+    rest = (_next_to_the_rest(trial, demand, counts, short, closed),) if short else ()
+    whole = closed is None
+    beyond = diagnosis.beyond_capacity(trial.snapshot, demand.wants, counts) if whole else {}
+    return Unplaced(rest, alone=False, beyond=beyond)
 
 
 def _next_to_the_rest(
