@@ -86,11 +86,14 @@ def test_the_topology_of_a_job_reaches_its_group_or_its_pods() -> None:
     raw = manifest()
     raw["metadata"]["annotations"] = {"muster.dev/topology": "rack", "note": "x"}
     group = settled(raw).objects[VOLCANO_POD_GROUPS.resource, "j"]
-    pod = settled(raw, served_dialects=frozenset()).manifests["j-worker-1"]
+    by_labels = settled(raw, served_dialects=frozenset())
+    without_gang = settled(raw, Settings(gang=False))
 
     assert group["metadata"]["annotations"]["muster.dev/topology"] == "rack"
-    assert pod["metadata"]["annotations"]["muster.dev/topology"] == "rack"
-    assert "note" not in pod["metadata"]["annotations"]
+    for model in (by_labels, without_gang):
+        annotations = model.manifests["j-worker-1"]["metadata"]["annotations"]
+        assert annotations["muster.dev/topology"] == "rack"
+        assert "note" not in annotations
 
 
 @pytest.mark.parametrize(

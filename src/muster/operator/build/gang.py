@@ -99,10 +99,10 @@ class Gang:
         A launcher gets no labels: with them alone it would count as a member that must start first.
         """
         dialect = DIALECT_BY_NAME.get(self.dialect)
-        if dialect is None:
-            return PodMarks()
-        marks = dialect.marks(self.job.name, replica.role.lower(), self.size)
-        if self.kind is None:  # no group object would carry them
+        marks = PodMarks()
+        if dialect is not None:
+            marks = dialect.marks(self.job.name, replica.role.lower(), self.size)
+        if self.kind is None:  # no group object of ours carries them
             own = {name: v for name in TOPOLOGY_MARKS if (v := self.job.annotations.get(name))}
             marks = replace(marks, annotations={**own, **marks.annotations})
         return replace(marks, labels={}) if replica.role == "Launcher" else marks
