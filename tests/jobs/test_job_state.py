@@ -39,16 +39,35 @@ def test_a_job_with_a_crashing_replica_is_restarting() -> None:
     assert [row.reason for row in summary.instances] == ["", text]
 
 
-def test_a_crash_of_several_replicas_names_the_first_and_the_earliest_next_try() -> None:
-    later = container(last=ENDED | {"finishedAt": "2026-01-02T03:04:50Z"}, waiting=LOOP)
-    pods = [pod(index=0, **container(1, waiting=LOOP)), pod(index=1, **later)]
+@pytest.mark.parametrize(
+    ("finished", "expected"),
+    [
+        ("2026-01-02T03:04:50Z", "worker 1 restarted 2 times; the last time it was killed by sig"),
+        ("2026-01-02T02:04:50Z", "worker 0 restarted once; the last time it exited with code 3"),
+    ],
+)
+def test_a_crash_of_several_replicas_names_the_one_that_came_first(
+    finished: str, expected: str
+) -> None:
+    killed = {"exitCode": 137, "signal": 9, "finishedAt": finished}
+    pods = [
+        pod(index=0, **container(1, waiting=LOOP)),
+        pod(index=1, **container(2, killed, waiting=LOOP)),
+    ]
     summary = summarize(job("Created", "Running"), pods)
 
-    assert summary.reason == (
-        "worker 0 restarted once; the last time it exited with code 3; "
-        "1 other replica restarted too"
-    )
-    assert summary.next_try == at(5, 10)
+    assert summary.reason.startswith(expected)
+    assert summary.reason.endswith("; 1 other replica restarted too")
+
+
+def test_a_long_log_line_is_cut_in_the_reason_and_whole_in_the_crash() -> None:
+    row = pod(**container(1, ENDED | {"message": "x" * 200}, waiting=LOOP))
+    summary = summarize(job("Created", "Running"), [row])
+
+    assert summary.reason.endswith(f"exited with code 3: {'x' * 120}…")
+    crash = summary.instances[0].crash
+    assert crash is not None
+    assert crash.last_line == "x" * 200
 
 
 def test_a_replica_that_runs_again_says_how_often_it_crashed() -> None:

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 MAX_INT32 = 2**31 - 1
 
 
+class UnknownValue(InvalidJob):
+    """A word in a field that allows only some others."""
+
+    def __init__(self, field: str, word: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(field, f"{word!r} is unknown", hint=f"use {', '.join(allowed)}")
+        self.word, self.allowed = word, allowed
+
+
 class Section:
     """An object inside a manifest: its fields, and its path for messages."""
 
@@ -84,7 +92,7 @@ class Section:
         """One of the allowed words."""
         word = self.text(name)
         if word and word not in allowed:
-            raise self.error(name, f"{word!r} is unknown", f"use {', '.join(allowed)}")
+            raise UnknownValue(f"{self.path}.{name}", word, allowed)
         return word
 
     def boolean(self, name: str, default: bool = False) -> bool:

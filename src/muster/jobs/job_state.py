@@ -42,6 +42,10 @@ _LIMIT = re.compile(
 )
 _COUNT = re.compile(r"(?P<count>\d+) (?P<role>\w+) replica\(s\) failed")
 _REPLICA = re.compile(r"(?P<role>[a-z]+)-(?P<index>\d+)")
+_SAME_CAUSE = timedelta(minutes=1)
+"""Crashes of several replicas within this time have one cause."""
+_MAX_LINE = 120
+"""Characters of a log line in a reason."""
 _MEMBERS_FIT = re.compile(r"^(\d+ of \d+) (\w+ fit)")
 _DELAY = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? ")
 
@@ -59,11 +63,12 @@ class Crash(msgspec.Struct, frozen=True):
     waits: bool
     """Whether it is not running again yet."""
     next_try: datetime | None = None
+    ended_at: datetime | None = None
 
     @property
     def rest_of_sentence(self) -> str:
         """What comes after `worker 0`; without times, which change by themselves."""
-        text = f"{self.ending}: {self.last_line}" if self.last_line else self.ending
+        text = f"{self.ending}: {_shortened(self.last_line)}" if self.last_line else self.ending
         if not self.restarts:
             return text
         return f"restarted {times(self.restarts)}; the last time it {text}"
@@ -137,15 +142,33 @@ def _crashing(crashes: Sequence[tuple[Pod, Crash]]) -> JobState:
 
 
 def _words(crashes: Sequence[tuple[Pod, Crash]]) -> str:
-    """The first crash, and how many other replicas crashed."""
+    """The crash that came first, and how many other replicas crashed."""
     if not crashes:
         return ""
-    pod, crash = crashes[0]
+    pod, crash = _first_of_the_last(crashes)
     text = f"{_replica_in_words(pod)} {crash.rest_of_sentence}"
     others = len(crashes) - 1
     if not others:
         return text
     return f"{text}; {others} other {'replica' if others == 1 else 'replicas'} restarted too"
+
+
+def _first_of_the_last(crashes: Sequence[tuple[Pod, Crash]]) -> tuple[Pod, Crash]:
+    """The first of the crashes that belong to the newest one.
+
+    When a replica is killed, its peers soon lose their connections and fail too: the first crash is
+    the cause. A crash of an hour ago is not.
+    """
+    times = [crash.ended_at for _, crash in crashes if crash.ended_at is not None]
+    if len(times) < len(crashes):
+        return crashes[0]
+    start = max(times) - _SAME_CAUSE
+    recent = (row for row in crashes if row[1].ended_at is not None and row[1].ended_at >= start)
+    return min(recent, key=lambda row: row[1].ended_at or start)
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"
 
 
 def _recreated(status: JobStatus) -> str:
@@ -225,6 +248,7 @@ def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
         last_line=log_tail.last_line(end.message),
         waits=waits,
         next_try=end.finished_at + delay if waits and end.finished_at and delay else None,
+        ended_at=end.finished_at,
     )
 
 

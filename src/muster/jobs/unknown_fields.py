@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from muster.api import schemas
 from muster.api.job_fields import SPEC_FIELDS
 from muster.api.schemas import Schema
+from muster.errors import InvalidJob
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
@@ -53,6 +54,24 @@ def unknown_fields_of_spec(kind: str, spec: object) -> list[UnknownField]:
     schema = _known_fields(kind).field("spec")
     assert schema is not None
     return _walk(spec, schema, "spec")
+
+
+def find_unknown_value(job: Raw) -> str:
+    """The first job-level field with a value outside its list, in words; empty if there is none.
+
+    The server stores it and the operator rejects it, which a user would see only later.
+    """
+    from muster.jobs.fields import UnknownValue
+    from muster.jobs.parse import parse_job
+
+    try:
+        parse_job(job)
+    except UnknownValue as error:
+        similar = _similar(error.word, error.allowed)
+        return f"{error}; {f'did you mean {similar}?' if similar else error.hint}"
+    except InvalidJob:
+        pass  # The manifest may be a part of a job that the server completes.
+    return ""
 
 
 def summary(fields: Iterable[UnknownField]) -> str:

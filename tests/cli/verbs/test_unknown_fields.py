@@ -47,6 +47,14 @@ def test_typos_are_stored_with_one_warning_each(place: Place, tmp_path: Path, ve
     assert stored["spec"]["tfReplicaSpecs"]["Worker"]["replica"] == 2
 
 
+def test_an_unknown_value_is_warned_of_with_the_nearest_one(place: Place, tmp_path: Path) -> None:
+    typo = job("value", restartPolicy="OnFailur")
+    _, _, err = place.arena("apply", "-f", write(tmp_path, typo))
+
+    text = f"warning: {WORKER}.restartPolicy: 'OnFailur' is unknown; did you mean OnFailure?"
+    assert [line for line in err.splitlines() if "warning" in line] == [*WARNINGS, text]
+
+
 def test_a_dry_run_warns_on_stderr_and_prints_the_objects_only_on_stdout(
     place: Place, tmp_path: Path
 ) -> None:

@@ -51,11 +51,16 @@ def note_cluster(cluster: Cluster) -> None:
 
 
 def warn_of_unknown_fields(job: Raw, subject: str = "") -> None:
-    """Print a line for every unknown field of a job's manifest; `subject` names one of several."""
-    from muster.jobs.unknown_fields import find_unknown_fields  # only verbs with `-f` need it
+    """Print a line for every unknown field of a job's manifest, and for an unknown value.
 
-    for field in find_unknown_fields(job):
-        note(f"warning: {subject and subject + ': '}unknown field {field}", "warn")
+    `subject` names one of several manifests.
+    """
+    # Only verbs with `-f` need it.
+    from muster.jobs.unknown_fields import find_unknown_fields, find_unknown_value
+
+    problems = [f"unknown field {field}" for field in find_unknown_fields(job)]
+    for problem in filter(None, [*problems, find_unknown_value(job)]):
+        note(f"warning: {subject and subject + ': '}{problem}", "warn")
 
 
 def debug(text: str) -> None:
