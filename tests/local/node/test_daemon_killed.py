@@ -19,7 +19,8 @@ from muster.local.node.runtime.pod_records import PodRecord
 from tests.local.node import leftovers
 from tests.local.node.local_node import ROOTLESS, Raw, daemon, local_node, needs_namespaces
 from tests.local.node.pod_builders import container, manifest, shell
-from tests.waiting import until
+from tests.small_disk import small_disk
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
 
@@ -125,6 +126,45 @@ async def test_stopping_the_cluster_repeatedly_causes_no_crash_loop(home: Path) 
 
     assert "CrashLoopBackOff" not in reasons
     assert "BackOff" not in events
+
+
+async def test_a_pod_whose_record_was_never_written_is_started_anew(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk keeps the record from being written; then the daemon is killed."""
+    names = [f"p{number}" for number in range(4)]
+    async with local_node(home) as first:
+        await first.run(*(shell(name, "sleep 1000") for name in names))
+        for name in names:
+            await first.phase(name, "Running")
+    for record in (home / "pods").glob("*/pod"):
+        record.unlink()
+
+    async with local_node(home) as second:
+        for name in names:
+            await second.phase(name, "Running")
+
+    assert [r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == []
+
+
+async def test_a_container_that_cannot_start_on_a_full_disk_has_not_failed(
+    home: Path, tmp_path: Path
+) -> None:
+    """Its working directory cannot be made, until the disk has room again."""
+    with small_disk(tmp_path / "disk", "64k,nr_inodes=2") as disk:
+        (disk / "file").touch()
+        mounts = [{"name": "disk", "mountPath": "/disk"}]
+        main = container("main", "pwd", volumeMounts=mounts, workingDir="/disk/folder")
+        volumes = [{"name": "disk", "hostPath": {"path": str(disk)}}]
+        async with local_node(home) as local:
+            await local.run(manifest("p", main, volumes=volumes, restartPolicy="Never"))
+            attempts = home / "pods"
+            await eventually(lambda: list(attempts.glob("*/containers/main/.0")), timeout=20)
+            (disk / "file").unlink()
+
+            ended = await local.ended("p")
+
+        assert ended["exitCode"] == 0
 
 
 async def test_no_process_of_a_pod_holds_a_socket_of_the_daemon(home: Path) -> None:

@@ -260,6 +260,11 @@ class Agent:
         change."""
         for uid in self.records.uids():  # pods of an earlier daemon: continue or remove them
             key = Key.parse(self.records.read(uid).key)
+            if not key.name and not self.records.supervised(uid):
+                # A full disk kept its record from being written, so nothing runs in it. It must be
+                # gone before the loop runs, which may open this pod anew.
+                self.records.forget(uid)
+                continue
             loop.remember(key, uid)
             queue.add(key)
 

@@ -181,8 +181,11 @@ class PodRecords:
         folder = self.pod(uid) / "containers"
         containers = {
             name: tuple(
-                read_attempt(folder / name, number)
+                attempt
                 for number in self.attempts(uid, name)[-MAX_ATTEMPTS:]
+                for attempt in [read_attempt(folder / name, number)]
+                # Checked last: an attempt that was withdrawn meanwhile is not lost.
+                if (folder / name / str(number)).exists()
             )
             for name in self._containers(uid)
         }

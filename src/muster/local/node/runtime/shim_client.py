@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+_START_SPACE = 512
 _EXIT_SPACE = 8192
 """Bytes for the exit code and a message of up to 4 KiB."""
 
@@ -44,7 +45,8 @@ def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) ->
     # The container's `/` and its message file are for programs of any user in the pod.
     (draft / "root").chmod(0o755)
     (draft / "termination-log").chmod(0o666)
-    # The shim must be able to record the exit code on a full disk.
+    # The shim must be able to record the start and the exit code on a full disk.
+    files.write(files.draft_of(draft / "started"), " " * _START_SPACE)
     files.write(files.draft_of(draft / "exited"), " " * _EXIT_SPACE)
     (draft / "spec").write_text(json.dumps(spec), encoding="utf-8")
     (draft / "placement").write_text(json.dumps(placement), encoding="utf-8")

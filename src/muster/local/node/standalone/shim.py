@@ -42,6 +42,7 @@ _DRAIN = 1.0
 """Seconds for the last output and the last status, after the container's process has exited."""
 _LONGEST_WAIT = 86_400.0
 _MAX_DESCRIPTORS = 1 << 20
+_PAUSE_ON_FULL_DISK = 1.0
 _MAX_MESSAGE = 4096
 """Bytes of a termination message, as in the kubelet: the end of the file."""
 
@@ -70,6 +71,9 @@ class Shim:
         try:
             self._start()
         except (spawn.StartFailed, OSError) as error:
+            if spawn.is_full_disk(error):
+                _withdraw()
+                return
             self._end({"exitCode": 128, "signal": 0, "reason": "StartError", "message": str(error)})
             return
         self._handle = os.pidfd_open(self._pid)
@@ -306,6 +310,16 @@ class Shim:
         for client in list(self._clients):
             if client.watching:
                 client.send(shim_socket.status(self._state))
+
+
+def _withdraw() -> None:
+    """Remove this attempt after a while: a full disk is no failure of the container.
+
+    The node then makes the attempt again.
+    """
+    time.sleep(_PAUSE_ON_FULL_DISK)
+    folder, number = os.path.split(os.getcwd())
+    os.rename(os.getcwd(), os.path.join(folder, f".{number}"))
 
 
 def _null_streams() -> tuple[int, int, int]:

@@ -7,6 +7,7 @@ message, the program runs; otherwise the message says why not, and becomes `Star
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_CANNOT_RUN, _NOT_FOUND = 126, 127
+_NO_SPACE, _CANNOT_RUN, _NOT_FOUND = 125, 126, 127
 _MAX_DESCRIPTORS = 4
 
 
@@ -55,6 +56,7 @@ def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, list[int]
             code = _NOT_FOUND
             theirs.sendall(_text(error, program.argv[0]))
         except OSError as error:
+            code = _NO_SPACE if is_full_disk(error) else _CANNOT_RUN
             theirs.sendall(_text(error, program.argv[0]))
         except ValueError as error:
             theirs.sendall(str(error).encode())
@@ -67,6 +69,13 @@ def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, list[int]
         code, _ = exit_code(os.waitpid(pid, 0)[1])
         raise StartFailed(f'cannot run "{program.argv[0]}": {message}', code)
     return pid, descriptors
+
+
+def is_full_disk(error: StartFailed | OSError) -> bool:
+    """Whether the program did not run for lack of space: another attempt may succeed."""
+    if isinstance(error, StartFailed):
+        return error.code == _NO_SPACE
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _text(error: OSError, program: str) -> bytes:
