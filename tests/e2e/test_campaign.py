@@ -96,6 +96,7 @@ def test_an_hour_of_faults_ends_no_job_wrongly_and_leaves_nothing_behind(
         with running(ledger.write), running(lambda stop: use(local, faults, Random(SEED), stop)):
             faults.cause(SECONDS, every=1.5)
         log("no more faults")
+        delete_namespace(local, NAMESPACE)
         slots.closing = True
         _reached(lambda: not slots.unfinished(), PATIENCE)
     problems = [*faults.finds, *slots.finds, *slots.unfinished(), *ledger.differences()]
@@ -109,7 +110,6 @@ def test_an_hour_of_faults_ends_no_job_wrongly_and_leaves_nothing_behind(
     log(summary)
     print(summary)
 
-    delete_namespace(local, NAMESPACE)
     problems += pods_left(local)
     local.down()
     problems += Footprint.now().beyond(before, local.home)

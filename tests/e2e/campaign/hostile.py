@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from muster.api.kinds import CONFIG_MAPS, NAMESPACES
+from muster.api.kinds import CONFIG_MAPS, NAMESPACES, PODS
 from muster.api.meta import Key, Raw
-from muster.errors import AlreadyExists, ApiError, MusterError
+from muster.errors import AlreadyExists, ApiError, MusterError, NotFound
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.request import Request
 from tests.e2e.local_cluster import LocalCluster
@@ -42,12 +42,20 @@ class Hostile:
         name = self._random.choice(sorted(self._kinds()))
         try:
             with self._local.client() as client:
+                self._delete_finished_pods(client)
                 self._kinds()[name](client)
         except ApiError as error:
             return f"{name}: {error.status}"
         except (MusterError, OSError) as error:
             return f"{name}: {error}"
         return f"{name}: accepted"
+
+    def _delete_finished_pods(self, client: BlockingClient) -> None:
+        """As a user must whose disk they fill: also finished pods keep their files."""
+        for pod in client.list(PODS, NAMESPACE).items:
+            if pod.finished:
+                with contextlib.suppress(NotFound):
+                    client.delete(PODS, pod.metadata.key)
 
     def _kinds(self) -> dict[str, Callable[[BlockingClient], None]]:
         return {
