@@ -2,6 +2,7 @@
 
     python flood.py PORT half-headers 1200    TLS connections that send half a header and wait
     python flood.py PORT large-headers 3      connections with 100 headers of 900 kB each
+    python flood.py PORT large-bodies 400     requests whose body of 3 MB comes only in part
     python flood.py PORT malformed 5000       requests that are no HTTP, one per connection
 
 Prints a line when done, then keeps its connections until standard input ends.
@@ -44,6 +45,20 @@ def large_headers(port: int, count: int) -> list[socket.socket]:
     return sockets
 
 
+def large_bodies(port: int, count: int) -> list[socket.socket]:
+    head = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n"
+    sockets: list[socket.socket] = []
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            connection = connect(port)
+            sockets.append(connection)
+            connection.sendall(head)
+            connection.setblocking(False)
+            for _ in range(200):  # as much as the server reads, 2 MB at most
+                connection.send(b"x" * 10_000)
+    return sockets
+
+
 def malformed(port: int, count: int) -> list[socket.socket]:
     for number in range(count):
         with contextlib.suppress(OSError), connect(port) as connection:
@@ -55,7 +70,12 @@ def malformed(port: int, count: int) -> list[socket.socket]:
 if __name__ == "__main__":
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    kinds = {"half-headers": half_headers, "large-headers": large_headers, "malformed": malformed}
+    kinds = {
+        "half-headers": half_headers,
+        "large-headers": large_headers,
+        "large-bodies": large_bodies,
+        "malformed": malformed,
+    }
     connections = kinds[sys.argv[2]](int(sys.argv[1]), int(sys.argv[3]))
     print(len(connections), flush=True)
     sys.stdin.read()

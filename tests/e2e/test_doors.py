@@ -168,10 +168,13 @@ def test_half_headers_of_another_user_stop_neither_commands_nor_pods(
     until(lambda: daemon.num_fds() < during - 200, what="the connections are closed")
 
 
-def test_large_headers_of_another_user_cost_little_memory(cluster: LocalCluster) -> None:
+@pytest.mark.parametrize("kind", [("large-headers", "3"), ("large-bodies", "400")])
+def test_large_requests_of_another_user_cost_little_memory(
+    cluster: LocalCluster, kind: tuple[str, str]
+) -> None:
     daemon = psutil.Process(cluster.daemon)
     before = daemon.memory_info().rss
-    with flood(cluster, "large-headers", "3"):
+    with flood(cluster, *kind):
         during = daemon.memory_info().rss
 
     assert during - before < 60 << 20

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
+import io
+import itertools
 import logging
 import os
 import socket
 import ssl
+import weakref
 from typing import TYPE_CHECKING
 
+import aiohttp
 import pytest
 
 from muster.local.apiserver.connections import http_connection, listener
@@ -56,7 +61,10 @@ class Client:
         except ConnectionError:
             return b""
         finally:
-            self._writer.transport.abort()
+            self.abort()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
 
 
 async def test_half_a_header_is_closed_in_time(
@@ -108,6 +116,96 @@ async def test_headers_are_limited_in_total(api: ApiClient) -> None:
     line = f"{PODS}?labelSelector={'a' * 900_000}"
 
     assert (await api.send("GET", line)).status == 400, "a long URL alone is read"
+
+
+@pytest.mark.parametrize(
+    ("header", "part"),
+    [
+        (b"Content-Length: 3000000", b"x" * 60_000),
+        (b"Transfer-Encoding: chunked", b"1;" + b"a" * 60_000),
+    ],
+    ids=["large body", "endless chunk extension"],
+)
+async def test_a_body_without_a_valid_token_is_not_read(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch, header: bytes, part: bytes
+) -> None:
+    monkeypatch.setattr(listener, "_SHUTDOWN_SECONDS", 0.2)
+    received = 0
+    data_received = http_connection.HttpConnection.data_received
+
+    def count(self: http_connection.HttpConnection, data: bytes) -> None:
+        nonlocal received
+        received += len(data)
+        data_received(self, data)
+
+    monkeypatch.setattr(http_connection.HttpConnection, "data_received", count)
+    client = await Client.of(api)
+    await client.send(
+        b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wrong\r\n"
+        + header
+        + b"\r\n\r\n"
+    )
+    answer = await client.line()
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(client.send_all(itertools.repeat(part)), 5)
+    await client.end()
+
+    assert answer == b"HTTP/1.1 401 Unauthorized\r\n"
+    assert received < 1_000_000
+
+
+async def test_a_closed_connection_leaves_nothing_for_the_garbage_collector(
+    api: ApiClient,
+) -> None:
+    """Its buffers are large and its objects are few: the collector would come too late."""
+    gc.collect()
+    gc.disable()
+    try:
+        client = await Client.of(api)
+        await client.send(b"POST /api HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc")
+        reference = weakref.ref(_only_connection(api))
+        await client.end()
+
+        async def freed() -> bool:
+            return reference() is None
+
+        assert await eventually(freed)
+    finally:
+        gc.enable()
+
+
+def _only_connection(api: ApiClient) -> object:
+    gc.collect()
+    (connection,) = (o for o in gc.get_objects() if type(o) is http_connection.HttpConnection)
+    return connection
+
+
+async def test_a_large_body_with_an_invalid_token_gets_its_answer(api: ApiClient) -> None:
+    """A pod renews its token when it reads this answer."""
+    headers = {"Authorization": "Bearer wrong"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        context = ssl.create_default_context(cadata=api.server.ca.decode())
+        for _ in range(5):
+            async with session.post(
+                f"{api.server.url}{PODS}", data=io.BytesIO(b"x" * 2_900_000), ssl=context
+            ) as answer:
+                assert answer.status == 401
+
+
+async def test_a_body_that_comes_after_a_valid_header_is_read(api: ApiClient) -> None:
+    body = b'{"metadata": {"name": "late", "annotations": {"a": "%s"}}}' % (b"x" * 200_000)
+    token = f"Authorization: Bearer {api.server.token}\r\n".encode()
+    client = await Client.of(api)
+    await client.send(
+        b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        + token
+        + b"Content-Length: %d\r\n\r\n" % len(body)
+    )
+    await client.send_all((body[:10], body[10:100_000], body[100_000:]))
+    answer = await client.line()
+    client.abort()
+
+    assert answer == b"HTTP/1.1 201 Created\r\n"
 
 
 async def test_malformed_requests_are_one_line_of_log(

@@ -51,3 +51,30 @@ def test_a_nul_character_is_refused_with_its_field(field: str) -> None:
 
 def test_an_escaped_nul_in_a_text_is_ordinary_text() -> None:
     assert list(check_pod_spec(SPEC, "spec")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("../../../../tmp/x", "must not contain '..'"),
+        ("/etc/passwd", "must be a relative path"),
+        ("..data", "must not start with '..'"),
+    ],
+)
+@pytest.mark.parametrize("source", ["configMap", "secret", "downwardAPI", "projected"])
+def test_a_file_of_a_volume_stays_in_it(source: str, path: str, problem: str) -> None:
+    item = {"key": "k", "path": path, "fieldRef": {"fieldPath": "metadata.name"}}
+    name = "secretName" if source == "secret" else "name"
+    volume: dict[str, Any] = {source: {name: "n", "items": [item]}}
+    field = f"spec.volumes[0].{source}.items[0].path"
+    if source == "downwardAPI":
+        field = "spec.volumes[0].downwardAPI.path"
+    if source == "projected":
+        volume = {"projected": {"sources": [{"configMap": {"name": "n", "items": [item]}}]}}
+        field = "spec.volumes[0].projected.sources[0].configMap.items[0].path"
+    spec = SPEC | {"volumes": [{"name": "v", **volume}]}
+
+    (cause,) = check_pod_spec(spec, "spec")
+
+    assert cause.field == field
+    assert problem in cause.message

@@ -2,14 +2,17 @@
 
 aiohttp reads the requests; this class watches it. The line and headers of a request must arrive
 within `HEADER_SECONDS` and `HEADER_BYTES`, and a client without a valid token must send a request
-at least that often. Malformed requests cost one line of log every few seconds, however many come.
+at least that often. The body of a request is read only when its token is valid; without one, the
+connection is closed after the answer. Malformed requests cost one line of log every few seconds,
+however many come.
 """
 
 from __future__ import annotations
 
 import logging
+from asyncio import WriteTransport
 from contextlib import suppress
-from socket import SHUT_RDWR
+from socket import SHUT_RDWR, SO_RCVBUF, SOL_SOCKET
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
     from muster.local.apiserver.connections.peer import Peer
 
 HEADER_SECONDS = 10.0
+_ANSWER_SECONDS = 1.0
+"""For a client without a valid token to read the answer while its body is not read."""
+_LINGERING_SECONDS = 10.0
+"""How long the rest of a body is read that the answer did not wait for."""
+_WAITING_BUFFER, _BUFFER = 32 * 1024, 1024 * 1024
+"""Bytes that the kernel keeps for a connection. We read them at once, into several buffers."""
 _MAX_PIPELINED = 4
 """Requests that a client without a valid token may send ahead of the answers."""
 _TOO_LARGE = (
@@ -46,13 +55,26 @@ class ClientSocket:
         self.peer = peer
         self.header_bytes = 0
         self._socket = sock
+        self.transport: asyncio.BaseTransport | None = None
+        """From the end of the TLS handshake."""
+        self._set_buffer(_WAITING_BUFFER)
+
+    def authenticated(self) -> None:
+        """Its requests may be large."""
+        self._set_buffer(_BUFFER)
+
+    def _set_buffer(self, size: int) -> None:
+        with suppress(OSError):  # the client has disconnected
+            self._socket.setsockopt(SOL_SOCKET, SO_RCVBUF, size)
 
     def drop(self) -> None:
         """Close at once.
 
-        The event loop then finds the end of the stream, also during a TLS handshake, when there is
-        no transport yet that could be closed.
+        During a TLS handshake there is no transport yet that could be closed: the event loop finds
+        the end of the stream.
         """
+        if isinstance(self.transport, WriteTransport):
+            self.transport.abort()
         with suppress(OSError):  # the client was faster
             self._socket.shutdown(SHUT_RDWR)
 
@@ -73,9 +95,12 @@ class HttpConnection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type] # as AppRunner passes it
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
+            lingering_time=0,
         )
         self._client, self._connections = client, connections
         self._authenticated = False
+        self._awaits_token = False
+        """Whether nothing is read until the request turns out to have a valid token."""
         self._body = EMPTY_PAYLOAD
         """The body of the newest request: until its end, no other request begins."""
         self._headers_received = 0
@@ -85,12 +110,17 @@ class HttpConnection(web.RequestHandler):
 
     def authenticate(self) -> bool:
         """A request has a valid token; False if there are too many connections already."""
-        if not self._authenticated:
-            self._authenticated = self._connections.authenticate(self._client)
+        if not self._authenticated and self._connections.authenticate(self._client):
+            self._authenticated = True
+            self._client.authenticated()
+            self._lingering_time = _LINGERING_SECONDS
+            if self._awaits_token:
+                self.resume_reading()
         return self._authenticated
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._client.transport = transport
         self._timer = self._loop.call_later(HEADER_SECONDS, self._check_progress)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -98,6 +128,8 @@ class HttpConnection(web.RequestHandler):
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+        # Without cycles the buffers are freed now; Python looks for cycles only now and then.
+        self._body, self._client.transport, self._timer = EMPTY_PAYLOAD, None, None
 
     def data_received(self, data: bytes) -> None:
         headers = self._payload_parser is None and not self._upgraded and self._body.is_eof()
@@ -108,6 +140,12 @@ class HttpConnection(web.RequestHandler):
         elif headers and data:
             self._headers_grew(len(data))
 
+    def close(self) -> None:
+        """The last answer is written, and the rest of its request is not wanted."""
+        super().close()
+        if self._awaits_token and not self._authenticated:
+            self._loop.call_later(_ANSWER_SECONDS, self._client.drop)
+
     def _headers_complete(self) -> None:
         self._body = self._messages[-1][1] if self._messages else EMPTY_PAYLOAD
         self._headers_received = 0
@@ -116,6 +154,9 @@ class HttpConnection(web.RequestHandler):
             self._connections.release_header_bytes(self._client)
             if len(self._messages) > _MAX_PIPELINED:
                 self._client.drop()
+            elif not self._body.is_eof() and not self._awaits_token:
+                self._awaits_token = True
+                self.pause_reading()
 
     def _headers_grew(self, count: int) -> None:
         if not self._headers_received:

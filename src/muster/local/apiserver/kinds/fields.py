@@ -174,6 +174,14 @@ def check_relative_path(file: str, path: str) -> Causes:
         yield invalid_value(path, file, "must not contain '..'")
 
 
+def check_file_path(file: str, path: str) -> Causes:
+    """The causes for a path at which a volume cannot have a file."""
+    yield from check_relative_path(file, path)
+    # Names that begin like this are reserved for the writer of the volume.
+    if file.startswith("..") and not file.startswith("../"):
+        yield invalid_value(path, file, "must not start with '..'")
+
+
 def check_no_nul(value: Any, path: str) -> Causes:
     """The causes for texts with a NUL character: neither a path nor an argument can have one."""
     # Encoding is much faster than a walk; a text with a backslash only costs the walk.

@@ -130,6 +130,7 @@ def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
             yield from fields.one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")
         if kind == "projected":
             yield from _check_projected(volume[kind], f"{path}.{kind}")
+    yield from _check_files(volume, path)
     problems = list(fields.check_name(volume, path, names.check_label))
     yield from problems
     name = str(volume.get("name") or "")
@@ -141,9 +142,24 @@ def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
 
 def _check_projected(projected: Raw, path: str) -> Causes:
     for where, source in fields.each(projected, path, "sources"):
+        yield from _check_files(source, where)
         token = source.get("serviceAccountToken")
         if token is not None:
             yield from _check_token(token, path, f"{where}.serviceAccountToken")
+
+
+def _check_files(volume: Raw, path: str) -> Causes:
+    """The files that a volume, or a source of a projected one, names itself."""
+    for kind in ("secret", "configMap"):
+        for where, item in fields.each(volume.get(kind) or {}, f"{path}.{kind}", "items"):
+            for field in ("key", "path"):
+                yield from fields.check_required(item, where, field)
+            yield from fields.check_file_path(str(item.get("path") or ""), f"{where}.path")
+    # The real server does not say which item it is about.
+    where = f"{path}.downwardAPI"
+    for _, item in fields.each(volume.get("downwardAPI") or {}, where, "items"):
+        yield from fields.check_required(item, where, "path")
+        yield from fields.check_file_path(str(item.get("path") or ""), f"{where}.path")
 
 
 def _check_token(token: Raw, path: str, where: str) -> Causes:
