@@ -85,3 +85,15 @@ def test_few_descriptors_still_leave_room_for_the_components() -> None:
     assert Limits.for_descriptors(256) == Limits(32, 160)
     assert Limits.for_descriptors(1024) == Limits(128, 256)
     assert Limits.for_descriptors(1 << 20) == Limits(256, 4096)
+
+
+def test_bytes_that_arrive_after_a_connection_was_closed_do_not_count() -> None:
+    connections = Connections(Limits(waiting=1))
+    closed = Connection(connections, FLOOD)
+    owner = Connection(connections, OWNER)
+    connections.add_header_bytes(closed, WAITING_HEADER_BYTES)
+    connections.add_header_bytes(owner, HEADER_BYTES)
+    connections.leave(closed)
+
+    assert not closed.open
+    assert owner.open

@@ -118,6 +118,9 @@ class Connections:
 
     def add_header_bytes(self, connection: Closable, count: int) -> None:
         """A waiting connection holds so many more bytes of headers."""
+        # One that was closed to make room may still deliver bytes that had arrived before.
+        if connection not in self._waiting.get(connection.peer, {}):
+            return
         connection.header_bytes += count
         self._header_bytes += count
         while self._header_bytes > WAITING_HEADER_BYTES:
