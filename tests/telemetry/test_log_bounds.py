@@ -56,6 +56,18 @@ def test_a_stream_that_is_another_file_is_left_alone(tmp_path: Path) -> None:
     assert log.read_text() == ""
 
 
+def test_a_log_that_cannot_be_renamed_is_bounded_and_costs_no_descriptors(tmp_path: Path) -> None:
+    log = tmp_path / "daemon.log"
+    (tmp_path / "daemon.log.1").mkdir()  # a file cannot replace it
+    ending = 'print(len(os.listdir("/proc/self/fd")), file=sys.stderr)'
+    with log.open("ab") as file:
+        program = [sys.executable, "-c", DAEMON + ending, str(log)]
+        subprocess.run(program, stdout=file, stderr=file, check=True)
+
+    assert log.stat().st_size < 20_300
+    assert int(log.read_text().splitlines()[-1]) < 10
+
+
 def test_a_repeated_line_is_written_once_per_interval(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     line = RepeatedLine(logging.getLogger("test"), logging.WARNING, 10.0, lambda: now)

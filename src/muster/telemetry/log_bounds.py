@@ -39,16 +39,18 @@ class BoundedFile:
             return
         new, older = (self._path.with_name(self._path.name + end) for end in (".new", ".1"))
         try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            self._path.replace(older)
-            new.replace(self._path)
+            with open(new, "ab", buffering=0, opener=_private) as file:
+                self._path.replace(older)
+                new.replace(self._path)
+                for number in (1, 2):
+                    os.dup2(file.fileno(), number)
         except OSError:  # no descriptor is left, for example: try again with the next line
             if size > 2 * self._limit:
                 os.ftruncate(2, 0)
-            return
-        for number in (1, 2):
-            os.dup2(descriptor, number)
-        os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class RepeatedLine:
