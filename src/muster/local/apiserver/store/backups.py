@@ -53,7 +53,7 @@ def write(database: Path, now: datetime | None = None) -> Path:
         raise MusterError("no backup of the database: the disk has too little free space")
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     target = folder / f"{database.stem}-{stamp}{database.suffix}"
-    draft = target.with_suffix(".part")
+    draft = folder / f"{database.stem}.part"  # one name: a killed daemon's draft is replaced
     try:
         _copy(database, draft)
         draft.rename(target)

@@ -87,6 +87,8 @@ class PageFile:
         room = self.size - 35 if kind == _TABLE_LEAF else (self.size - 12) * 64 // 255 - 23
         if length <= room:
             return page[offset : offset + length]
+        if length > self.size * len(self.newest):  # damage; a chain of pages may be a circle
+            raise IndexError(length)
         least = (self.size - 12) * 32 // 255 - 23
         local = least + (length - least) % (self.size - 4)
         local = local if local <= room else least
@@ -95,7 +97,7 @@ class PageFile:
         missing = length - local
         while missing > 0:
             overflow = self.newest.get(following, b"")
-            if len(overflow) < 4:
+            if len(overflow) <= 4:
                 raise IndexError(following)
             parts.append(overflow[4 : 4 + missing])
             missing -= len(parts[-1])
