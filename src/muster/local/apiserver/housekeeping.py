@@ -13,12 +13,14 @@ from muster.local.apiserver.event_expiry import EventExpiry
 from muster.local.apiserver.http.requests import Call
 from muster.local.apiserver.kinds.event import EVENTS
 from muster.local.apiserver.store.backups import BACKUP_EVERY
+from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
     from muster.local.apiserver.store.rows import OddRow
     from muster.local.apiserver.verbs import Verbs
 
 log = logging.getLogger(__name__)
+_round_failed = RepeatedLine(log, logging.WARNING, every=60.0)
 
 COMPACT_EVERY = 300.0
 _FIRST_BACKUP = 60.0
@@ -56,7 +58,7 @@ class Housekeeping:
                     await self._store.compact(old)
                     old, due = self._store.revision, time.monotonic() + COMPACT_EVERY
             except MusterError as error:
-                log.warning("%s", error)  # the next round tries again
+                _round_failed.log("%s", error)  # the next round tries again
             await asyncio.sleep(_LOOK)
 
     async def _back_up(self) -> None:

@@ -52,6 +52,7 @@ from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
 from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.views import pod_logs, resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
+from muster.local.data_directory import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,7 @@ class ApiServer:
     doors: Doors
     url: str
     port: int
+    _housekeeping: Housekeeping
     _runner: web.AppRunner
 
     @property
@@ -117,9 +119,10 @@ class ApiServer:
         """
         names = (host, *extra_addresses, *also_known_as)
         self.credentials = await asyncio.to_thread(load_or_create, self.data_dir / "access", names)
-        self.store = await Store.open(self.data_dir / "objects.db")
+        self.store = await Store.open(self.data_dir / DATABASE)
         self.registry.follow(self.store)
         self.verbs = Verbs(self.store)
+        self._housekeeping = Housekeeping(self.verbs)
         await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
@@ -133,8 +136,8 @@ class ApiServer:
         self.url = f"https://{host}:{self.port}"
 
     async def run(self) -> None:
-        """Housekeeping, until cancelled."""
-        await Housekeeping(self.verbs).run()
+        """Housekeeping, until cancelled; may be called again after a failure."""
+        await self._housekeeping.run()
 
     async def stop(self) -> None:
         """End all streams, close the sockets, then the store."""
