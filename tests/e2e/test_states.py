@@ -18,6 +18,10 @@ pytestmark = pytest.mark.slow
 CRASH = "sh -c 'echo step 7; if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 99'"
 HALF = "sh -c 'if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 2'"
 RESTARTED = r"worker 1 restarted (?:once|\d times); the last time it exited with code 3: boom"
+SILENT = (
+    "nothing is logged yet since the last restart; "
+    "`arena logs recreated --all --previous` shows the log before it\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     stays = "--clean-task-policy=None"
     cluster.submit("stays", "--workers=2", "--gang", "--retry=99", stays, command=HALF)
     folder = tmp_path_factory.mktemp("recreated")
-    once = f"[ $HOSTNAME = recreated-worker-1 ] && mkdir {folder}/ran && exit 137; exec sleep 99"
+    crash = f"mkdir {folder}/ran 2>/dev/null && echo no memory && exit 137"
+    once = f"[ $HOSTNAME = recreated-worker-1 ] && {crash}; exec sleep 99"
     recreated = manifest("TFJob", "recreated", {"Worker": 2}, once, folder)
     recreated["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode"
     cluster.apply(recreated)
@@ -96,6 +101,9 @@ def test_a_recreated_replica_shows_its_restart_while_the_job_runs(local: LocalCl
     job = until(runs_again, timeout=40, every=0.3, what="worker 1 runs again")
     assert job["restarts"] == 1
     assert job["reason"].startswith("worker 1 failed once; the last time it exited with code 137")
+    assert job["reason"].endswith(": no memory")  # of the deleted pod
+    silent = local.arena("logs", "recreated", "--all")
+    assert (silent.stdout, silent.stderr) == ("", SILENT)
     page = local.arena("get", "recreated").stdout
     assert re.search(r" NODE +RESTARTS\n", page)
     assert re.search(r"recreated-worker-0 .* 0\n +recreated-worker-1 .* 1$", page.rstrip())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 
 from muster.api.core import Pod
 from muster.api.kinds import TFJOBS
-from muster.api.meta import Key, Raw
+from muster.api.meta import Key, ObjectMeta, Raw
+from muster.api.pod_logs import PodLog
 from muster.client.jobs.lookup import FoundJob
 from muster.client.logs.last_lines import MAX_LOGS, summary_with_last_lines
 from muster.errors import NotFound
@@ -58,6 +60,13 @@ def test_a_container_that_waits_shows_the_line_of_the_attempt_before() -> None:
     assert reason(Logs(), WAITS) == text
 
 
+def test_a_container_that_runs_again_shows_the_line_of_the_attempt_before() -> None:
+    status = {"state": {"running": {}}, "lastState": end(3), "restartCount": 3}
+
+    text = "worker 0 restarted 3 times; the last time it exited with code 3: boom"
+    assert reason(Logs(last=b"new\n", previous=b"boom\n"), status) == text
+
+
 def test_a_container_that_just_ended_shows_its_own_line() -> None:
     status = {"state": end(4), "lastState": end(3)}
 
@@ -72,3 +81,32 @@ def test_a_few_logs_are_read_however_many_containers_crashed() -> None:
 
     assert logs.reads == [f"j-worker-{index}" for index in range(MAX_LOGS)]
     assert "exited with code 3: boom; 5 other replicas restarted too" in result.reason
+
+
+class Archive(Logs):
+    """The logs of attempts at pods that are gone."""
+
+    def list(self, *_: Any, fields: str, **__: Any) -> Any:
+        assert fields == "podName=j-worker-0"
+        codes = (1, 137, None)
+        return SimpleNamespace(items=[attempt(number, code) for number, code in enumerate(codes)])
+
+    def log_of(self, _: Any, key: Key, **__: Any) -> Iterator[bytes]:
+        yield f"last words of {key.name}\n".encode()
+
+
+def attempt(number: int, code: int | None) -> PodLog:
+    meta = ObjectMeta(name=f"attempt-{number}", namespace="default")
+    return PodLog(metadata=meta, pod_name="j-worker-0", container="c", exit_code=code)
+
+
+def test_a_recreated_replica_shows_the_line_of_the_pod_that_failed_last() -> None:
+    raw = condition(job("TFJob", "j", {"Worker": 1}), "Running")
+    row = {"count": 2, "at": ago(5), "ending": "exited with code 137"}
+    raw["status"]["failures"] = {"worker-0": row}
+    pods = [msgspec.convert(pod(raw, "worker", 0, "Running"), Pod, strict=False)]
+
+    result = summary_with_last_lines(cast(BlockingClient, Archive()), FoundJob(TFJOBS, raw), pods)
+
+    text = "worker 0 failed 2 times; the last time it exited with code 137"
+    assert result.reason == f"{text}: last words of attempt-1"

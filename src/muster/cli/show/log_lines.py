@@ -36,25 +36,27 @@ def _write(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_log(chunks: Iterable[bytes]) -> None:
-    """Bytes to standard output as they come, in chunks of any size."""
-    if not sys.stdout.isatty():
-        for chunk in chunks:
-            _write(chunk)
-        return
+def print_log(chunks: Iterable[bytes]) -> bool:
+    """Bytes to standard output as they come, in chunks of any size; whether there were any."""
+    terminal, printed = sys.stdout.isatty(), False
     rest = b""
     for chunk in chunks:
+        printed = printed or bool(chunk)
+        if not terminal:
+            _write(chunk)
+            continue
         data = rest + chunk
         cut = _UNFINISHED.search(data)
         end = cut.start() if cut else len(data)
         rest = data[end:]
         _write(escape_controls(data[:end]))
     _write(escape_controls(rest))
+    return printed
 
 
-def print_logs(chunks: Iterable[tuple[Key, bytes]], pods: Sequence[Key]) -> None:
-    """The lines of several logs, each whole and with the name of its pod before it."""
-    prefixes = _Prefixes(pods)
+def print_logs(chunks: Iterable[tuple[Key, bytes]], pods: Sequence[Key]) -> bool:
+    """The lines of several logs, each whole and with its pod's name; whether there were any."""
+    prefixes, printed = _Prefixes(pods), False
     rests: defaultdict[Key, bytes] = defaultdict(bytes)
     for pod, chunk in chunks:
         *lines, rests[pod] = (rests[pod] + chunk).split(b"\n")
@@ -63,7 +65,9 @@ def print_logs(chunks: Iterable[tuple[Key, bytes]], pods: Sequence[Key]) -> None
         if sys.stdout.isatty():
             lines = [escape_controls(line) for line in lines]
         if lines:
+            printed = True
             _write(b"".join(prefixes[pod] + line + b"\n" for line in lines))
+    return printed
 
 
 class _Prefixes(dict["Key", bytes]):

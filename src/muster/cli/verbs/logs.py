@@ -95,9 +95,11 @@ def command(
         sources, job = logs.sources, logs.job
         if everyone:
             chunks = _read_all(cluster.connect, logs, options)
-            log_lines.print_logs(chunks, [source.pod for source in sources])
+            printed = log_lines.print_logs(chunks, [source.pod for source in sources])
         else:
-            log_lines.print_log(_read_one(client, logs, options))
+            printed = log_lines.print_log(_read_one(client, logs, options))
+        if not printed and job is not None:
+            _note_silence(job, logs, wanted)
         if job is not None and not everyone:
             _note_state(client, job, sources[0].pod.name, wanted)
         elif job is None and not options.follow:
@@ -151,6 +153,19 @@ def _note_state(client: BlockingClient, job: JobSummary, shown: str, wanted: Wan
         _note_waiting(shown_pod, job.reason)
     if job.status == FAILED and job.failed_pod != shown and not wanted.instance:
         note(f"the job {job.name} failed{job.cause}")
+
+
+def _note_silence(job: JobSummary, logs: FoundLogs, wanted: WantedLogs) -> None:
+    """Name the log before the restart if the pods have logged nothing since."""
+    options = wanted.options
+    limited = options.tail is not None or options.since is not None
+    if options.follow or wanted.earlier or limited:
+        return
+    shown = {source.pod.name for source in logs.sources if source.attempt is None}
+    if any(row.name in shown and row.restarts for row in job.instances):
+        choice = "--all" if wanted.everyone else f"-i {logs.sources[0].pod.name}"
+        command = f"arena logs {job.name} {choice} --previous"
+        note(f"nothing is logged yet since the last restart; `{command}` shows the log before it")
 
 
 def _note_waiting(pod: Instance, reason: str = "") -> None:

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from muster.api.meta import Key
 from muster.api.pod_logs import POD_LOGS
-from muster.client.logs.attempts import attempt_that_failed, attempts_of_pod
+from muster.client.logs.attempts import at_container, attempt_that_failed, attempts_of_pod
 from muster.errors import MusterError
-from muster.jobs import log_tail, pod_status
+from muster.jobs import log_tail, names, pod_status
+from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,18 +34,18 @@ MAX_LOGS = 3
 def summary_with_last_lines(
     client: BlockingClient, found: FoundJob, pods: Sequence[Pod]
 ) -> JobSummary:
-    """The job, with the last log lines of the failure, or of replicas that wait for a try."""
+    """The job, with the last log lines of the failure, or of replicas that crashed before."""
     job = found.summary(pods)
     if job.over:
         return with_lines_of_failure(client, job)
     silent = (
         (row.name, row.crash.container)
         for row in job.instances
-        if row.crash is not None and row.crash.waits and not row.crash.last_line
+        if row.crash is not None and not row.crash.last_line
     )
     containers = dict(islice(silent, MAX_LOGS))
     if not containers:
-        return job
+        return _with_line_before_recreation(client, found, job)
     return found.summary([_with_last_line(client, pod, containers) for pod in pods])
 
 
@@ -65,6 +66,32 @@ def with_lines_of_failure(client: BlockingClient, job: JobSummary) -> JobSummary
     if not lines or reason.endswith(f": {lines[-1].strip()}"):
         return job
     return replace(job, last_lines=tuple(lines), reason=f"{reason}: {lines[-1].strip()}")
+
+
+def _with_line_before_recreation(
+    client: BlockingClient, found: FoundJob, job: JobSummary
+) -> JobSummary:
+    """A job whose reason is a replica that failed and is recreated: with its last log line.
+
+    The log of the deleted pod is read, if the cluster keeps it.
+    """
+    failures = decode_status(found.raw.get("status")).failures
+    blamed = [name for name, row in failures.items() if row.ending]
+    last = max(blamed, key=lambda name: (failures[name].at, name), default="")
+    if not last or not job.reason.endswith(failures[last].ending):
+        return job
+    role, _, index = last.rpartition("-")
+    pod_name = names.replica(job.name, role, int(index))
+    text = ""
+    with suppress(MusterError):
+        attempts = attempts_of_pod(client, Key(job.namespace, pod_name))
+        failed = [row for row in at_container(attempts, pod_name) if row.exit_code]
+        if failed:
+            log = client.log_of(POD_LOGS, failed[-1].metadata.key, tail=pod_status.MAX_LINES)
+            text = log_tail.last_line(b"".join(log).decode(errors="replace"))
+    if not text or job.reason.endswith(f": {text}"):
+        return job
+    return replace(job, reason=f"{job.reason}: {text}")
 
 
 def _with_last_line(client: BlockingClient, pod: Pod, containers: dict[str, str]) -> Pod:
