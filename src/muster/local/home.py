@@ -143,6 +143,11 @@ class Home(msgspec.Struct, frozen=True):
         data = Path(_text(self.root / "last-data") or self.data)
         return data if data.is_dir() else None
 
+    @property
+    def logs(self) -> Path:
+        """The directories that jobs write for TensorBoard, unless they name another one."""
+        return self.root / "logs"
+
     def hidden_directories(self, user_home: str, data: Path) -> tuple[str, ...]:
         """The directories that pods must not see: the cluster's state and kubeconfigs."""
         private = (os.path.join(user_home, name) for name in (".kube", ".muster"))

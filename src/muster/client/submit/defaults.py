@@ -117,7 +117,7 @@ def make_site(args: Submission, *, local: bool) -> Site:
     own = workspace.find_workspace(args)
     # A file that the job sees at its own path anyway must not hide the rest of its directory.
     files = tuple(row for row in files if not workspace.shows(own, *row))
-    return Site(True, str(Home.of_user().root / "logs" / folder), files, own)
+    return Site(True, str(Home.of_user().logs / folder), files, own)
 
 
 def check_priority(client: BlockingClient, args: Submission) -> None:

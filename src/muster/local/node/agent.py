@@ -101,6 +101,11 @@ class Settings:
         """The directories that pods must not see."""
         return Home.of_user().hidden_directories(self.user_home, self.home)
 
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Directories in hidden ones whose subdirectories may be volumes: claims, training logs."""
+        return (str(self.home / CLAIMS_FOLDER), str(Home.of_user().logs))
+
 
 class Agent:
     """`choice` overrides the runtime that the settings and the machine lead to."""
@@ -139,7 +144,7 @@ class Agent:
             home=settings.user_home,
             hidden=settings.hidden,
             visible=(*interpreter, *settings.visible),
-            own=(str(settings.home / CLAIMS_FOLDER), *interpreter),
+            own=(*settings.shared, *interpreter),
             # Many images work in /root. A user who may not enter it gets an empty one.
             fresh=() if os.access("/root", os.X_OK) else ("/root",),
             programs=self._interpreter.programs,
@@ -246,7 +251,7 @@ class Agent:
             self.runtime,
             hosts_files,
             ReferenceReader(client, settings.nodes, self.gateway, api.ca.decode()),
-            VolumeDirectories(settings.home, settings.hidden),
+            VolumeDirectories(settings.home, settings.hidden, settings.shared),
             freshness,
             ServiceAccountTokens(client, self._pods_dir, settings.clock),
             GpuAllocator(self.records, gpus),

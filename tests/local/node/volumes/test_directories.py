@@ -188,8 +188,8 @@ def test_a_path_with_a_nul_character_from_a_variable_or_a_volume_is_named(tmp_pa
         prepare(tmp_path, {"hostPath": {"path": "/a\0b"}})
 
 
-def test_a_claims_directory_may_be_in_the_hidden_data_directory(tmp_path: Path) -> None:
-    volumes = VolumeDirectories(tmp_path, [str(tmp_path)])
+def test_a_shared_directory_may_be_in_a_hidden_one(tmp_path: Path) -> None:
+    volumes = VolumeDirectories(tmp_path, [str(tmp_path)], [str(tmp_path / "volumes")])
     (tmp_path / "volumes" / "default" / "claim").mkdir(parents=True)
     (tmp_path / "pods").mkdir()
 

@@ -44,13 +44,15 @@ def in_memory(pod: Pod) -> dict[str, str]:
 class VolumeDirectories:
     """Volumes are in the pod's own folder, or anywhere on the machine (hostPath, claims).
 
-    The machine's path may not be in a hidden directory, except the directories of claims there.
+    That path may not be in a hidden directory, except below the `shared` directories.
     """
 
-    def __init__(self, data_dir: Path, hidden: Iterable[str] = ()) -> None:
+    def __init__(
+        self, data_dir: Path, hidden: Iterable[str] = (), shared: Iterable[str] = ()
+    ) -> None:
         self._pods = data_dir / "pods"
-        self._claims = data_dir / CLAIMS_FOLDER
         self._hidden = [Path(path) for path in hidden]
+        self._shared = [Path(path) for path in shared]
 
     def prepare(self, pod: Pod, context: PodContext) -> dict[str, str]:
         """Make every volume of the pod; returns their directories by name."""
@@ -87,9 +89,10 @@ class VolumeDirectories:
         """A volume in a hidden directory would be empty: say so instead."""
         _refuse_nul(f"the hostPath {path}", path)
         real = Path(path).resolve()
-        claims = self._claims.resolve()
+        if any(shared.resolve() in real.parents for shared in self._shared):
+            return
         for hidden in self._hidden:
-            if real.is_relative_to(hidden.resolve()) and claims not in real.parents:
+            if real.is_relative_to(hidden.resolve()):
                 message = f"hostPath {path} is in {hidden}, which is hidden from pods"
                 raise MissingReference(message)
 
