@@ -19,6 +19,7 @@ lock is free was lost. All files are replaced by rename, so a reader never sees 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -236,7 +237,7 @@ class PodRecords:
         folder = self.pod(uid)
         own = [folder / name for name in ("volumes", "root", "tmp", "work")]
         for place in (*own, *folder.glob("containers/*/*/root*")):
-            shutil.rmtree(place, ignore_errors=True)
+            _remove_tree(place)
 
     def write_job_pod(self, uid: str, pod: JobPod) -> None:
         """Record that the pod belongs to a job, so that its logs are archived."""
@@ -262,7 +263,7 @@ class PodRecords:
     def forget(self, uid: str) -> None:
         """Delete the record; the logs of a job's pod are moved to the archive."""
         self._archive_logs(self.pod_logs(uid))
-        shutil.rmtree(self.pod(uid), ignore_errors=True)
+        _remove_tree(self.pod(uid))
 
     def forget_old_attempts(self, uid: str, container: str) -> None:
         old = self.attempts(uid, container)[:-MAX_ATTEMPTS]
@@ -283,6 +284,21 @@ class PodRecords:
     def _containers(self, uid: str) -> list[str]:
         folder = self.pod(uid) / "containers"
         return sorted(os.listdir(folder)) if folder.is_dir() else []
+
+
+def _remove_tree(path: Path) -> None:
+    """Delete a directory as far as possible.
+
+    Without descriptors nothing in it can be deleted: this is raised, so that the caller tries again
+    and the files of a deleted pod do not stay for ever.
+    """
+
+    def on_error(_function: object, _path: str, info: tuple[object, BaseException, object]) -> None:
+        error = info[1]
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise error
+
+    shutil.rmtree(path, onerror=on_error)
 
 
 def read_attempt(folder: Path, number: int) -> Attempt:

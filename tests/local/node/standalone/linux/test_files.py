@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import resource
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from muster.local.node.standalone.linux import files, kernel
+from tests.no_descriptors import no_descriptor_left
 
 
 def test_only_the_end_of_a_huge_file_is_read(tmp_path: Path) -> None:
@@ -40,16 +38,6 @@ def test_a_fifo_a_link_and_a_missing_file_have_no_text(tmp_path: Path) -> None:
     for name in ("fifo", "link", "missing", "."):
         assert files.read_end(tmp_path / name, 10) == b""
     assert files.read_end(tmp_path / "secret", 10) == b"token"
-
-
-@contextmanager
-def no_descriptor_left() -> Iterator[None]:
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
 def test_a_process_without_descriptors_cannot_tell_whether_a_file_or_a_process_exists(
