@@ -152,6 +152,7 @@ def test_a_suspended_job_names_the_command_that_resumes_it() -> None:
         (["Succeeded"], {"Worker": {"succeeded": 2}, "PS": {"succeeded": 1}}, "3 succeeded of 3"),
         ([], {"Worker": {"succeeded": 2}, "PS": {"succeeded": 1}}, "3 succeeded of 3"),
         (["Succeeded", "Running"], {"Worker": {"succeeded": 1}}, "1 succeeded, 1 running of 3"),
+        (["Succeeded", "Running"], {"Worker": {"succeeded": 3}}, "3 succeeded of 3"),
         ([], {"Worker": {"succeeded": 1, "failed": 1}}, "1 succeeded, 1 failed of 3"),
         ([], {}, ""),
     ],

@@ -20,7 +20,7 @@ from muster.errors import InvalidJob
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from muster.api.meta import Raw
 
@@ -54,6 +54,16 @@ def unknown_fields_of_spec(kind: str, spec: object) -> list[UnknownField]:
     schema = _known_fields(kind).field("spec")
     assert schema is not None
     return _walk(spec, schema, "spec")
+
+
+def declares(kind: str, steps: Sequence[str]) -> bool:
+    """Whether a field of this kind of job is declared by its name; an item's step is its index."""
+    schema: Schema | None = _known_fields(kind) if kind in SPEC_FIELDS else None
+    for step in steps[:-1]:
+        if schema is not None:
+            field = schema.items() if step.isdecimal() else schema.field(step)
+            schema = field or _in_other_case(step, schema)
+    return schema is not None and steps[-1] in schema.properties
 
 
 def find_unknown_value(job: Raw) -> str:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from muster.client.submit import job_file
 from muster.client.submit import job_file as verbatim
+from muster.errors import UsageError
 from tests.cli.submit_dry_run import DryRun, Machine
 
 ODD = (
@@ -141,6 +142,18 @@ def test_set_values_of_a_manifest_are_typed_unless_that_changes_them(
 
     assert document["spec"]["x"] == expected
     assert type(document["spec"]["x"]) is type(expected)
+
+
+def test_set_takes_a_field_of_the_kind_although_the_file_has_it_misspelt() -> None:
+    document: dict[str, Any] = {
+        "kind": "MPIJob",
+        "spec": {"mpiReplicaSpecs": {"Worker": {"replica": 2}}},
+    }
+    job_file.set_field(document, "spec.mpiReplicaSpecs.Worker.replicas=3", typed=True)
+    assert document["spec"]["mpiReplicaSpecs"]["Worker"] == {"replica": 2, "replicas": 3}
+
+    with pytest.raises(UsageError, match="did you mean replicas"):
+        job_file.set_field(document, "spec.mpiReplicaSpecs.Worker.replicass=3", typed=True)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

@@ -20,7 +20,7 @@ from muster.client import config_file
 from muster.client.manifests import reader
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
 from muster.errors import InvalidJob, UsageError, no_such
-from muster.jobs import parse
+from muster.jobs import parse, unknown_fields
 from muster.jobs.build.flags import BY_TYPE, Flag, Submission, flags_of
 from muster.jobs.build.job_manifest import Bundle
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
@@ -257,7 +257,8 @@ def set_field(document: Raw, change: str, *, typed: bool) -> None:
         raise UsageError(f"--set {change!r} is invalid", hint="Write --set=PATH=VALUE, e.g. gpus=2")
     node: Any = document
     for number, step in enumerate(steps, 1):
-        key = _key(node, step, ".".join(steps[:number]))
+        known = unknown_fields.declares(str(document.get("kind")), steps[:number])
+        key = _key(node, step, ".".join(steps[:number]), known=known)
         if number == len(steps):
             node[key] = parse_set_value(change, text, typed=typed)
         elif isinstance(node, dict) and node.get(key) is None:
@@ -265,7 +266,7 @@ def set_field(document: Raw, change: str, *, typed: bool) -> None:
         node = node[key]
 
 
-def _key(node: Any, step: str, path: str) -> str | int:
+def _key(node: Any, step: str, path: str, *, known: bool) -> str | int:
     """The key or index of this step."""
     if isinstance(node, list):
         if not step.isdecimal() or int(step) >= len(node):
@@ -273,7 +274,7 @@ def _key(node: Any, step: str, path: str) -> str | int:
         return int(step)
     if not isinstance(node, dict):
         raise UsageError(f"--set {path}: the value above it has no fields")
-    if node.get(step) is None:
+    if node.get(step) is None and not known:
         _refuse_typo(node, step, path)
     return step
 

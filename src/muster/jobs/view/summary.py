@@ -122,8 +122,11 @@ class JobSummary(msgspec.Struct, frozen=True):
         """How many replicas are in which state: `1 running, 2 pending of 3`; empty if none is."""
         states = Counter(instance.state for instance in self.instances)
         if self.over:
-            # Its pods may be gone, but its status still counts them.
-            states |= Counter(dict(zip(("succeeded", "failed"), self.ended, strict=True)))
+            # Its status also counts pods that are gone.
+            ended = Counter(dict(zip(("succeeded", "failed"), self.ended, strict=True)))
+            states |= ended
+            if ended.total() >= self.replicas > 0:
+                states = ended  # a pod may still be listed as running
         parts = [f"{count} {state}" for state, count in states.items() if count]
         total = max(self.replicas, states.total())
         return f"{', '.join(parts)} of {total}" if parts else ""
