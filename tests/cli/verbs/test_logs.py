@@ -161,3 +161,19 @@ def test_waiting_for_pods_or_the_launcher_reports_the_reason(
 
     assert code == 0
     assert err == ("waiting for the pods of mpi …\nwaiting for the launcher of mpi: short 2 GPUs\n")
+
+
+@pytest.mark.parametrize(("words", "log"), [((), []), (("--all",), [b"a line\n"])])
+def test_the_reason_of_a_failed_job_is_told_beside_a_log_that_does_not_show_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], log: list[bytes]
+) -> None:
+    job = fake_cluster.job("TFJob", "tf", {"Worker": 1})
+    failed = fake_cluster.condition(job, "Failed", "worker 0 could not start")
+    pod = fake_cluster.pod(job, "worker", 0, phase="Failed")
+    scene.objects = {"tfjobs": [failed], "pods": [pod]}
+    monkeypatch.setattr(read_logs, "read_log", lambda *_: log)
+
+    code, _, err = scene.arena("logs", "tf", *words)
+
+    assert code == 0
+    assert err == "the job tf failed: worker 0 could not start\n"

@@ -100,9 +100,10 @@ def command(
             printed = log_lines.print_log(_read_one(client, logs, options))
         if not printed and job is not None:
             _note_silence(job, logs, wanted)
-        if job is not None and not everyone:
-            _note_state(client, job, sources[0].pod.name, wanted)
-        elif job is None and not options.follow:
+        if job is not None:
+            shown = sources[0].pod.name if printed and not everyone else None
+            _note_state(client, job, shown, wanted)
+        elif not options.follow:
             with suppress(NotFound):  # the log of a pod that is gone
                 _note_waiting(view(client.get(PODS, sources[0].pod)))
 
@@ -143,21 +144,27 @@ def _read_all(
     return followed_job.follow_all(connect, followed, options, note, warn)
 
 
-def _note_state(client: BlockingClient, job: JobSummary, shown: str, wanted: WantedLogs) -> None:
-    """Say why a pod without a node has no log, or which pod failed unless the user chose a pod."""
+def _note_state(
+    client: BlockingClient, job: JobSummary, shown: str | None, wanted: WantedLogs
+) -> None:
+    """Say why the job failed.
+
+    Not if the user chose a pod, or if it was `shown`: the pod whose log was printed.
+    """
     if not job.over:  # it may have ended while its log was followed
         with suppress(MusterError):
             job = lookup.get_summary(client, job.key, job.trainer)
-    shown_pod = next((row for row in job.instances if row.name == shown), None)
-    if shown_pod is not None and not wanted.options.follow:
-        _note_waiting(shown_pod, job.reason)
     if job.status == FAILED and job.failed_pod != shown and not wanted.instance:
         note(f"the job {job.name} failed{job.cause}")
 
 
 def _note_silence(job: JobSummary, logs: FoundLogs, wanted: WantedLogs) -> None:
-    """Name the log before the restart if the pods have logged nothing since."""
+    """Say why a pod has no log, or name the log before the restart if it logged nothing since."""
     options = wanted.options
+    if not (wanted.everyone or options.follow):
+        for row in job.instances:
+            if row.name == logs.sources[0].pod.name:
+                _note_waiting(row, job.reason)
     limited = options.tail is not None or options.since is not None
     if options.follow or wanted.earlier or limited:
         return
