@@ -161,7 +161,8 @@ def test_the_log_of_a_failed_job_is_that_of_the_attempt_that_failed(
     page = local.arena("get", "killed").stdout
     assert [page.count(f"  {line}\n") for line in ("first", "boom")] == [1, 1]
     for flags in ([], ["-i", "killed-worker-0"], ["--attempt=1"]):
-        assert local.arena("logs", "killed", *flags).stdout == "first\nboom\n"
+        shown = local.arena("logs", "killed", *flags)
+        assert shown.stdout == "first\nboom\n", (flags, shown.stderr)
     local.arena("delete", "killed")
 
 

@@ -19,6 +19,8 @@ class PodLog(ApiObject, frozen=True):
     container: str = ""
     init: bool = False
     """Whether it is an init container."""
+    main: bool = False
+    """Whether it is the first container of its pod."""
     attempt: int = 0
     """The number of earlier attempts at the container in the same pod."""
     archived: bool = False

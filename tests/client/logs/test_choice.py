@@ -14,7 +14,7 @@ from muster.api.pod_logs import PodLog
 from muster.client.jobs import lookup
 from muster.client.jobs.lookup import FoundJob
 from muster.client.logs import choice
-from muster.client.logs.attempts import LogSource
+from muster.client.logs.attempts import LogSource, at_container
 from muster.client.logs.choice import WantedLogs, find_logs
 from muster.client.logs.pod_log import LogOptions
 from muster.jobs import names
@@ -72,3 +72,13 @@ def test_a_cluster_that_keeps_no_attempts_has_the_previous_one(
     monkeypatch: pytest.MonkeyPatch, restarts: int, previous: bool
 ) -> None:
     assert source(monkeypatch, 0, restarts=restarts).previous is previous
+
+
+def test_the_main_container_is_read_whichever_container_started_first() -> None:
+    def log(container: str, *, main: bool = False) -> PodLog:
+        return PodLog(pod_name=POD, container=container, main=main)
+
+    rows = [log("side"), log("train", main=True), log("train", main=True)]
+
+    assert at_container(rows, POD) == rows[1:]
+    assert at_container([log("first"), log("second")], POD) == [log("first")]

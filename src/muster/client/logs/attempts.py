@@ -72,7 +72,8 @@ def at_container(attempts: Sequence[PodLog], pod: str, container: str = "") -> l
     """
     rows = [log for log in attempts if log.pod_name == pod]
     if not container:
-        main = [log.container for log in rows if not log.init]
+        # The first container started may be another one than the first in the pod.
+        main = [log.container for log in sorted(rows, key=lambda log: not log.main) if not log.init]
         container = (main or [log.container for log in rows[-1:]] or [""])[0]
     return [log for log in rows if log.container == container]
 

@@ -45,6 +45,7 @@ class JobPod(msgspec.Struct, frozen=True):
     labels: dict[str, str]
     job: OwnerReference
     init_containers: tuple[str, ...] = ()
+    main_container: str = ""
 
 
 def job_pod(pod: Pod) -> JobPod | None:
@@ -53,7 +54,8 @@ def job_pod(pod: Pod) -> JobPod | None:
     if owner is None or (owner.api_version.rpartition("/")[0], owner.kind) not in _JOB_KINDS:
         return None
     init = tuple(container.name for container in pod.spec.init_containers)
-    return JobPod(meta.namespace, meta.name, meta.uid, meta.labels, owner, init)
+    main = pod.spec.containers[0].name
+    return JobPod(meta.namespace, meta.name, meta.uid, meta.labels, owner, init, main)
 
 
 def pod_log(pod: JobPod, container: str, attempt: Attempt, folder: Path) -> PodLog:
@@ -70,6 +72,7 @@ def pod_log(pod: JobPod, container: str, attempt: Attempt, folder: Path) -> PodL
         pod_uid=pod.uid,
         container=container,
         init=container in pod.init_containers,
+        main=container == pod.main_container,
         attempt=attempt.number,
         started_at=attempt.started_at,
         finished_at=attempt.finished_at,
