@@ -177,7 +177,9 @@ def test_large_requests_of_another_user_cost_little_memory(
     with flood(cluster, *kind):
         during = daemon.memory_info().rss
 
-    assert during - before < 60 << 20
+    # asyncio's TLS fills a buffer of 256 KiB per connection: 64 MiB for the 256 connections that
+    # may be open. Bodies that are read would cost 800 MB.
+    assert during - before < 128 << 20
 
 
 def test_malformed_requests_of_another_user_do_not_fill_the_log(cluster: LocalCluster) -> None:
