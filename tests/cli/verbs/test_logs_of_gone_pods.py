@@ -81,7 +81,10 @@ def test_all_replicas_of_a_finished_job_are_shown(failed: Scene, flags: list[str
         "tf-worker-1 | log of gone-1.c.1 tail=5",
         "tf-worker-2 | log of gone-2.c.0 tail=5",
     ]
-    assert err == "tf-worker-1: attempt 2 of 2, ended 2026-01-02T03:04:01Z with exit code 1\n"
+    assert err == (
+        "tf-worker-1: attempt 2 of 2, ended 2026-01-02T03:04:01Z with exit code 1\n"
+        "the job tf failed: worker 1 exited with code 1.\n"
+    )
 
 
 @pytest.mark.parametrize(

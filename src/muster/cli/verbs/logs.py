@@ -155,7 +155,9 @@ def _note_state(
         with suppress(MusterError):
             job = lookup.get_summary(client, job.key, job.trainer)
     if job.status == FAILED and job.failed_pod != shown and not wanted.instance:
-        note(f"the job {job.name} failed{job.cause}")
+        # With --all the last lines were printed.
+        cause = f": {job.headline}" if wanted.everyone and job.headline else job.cause
+        note(f"the job {job.name} failed{cause}")
 
 
 def _note_silence(job: JobSummary, logs: FoundLogs, wanted: WantedLogs) -> None:
