@@ -47,21 +47,24 @@ class Evictor:
         """Check all pods again and again, until cancelled."""
         await self.pods.synced()
         while True:
-            started = time.monotonic()
+            work = 0.0
             for pod in list(self.pods.all()):
                 if pod.spec.node_name in self.nodes and not pod.finished:
-                    await self._check(pod)
-            elapsed = time.monotonic() - started
-            await asyncio.sleep(max(_INTERVAL, _PAUSE_PER_WORK * elapsed))
+                    work += await self._check(pod)
+            await asyncio.sleep(max(_INTERVAL, _PAUSE_PER_WORK * work))
 
-    async def _check(self, pod: Pod) -> None:
+    async def _check(self, pod: Pod) -> float:
+        """Evict the pod if it must be; returns the processor time that this took."""
         try:
-            message = await asyncio.to_thread(self._measure, pod)
+            message, work = await asyncio.to_thread(self._measure, pod)
         except OSError as error:  # one pod's trouble must not end the checks of the others
             log.warning("cannot measure the disk usage of pod %s: %s", pod.metadata.key, error)
-            return
-        if not message:
-            return
+            return 0.0
+        if message:
+            await self._evict(pod, message)
+        return work
+
+    async def _evict(self, pod: Pod, message: str) -> None:
         log.warning("pod %s is evicted: %s", pod.metadata.key, message)
         self.events.record(pod, EVICTED, message, warning=True)
         # Without a DisruptionTarget condition, as with the kubelet: it is the pod's own failure.
@@ -69,8 +72,10 @@ class Evictor:
         with contextlib.suppress(MusterError):  # the pod is gone, or the next check repeats it
             await self.client.patch_status(PODS, pod.metadata, status)
 
-    def _measure(self, pod: Pod) -> str:
-        folder = self.folder / pod.metadata.uid
+    def _measure(self, pod: Pod) -> tuple[str, float]:
+        """Why the pod must be evicted, and the processor time of this thread for it."""
+        folder, started = self.folder / pod.metadata.uid, time.thread_time()
         if not folder.is_dir():  # it has not started yet
-            return ""
-        return over_limit(pod, disk_usage(folder), Disk.of(folder))
+            return "", 0.0
+        message = over_limit(pod, disk_usage(folder), Disk.of(folder))
+        return message, time.thread_time() - started
