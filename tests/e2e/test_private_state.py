@@ -162,3 +162,19 @@ def test_an_open_data_directory_with_other_files_is_refused(shared: Shared) -> N
     assert f"other users may enter the data directory {folder}" in result.stderr
     assert f"`chmod 700 {folder}` closes it" in result.stderr
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_data_directory_that_another_user_prepared_is_refused(shared: Shared) -> None:
+    folder = shared.folder / "prepared"
+    (folder / "access").mkdir(parents=True)
+    (folder / "access" / "token").write_text("known to the other user")
+    (folder / "objects.db").touch()
+    folder.chmod(0o1777)
+    os.chown(folder / "access", NOBODY, NOBODY)
+
+    result = LocalCluster(shared.folder / "other").arena("up", f"--data-dir={folder}", check=False)
+
+    assert result.returncode == 2
+    assert f"{folder}/access in the data directory belongs to another user" in result.stderr
+    assert not (folder / "cluster.lock").exists()

@@ -77,8 +77,19 @@ def _close_to_others(path: Path) -> None:
             "who could read the cluster's secrets",
             hint="Use another --data-dir, or change its owner with `chown`.",
         )
-    if not status.st_mode & _OTHERS:
-        return
+    if status.st_mode & _OTHERS:
+        _close(path, status.st_mode)
+    # After it is closed, so that nothing can be added: a token of another user must not be ours.
+    for entry in os.scandir(path):
+        owner = entry.stat(follow_symlinks=False).st_uid
+        if owner != status.st_uid:
+            raise UsageError(
+                f"{entry.path} in the data directory belongs to another user (uid {owner})",
+                hint="Use another --data-dir, or look at the file and remove it.",
+            )
+
+
+def _close(path: Path, mode: int) -> None:
     names = os.listdir(path)
     if names and not any(name in names for name in _OURS):
         raise UsageError(
@@ -86,5 +97,5 @@ def _close_to_others(path: Path) -> None:
             "cluster's",
             hint=f"`chmod 700 {path}` closes it; or use an empty directory.",
         )
-    path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+    path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
     log.info("closed %s to other users (chmod 700)", path)
