@@ -72,6 +72,13 @@ class SchedulingGate(Object, frozen=True):
     name: str = ""
 
 
+class WorkloadReference(Object, frozen=True):
+    """The pod group of a pod in Kubernetes 1.35 only."""
+
+    name: str = ""
+    pod_group: str = ""
+
+
 class SchedulingGroup(Object, frozen=True):
     """The pod group of a pod, Kubernetes 1.36 and newer."""
 
@@ -98,6 +105,7 @@ class PodSpec(Object, frozen=True):
     preemption_policy: str | None = None
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     resource_claims: tuple[ResourceClaim, ...] = ()
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False

@@ -5,14 +5,15 @@ The annotations are Muster's own; `gang_dialects.py` has the names that other sc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from muster.api.core import Pod, Resources
-    from muster.api.meta import Raw
+    from muster.api.meta import Condition, Raw
 
 HOLD_ANNOTATION = "muster.dev/hold"
 """On a group: how long room is held for a missing member."""
@@ -46,8 +47,7 @@ class GangKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True)
-class HyperNodeTiers:
+class HyperNodeTiers(msgspec.Struct, frozen=True):
     """A gang within one of Volcano's HyperNodes: up to which tier, by number or by name."""
 
     required: bool
@@ -55,8 +55,7 @@ class HyperNodeTiers:
     highest_name: str = ""
 
 
-@dataclass(frozen=True)
-class Topology:
+class Topology(msgspec.Struct, frozen=True):
     """The domains that a gang must or should stay in. Labels are sorted from wide to narrow.
 
     One domain is one combination of the labels' values: a rack of one zone.
@@ -96,24 +95,24 @@ def split_labels(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (label.strip() for label in text.split(","))))
 
 
-@dataclass(frozen=True)
-class GangTerms:
+class GangTerms(msgspec.Struct, frozen=True):
     """The declared needs of a gang."""
 
     min: int = 1
-    roles: Mapping[str, int] = field(default_factory=dict)
+    roles: Mapping[str, int] = {}
     priority_class: str = ""
     priority: int | None = None
-    min_resources: Resources = field(default_factory=dict)
+    min_resources: Resources = {}
     topology: Topology | None = None
+    may_preempt: bool = True
+    """Whether the gang may evict pods of lower priority."""
     evicted_whole: bool = False
     """Whether no member may be evicted alone, not even one beyond the minimum."""
     unserved: str = ""
     """A required field that Muster does not serve; the gang waits rather than ignore it."""
 
 
-@dataclass(frozen=True)
-class GroupSpec:
+class GroupSpec(msgspec.Struct, frozen=True):
     """The content of a new group object, in no dialect yet."""
 
     min: int
@@ -125,8 +124,7 @@ class GroupSpec:
     timeout: int | None = None
 
 
-@dataclass(frozen=True)
-class GroupCounts:
+class GroupCounts(msgspec.Struct, frozen=True):
     """The members of a gang by state, for the status of its group."""
 
     min: int
@@ -137,6 +135,10 @@ class GroupCounts:
     succeeded: int
     reason: str = ""
     """Why the gang waits; empty if it does not."""
+    version: str = ""
+    """The API version of the group object."""
+    conditions: tuple[Condition, ...] = ()
+    """The conditions in the status so far."""
 
     @property
     def scheduled(self) -> int:
@@ -148,10 +150,9 @@ class GroupCounts:
         return self.succeeded >= self.min
 
 
-@dataclass(frozen=True)
-class PodMarks:
+class PodMarks(msgspec.Struct, frozen=True):
     """Annotations, labels and spec fields by which a pod names its group."""
 
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    spec: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
+    spec: Mapping[str, Any] = {}

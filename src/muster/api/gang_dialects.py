@@ -2,17 +2,20 @@
 
 A dialect knows how a pod names its group (`group_of` to read it, `marks` to write it), which kinds
 of object declare a group, which terms the object sets (in some dialects the pods themselves set
-them), the spec of a new group, and the status that users of the dialect expect. A pod belongs to
-the group that it names in the first dialect of the table. A PodDisruptionBudget selects its pods
-instead of being named by them; it counts only for pods that name no group.
+them), and how such an object is written (`pod_groups`). A pod belongs to the group that it names
+in the first dialect of the table. A PodDisruptionBudget selects its pods instead of being named by
+them; it counts only for pods that name no group.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang import SUCCEEDED, GangKey, GangTerms, GroupCounts, GroupSpec, PodMarks
+from msgspec.structs import replace
+
+from muster.api import pod_groups as objects
+from muster.api.gang import GangKey, GangTerms, PodMarks
 from muster.api.kinds import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
@@ -22,14 +25,13 @@ from muster.api.kinds import (
     VOLCANO_POD_GROUPS,
     Kind,
 )
-from muster.api.meta import find_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from muster.api import pod_groups as objects
     from muster.api.core import Pod, PodDisruptionBudget
-    from muster.api.meta import Raw
+    from muster.api.gang import GroupCounts, GroupSpec
+    from muster.api.meta import ObjectMeta, Raw
 
 GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
 VOLCANO_NAME_ANNOTATION = "scheduling.volcano.sh/group-name"
@@ -40,6 +42,11 @@ KOORDINATOR_NAME_ANNOTATION = "gang.scheduling.koordinator.sh/name"
 KOORDINATOR_MIN_ANNOTATION = "gang.scheduling.koordinator.sh/min-available"
 KOORDINATOR_GROUPS_ANNOTATION = "gang.scheduling.koordinator.sh/groups"
 KOORDINATOR_TOPOLOGY_ANNOTATION = "gang.scheduling.koordinator.sh/network-topology-spec"
+NUMA_ANNOTATION = "volcano.sh/numa-topology-policy"
+STRICT_NUMA_POLICIES = ("restricted", "single-numa-node")
+"""The policies of Volcano under which a pod must not run on another node; `best-effort` advises."""
+PREEMPTABLE_MARK = "volcano.sh/preemptable"
+"""On a pod or its group, as annotation or label: `false` if it is never evicted for others."""
 GROUP_MARKS = (
     GROUP_NAME_ANNOTATION,
     VOLCANO_NAME_ANNOTATION,
@@ -87,32 +94,23 @@ def from_label(name: str) -> Callable[[Pod], str]:
     return lambda pod: pod.metadata.labels.get(name, "")
 
 
-def _terms_from_pods(
-    read: Callable[[Pod], str], unserved: Callable[[Pod], str] | None = None
-) -> Callable[[Iterable[Pod]], GangTerms]:
+def _terms_from_pods(read: Callable[[Pod], str]) -> Callable[[Iterable[Pod]], GangTerms]:
     def terms(pods: Iterable[Pod]) -> GangTerms:
-        members = tuple(pods)
-        minimums = [int(text) for pod in members if (text := read(pod)).isdecimal()]
-        fields = map(unserved, members) if unserved is not None else ()
-        field = next(filter(None, fields), "")
-        return GangTerms(min=max(minimums, default=1), unserved=field)
+        minimums = [int(text) for pod in pods if (text := read(pod)).isdecimal()]
+        return GangTerms(min=max(minimums, default=1))
 
     return terms
 
 
-def _given(**fields: Any) -> Raw:
-    """The fields of a spec that have a value; 0 is one."""
-    return {name: value for name, value in fields.items() if value not in (None, "", {})}
-
-
-def _condition(type_: str, true: bool, reason: str, message: str, stamp: str) -> Raw:
-    return {
-        "type": type_,
-        "status": "True" if true else "False",
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": stamp,
-    }
+def unserved_mark(pod: Pod) -> str:
+    """A required field or annotation of a pod that Muster does not serve; empty if none."""
+    annotations = pod.metadata.annotations
+    policy = annotations.get(NUMA_ANNOTATION)
+    if policy in STRICT_NUMA_POLICIES:
+        return f"{NUMA_ANNOTATION} is {policy}"
+    if pod.spec.workload_ref is not None:
+        return "the pod names its group in workloadRef, the form of Kubernetes 1.35"
+    return _koordinator_unserved(annotations) if KOORDINATOR_NAME_ANNOTATION in annotations else ""
 
 
 # -- scheduling.k8s.io -----------------------------------------------------------------------------
@@ -130,31 +128,15 @@ def _native_terms(group: objects.NativePodGroup) -> GangTerms:
         priority_class=spec.priority_class_name,
         priority=spec.priority,
     )
-    if not (spec.scheduling_constraints or spec.resource_claims or spec.disruption_mode):
+    if not spec.has_rules:
         return terms
-    whole, unserved = spec.evicted_whole, spec.unserved
-    return replace(terms, topology=spec.topology, evicted_whole=whole, unserved=unserved)
-
-
-def _native_spec(group: GroupSpec) -> Raw:
-    policy = {"gang": {"minCount": max(group.min, 1)}}
-    return {"schedulingPolicy": policy} | _given(priorityClassName=group.priority_class)
-
-
-def _native_status(gang: GroupCounts, stamp: str) -> Raw:
-    whole = gang.scheduled >= gang.min
-    reason, message = ("Scheduled", "") if whole else ("Unschedulable", gang.reason)
-    scheduled = _condition("PodGroupScheduled", whole, reason, message, stamp)
-    count = f"{gang.succeeded} of {gang.min} members succeeded"
-    ended = _condition(SUCCEEDED, gang.done, "MembersSucceeded", count, stamp)
-    return {"conditions": [scheduled, ended] if gang.succeeded else [scheduled]}
-
-
-def _native_succeeded(status: objects.PodGroupStatus) -> int:
-    # The condition's message is the only place for the number in this status.
-    condition = find_condition(status.conditions, SUCCEEDED)
-    number = condition.message.partition(" ")[0] if condition is not None else ""
-    return int(number) if number.isdecimal() else 0
+    return replace(
+        terms,
+        topology=spec.topology,
+        may_preempt=spec.preemption_policy != "Never",
+        evicted_whole=spec.evicted_whole,
+        unserved=spec.unserved,
+    )
 
 
 # -- Volcano and kube-batch ------------------------------------------------------------------------
@@ -175,39 +157,6 @@ def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
     return replace(terms, topology=spec.topology, unserved=spec.unserved)
 
 
-def _kube_batch_spec(group: GroupSpec) -> Raw:
-    return {"minMember": group.min} | _given(
-        queue=group.queue, priorityClassName=group.priority_class
-    )
-
-
-def _volcano_spec(group: GroupSpec) -> Raw:
-    spec = _kube_batch_spec(group) | _given(minResources=group.resources)
-    # A minimum per role always holds, so it is written only if the gang needs all its members.
-    if group.min == sum(group.roles.values()):
-        spec["minTaskMember"] = {role: n for role, n in group.roles.items() if n}
-    return spec
-
-
-def _volcano_status(gang: GroupCounts, stamp: str) -> Raw:
-    if gang.reason:
-        shortage = "NotEnoughResources" if gang.pending else "NotEnoughTasks"
-        condition = _condition("Unschedulable", True, shortage, gang.reason, stamp)
-    else:
-        ready = "tasks in gang are ready to be scheduled"
-        condition = _condition("Scheduled", True, ready, "", stamp)
-    phase = "Unknown" if gang.bound else "Pending"
-    if gang.scheduled >= gang.min:
-        phase = "Running"
-    return {
-        "phase": "Completed" if gang.done else phase,
-        "conditions": [condition | {"transitionID": ""}],
-        "running": gang.running,
-        "succeeded": gang.succeeded,
-        "failed": gang.failed,
-    }
-
-
 # -- scheduler-plugins -----------------------------------------------------------------------------
 
 
@@ -215,32 +164,10 @@ def _coscheduling_terms(group: objects.CoschedulingPodGroup) -> GangTerms:
     return GangTerms(min=max(group.spec.min_member, 1), min_resources=group.spec.min_resources)
 
 
-def _coscheduling_spec(group: GroupSpec) -> Raw:
-    return {"minMember": max(group.min, 1)} | _given(
-        minResources=group.resources, scheduleTimeoutSeconds=group.timeout
-    )
-
-
-def _coscheduling_status(gang: GroupCounts, stamp: str) -> Raw:
-    phase = "Scheduling" if gang.bound else "Pending"
-    if gang.running + gang.succeeded >= gang.min:
-        phase = "Running"
-    if gang.failed and gang.scheduled < gang.min:
-        phase = "Failed"
-    return {
-        "phase": "Finished" if gang.done else phase,
-        "scheduled": gang.bound,
-        "running": gang.running,
-        "succeeded": gang.succeeded,
-        "failed": gang.failed,
-    }
-
-
 # -- Koordinator -----------------------------------------------------------------------------------
 
 
-def _koordinator_unserved(pod: Pod) -> str:
-    annotations = pod.metadata.annotations
+def _koordinator_unserved(annotations: Mapping[str, str]) -> str:
     groups = annotations.get(KOORDINATOR_GROUPS_ANNOTATION, "")
     if groups.count('"') > 2 or "," in groups:  # a list of JSON strings; the gang itself is one
         return f"{KOORDINATOR_GROUPS_ANNOTATION} joins several gangs"
@@ -269,9 +196,9 @@ DIALECTS: tuple[Dialect, ...] = (
         lambda group, *_: PodMarks(spec={"schedulingGroup": {"podGroupName": group}}),
         (NATIVE_POD_GROUPS,),
         _native_terms,
-        spec=_native_spec,
-        status=_native_status,
-        succeeded=_native_succeeded,
+        spec=objects.native_spec,
+        status=objects.native_status,
+        succeeded=objects.native_succeeded,
     ),
     Dialect(
         "volcano",
@@ -279,8 +206,8 @@ DIALECTS: tuple[Dialect, ...] = (
         _volcano_marks,
         (VOLCANO_POD_GROUPS, KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS),
         _volcano_terms,
-        spec=_volcano_spec,
-        status=_volcano_status,
+        spec=objects.volcano_spec,
+        status=objects.volcano_status,
     ),
     Dialect(
         "coscheduling",
@@ -288,8 +215,8 @@ DIALECTS: tuple[Dialect, ...] = (
         lambda group, *_: PodMarks(labels={COSCHEDULING_LABEL: group}),
         (COSCHEDULING_POD_GROUPS,),
         _coscheduling_terms,
-        spec=_coscheduling_spec,
-        status=_coscheduling_status,
+        spec=objects.coscheduling_spec,
+        status=objects.coscheduling_status,
     ),
     Dialect(
         "labels",
@@ -300,9 +227,7 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect(
         "koordinator",
         from_annotation(KOORDINATOR_NAME_ANNOTATION),
-        from_pods=_terms_from_pods(
-            from_annotation(KOORDINATOR_MIN_ANNOTATION), _koordinator_unserved
-        ),
+        from_pods=_terms_from_pods(from_annotation(KOORDINATOR_MIN_ANNOTATION)),
     ),
 )
 PDB = Dialect(
@@ -313,7 +238,10 @@ PDB = Dialect(
 )
 SINGLE_POD = Dialect("pod", from_pods=lambda _: GangTerms())
 KUBE_BATCH = Dialect(
-    "kube-batch", marks=_volcano_marks, kinds=(KUBE_BATCH_POD_GROUPS,), spec=_kube_batch_spec
+    "kube-batch",
+    marks=_volcano_marks,
+    kinds=(KUBE_BATCH_POD_GROUPS,),
+    spec=objects.kube_batch_spec,
 )
 """For writing only: pods that carry its mark are read as Volcano's."""
 DIALECT_BY_NAME: Mapping[str, Dialect] = {
@@ -334,6 +262,12 @@ def dialect_of_scheduler(name: str) -> str:
     # The Helm chart of scheduler-plugins names its scheduler scheduler-plugins-scheduler.
     known = "scheduler-plugins" if name.startswith("scheduler-plugins") else name
     return _DIALECT_OF_SCHEDULER.get(known, "")
+
+
+def is_protected(meta: ObjectMeta) -> bool:
+    """Whether Volcano's mark forbids to evict a pod, or the pods of a group, for other pods."""
+    mark = meta.annotations.get(PREEMPTABLE_MARK) or meta.labels.get(PREEMPTABLE_MARK, "")
+    return mark.lower() == "false"
 
 
 def gang_named_by(pod: Pod) -> GangKey | None:

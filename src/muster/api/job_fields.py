@@ -260,16 +260,24 @@ _FAILED_ATTEMPT: Fields = {
     "container": _text("The container that failed."),
     "attempt": _number("The number of earlier attempts at the container in the same pod."),
 }
+_STOPPED: Fields = {
+    "names": _array("The pods, the first of many.", _text("A name.")),
+    "message": _text("A sentence that names the replicas and the cause."),
+    "count": _number("How many, if there are more than names."),
+}
+
 STATUS_FIELDS: Fields = {
     "conditions": _array("The conditions of the job.", _object("One condition.", _CONDITION)),
     "replicaStatuses": _COUNTS,
     "tfReplicaStatuses": {**_COUNTS, "description": "replicaStatuses as v1alpha2 names them."},
-    "startTime": _text("When the operator accepted the job."),
+    "startTime": _text("When the operator accepted the job, or resumed it last."),
+    "earlierSeconds": _number("Seconds that the job was active before its suspensions."),
     "completionTime": _text("When the job ended."),
     "lastReconcileTime": _text("When another operator worked on the job last."),
     "observedGeneration": _number("The generation of the job that the status is about."),
     "waiting": _object("Why pods wait.", _WAITING),
     "restarts": _number("Restarts that count towards backoffLimit, with those that nodes delay."),
+    "unstarted": _number("Counted restarts that the end of the job prevented."),
     "launcherAttempt": _number("The number of the launcher of an MPIJob, from 0."),
     "formed": _switch("Whether all replicas have run at the same time."),
     "failures": _map("Recent failures by replica.", _object("Of one replica.", _FAILURES)),
@@ -279,6 +287,7 @@ STATUS_FIELDS: Fields = {
     "earlierRestarts": _map(
         "Restarts of a replica before its present pod, by replica.", _number("The restarts.")
     ),
+    "stopped": _object("Pods that still trained when the job's success ended them.", _STOPPED),
     "failedAttempt": _object("The attempt whose failure ended the job.", _FAILED_ATTEMPT),
     "replaced": _array("Failed pods that are being replaced.", _text("A UID.")),
     "phase": _text("The phase, for clients of v1alpha1: Creating, Running, CleanUp, Failed, Done."),

@@ -1,4 +1,7 @@
-"""The PodGroups in which other schedulers declare a gang, one struct per dialect; HyperNodes.
+"""The PodGroups in which other schedulers declare a gang: as read and as written. HyperNodes.
+
+There is one struct per dialect; the functions below them write the spec of a new group and the
+status that users of the dialect expect.
 
 `topology` is the part of a spec that says where the gang must stay. `unserved` names a required
 field that Muster does not serve: a gang waits rather than run against it.
@@ -6,12 +9,16 @@ field that Muster does not serve: a gang waits rather than run against it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from muster.api.affinity import LabelSelector  # noqa: TC001 - msgspec resolves annotations
 from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
-from muster.api.gang import HyperNodeTiers, Topology
-from muster.api.meta import ApiObject, Condition, Object
+from muster.api.gang import SUCCEEDED, HyperNodeTiers, Topology
+from muster.api.meta import ApiObject, Condition, Object, find_condition
+
+if TYPE_CHECKING:
+    from muster.api.gang import GroupCounts, GroupSpec
+    from muster.api.meta import Raw
 
 
 class PodGroupStatus(Object, frozen=True):
@@ -95,6 +102,15 @@ class NativeSpec(Object, frozen=True):
     """`Pod` or `PodGroup`; from Kubernetes 1.37 on an object."""
     priority_class_name: str = ""
     priority: int | None = None
+    preemption_policy: str = ""
+    parent_composite_pod_group_name: str | None = None
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the group has more terms than its minimum and priority."""
+        places = self.scheduling_constraints or self.resource_claims
+        others = self.disruption_mode or self.preemption_policy
+        return bool(places or others or self.parent_composite_pod_group_name)
 
     @property
     def evicted_whole(self) -> bool:
@@ -104,23 +120,25 @@ class NativeSpec(Object, frozen=True):
     @property
     def topology(self) -> Topology | None:
         # All constraints are required: all pods of the group run in one domain of each key.
-        keys = tuple(filter(None, (row.get("key") for row in self._topology_rows)))
+        rows = (self.scheduling_constraints or {}).get("topology") or ()
+        keys = tuple(row["key"] for row in rows if isinstance(row, dict) and row.get("key"))
         return Topology(required=keys) if keys else None
 
     @property
     def unserved(self) -> str:
+        if self.parent_composite_pod_group_name:
+            parent = self.parent_composite_pod_group_name
+            return f"the group is part of the CompositePodGroup {parent}"
         if self.resource_claims:
             return "the group shares resourceClaims among its pods"
         for name, value in (self.scheduling_constraints or {}).items():
             if name != "topology" and value:
                 return f"the group sets schedulingConstraints.{name}"
-        unknown = next((name for row in self._topology_rows for name in row if name != "key"), "")
+        rows = (self.scheduling_constraints or {}).get("topology") or []
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            return "the group sets schedulingConstraints.topology in an unknown form"
+        unknown = next((name for row in rows for name in row if name != "key"), "")
         return f"the group sets {unknown} in schedulingConstraints.topology" if unknown else ""
-
-    @property
-    def _topology_rows(self) -> list[dict[str, Any]]:
-        rows = (self.scheduling_constraints or {}).get("topology") or ()
-        return [row for row in rows if isinstance(row, dict)]
 
 
 class NativePodGroup(ApiObject, frozen=True):
@@ -128,6 +146,9 @@ class NativePodGroup(ApiObject, frozen=True):
 
     spec: NativeSpec = NativeSpec()
     status: PodGroupStatus = PodGroupStatus()
+
+
+# -- HyperNodes ------------------------------------------------------------------------------------
 
 
 class ExactMatch(Object, frozen=True):
@@ -164,3 +185,101 @@ class HyperNode(ApiObject, frozen=True):
     """
 
     spec: HyperNodeSpec = HyperNodeSpec()
+
+
+# -- groups as they are written --------------------------------------------------------------------
+
+
+def _given(**fields: Any) -> Raw:
+    """The fields of a spec that have a value; 0 is one."""
+    return {name: value for name, value in fields.items() if value not in (None, "", {})}
+
+
+def _condition(type_: str, true: bool, reason: str, message: str, stamp: str) -> Raw:
+    return {
+        "type": type_,
+        "status": "True" if true else "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": stamp,
+    }
+
+
+def native_spec(group: GroupSpec) -> Raw:
+    policy = {"gang": {"minCount": max(group.min, 1)}}
+    return {"schedulingPolicy": policy} | _given(priorityClassName=group.priority_class)
+
+
+def native_status(gang: GroupCounts, stamp: str) -> Raw:
+    whole, type_ = gang.scheduled >= gang.min, "PodGroupScheduled"
+    if gang.version != "v1alpha2":
+        # Kubernetes 1.37 renamed the condition. Once true it stays true, also if members are lost.
+        type_ = "PodGroupInitiallyScheduled"
+        before = find_condition(gang.conditions, type_)
+        whole = whole or (before is not None and before.status == "True")
+    reason, message = ("Scheduled", "") if whole else ("Unschedulable", gang.reason)
+    scheduled = _condition(type_, whole, reason, message, stamp)
+    count = f"{gang.succeeded} of {gang.min} members succeeded"
+    ended = _condition(SUCCEEDED, gang.done, "MembersSucceeded", count, stamp)
+    return {"conditions": [scheduled, ended] if gang.succeeded else [scheduled]}
+
+
+def native_succeeded(status: PodGroupStatus) -> int:
+    # The condition's message is the only place for the number in this status.
+    condition = find_condition(status.conditions, SUCCEEDED)
+    number = condition.message.partition(" ")[0] if condition is not None else ""
+    return int(number) if number.isdecimal() else 0
+
+
+def kube_batch_spec(group: GroupSpec) -> Raw:
+    return {"minMember": group.min} | _given(
+        queue=group.queue, priorityClassName=group.priority_class
+    )
+
+
+def volcano_spec(group: GroupSpec) -> Raw:
+    spec = kube_batch_spec(group) | _given(minResources=group.resources)
+    # A minimum per role always holds, so it is written only if the gang needs all its members.
+    if group.min == sum(group.roles.values()):
+        spec["minTaskMember"] = {role: n for role, n in group.roles.items() if n}
+    return spec
+
+
+def volcano_status(gang: GroupCounts, stamp: str) -> Raw:
+    if gang.reason:
+        shortage = "NotEnoughResources" if gang.pending else "NotEnoughTasks"
+        condition = _condition("Unschedulable", True, shortage, gang.reason, stamp)
+    else:
+        ready = "tasks in gang are ready to be scheduled"
+        condition = _condition("Scheduled", True, ready, "", stamp)
+    phase = "Unknown" if gang.bound else "Pending"
+    if gang.scheduled >= gang.min:
+        phase = "Running"
+    return {
+        "phase": "Completed" if gang.done else phase,
+        "conditions": [condition | {"transitionID": ""}],
+        "running": gang.running,
+        "succeeded": gang.succeeded,
+        "failed": gang.failed,
+    }
+
+
+def coscheduling_spec(group: GroupSpec) -> Raw:
+    return {"minMember": max(group.min, 1)} | _given(
+        minResources=group.resources, scheduleTimeoutSeconds=group.timeout
+    )
+
+
+def coscheduling_status(gang: GroupCounts, stamp: str) -> Raw:
+    phase = "Scheduling" if gang.bound else "Pending"
+    if gang.running + gang.succeeded >= gang.min:
+        phase = "Running"
+    if gang.failed and gang.scheduled < gang.min:
+        phase = "Failed"
+    return {
+        "phase": "Finished" if gang.done else phase,
+        "scheduled": gang.bound,
+        "running": gang.running,
+        "succeeded": gang.succeeded,
+        "failed": gang.failed,
+    }

@@ -16,11 +16,14 @@ from muster.scheduler.waiting_line_format import NOT_ENOUGH_MEMBERS, WaitingGang
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from muster.api.core import Pod
 
 RUNS, STARTS, WAITS, DONE, FAILED = "running", "starting", "waiting", "succeeded", "failed"
 UNSEEN, EMPTY = "unseen", "empty"
+PATIENCE = 5.0
+"""Seconds that a scheduler may take to report on new pods."""
 SHOWN_OF_ROW = ("gang", "dialect", "min_member", "place", "since", "priority", "held")
 
 
@@ -56,11 +59,18 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     """When a job that restarts is tried again, if that is known."""
 
 
-def explain_job(name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang]) -> JobExplanation:
-    """Explain the state of the pods of one job, or of one pod."""
+def explain_job(
+    name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang], now: datetime | None = None
+) -> JobExplanation:
+    """Explain the state of the pods of one job, or of one pod.
+
+    With `now`, new pods that no scheduler has reported on are not called unseen yet.
+    """
     sorted_pods = sorted(pods, key=lambda pod: pod.metadata.name)
     row = _row(sorted_pods, rows)
     state, text = _verdict(sorted_pods, row)
+    if state == UNSEEN and now is not None and _are_new(sorted_pods, now):
+        state, text = WAITS, "the scheduler has not reported on its new pods yet"
     reason = row.reason if row is not None else ""
     members = tuple(_member(pod, reason) for pod in sorted_pods)
     if row is None:
@@ -117,6 +127,13 @@ def _unplaced(waiting: Sequence[Pod], n: int) -> tuple[str, str]:
         f"{len(waiting)} of {n} pods have no node and no scheduler has reported a reason; "
         f"their schedulerName is {names}"
     )
+
+
+def _are_new(pods: Sequence[Pod], now: datetime) -> bool:
+    """Whether the newest pod is younger than a scheduler needs to report a reason."""
+    times = [pod.metadata.creation_timestamp for pod in pods]
+    newest = max((time for time in times if time is not None), default=None)
+    return newest is not None and (now - newest).total_seconds() < PATIENCE
 
 
 def _placed(pods: Sequence[Pod]) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from muster.api.gang_dialects import DIALECTS
 from muster.api.kinds import (
     HYPER_NODES,
     NAMESPACES,
+    NATIVE_POD_GROUPS,
     NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
@@ -26,6 +27,7 @@ from muster.api.kinds import (
 from muster.api.meta import HasMetadata
 from muster.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from muster.control.manager import Manager
+from muster.kube.watch.any_version import AnyVersionInformer
 from muster.kube.watch.informer import Informer
 from muster.scheduler import waiting_line_format
 from muster.scheduler.decisions import gang_deletion
@@ -100,7 +102,9 @@ class Service:
         self._binder = Binder(
             client, self._loop.settled, in_flight=settings.binds_in_flight, may_act=may_act
         )
-        self._reporter = Reporter(client, self.state, lambda: self._binder.busy)
+        self._reporter = Reporter(
+            client, self.state, lambda: self._binder.busy, served_kind=self._served_kind
+        )
         self._name_leases = NameLeases(
             client, settings.names, options.namespace, elected=election is not None
         )
@@ -190,7 +194,7 @@ class Service:
             self._watch(NODES, state.node_changed),
             self._watch(NAMESPACES, lambda _, new: state.namespace_changed(new)),
             *(
-                self._watch(kind, _by_key(change))
+                self._watch(kind, _by_key(change), any_version=kind is NATIVE_POD_GROUPS)
                 for kind, change in by_key.items()
                 if kind not in unserved
             ),
@@ -198,10 +202,21 @@ class Service:
             self._watch(HYPER_NODES, _by_key(state.hyper_node_changed), optional=True),
         ]
 
+    def _served_kind(self, kind: Kind[Any]) -> Kind[Any]:
+        """The kind in the version that is watched."""
+        watched = (informer.kind for informer in self.informers)
+        return next((row for row in watched if row.resource == kind.resource), kind)
+
     def _watch(
-        self, kind: Kind[T], update: Callable[[Any, Any], None], *, optional: bool = False
+        self,
+        kind: Kind[T],
+        update: Callable[[Any, Any], None],
+        *,
+        optional: bool = False,
+        any_version: bool = False,
     ) -> Informer[T]:
-        informer = Informer(self._client, kind, optional=optional)
+        informer_class = AnyVersionInformer if any_version else Informer
+        informer = informer_class(self._client, kind, optional=optional)
 
         def on_change(change: Change[T]) -> None:
             self.state.now = asyncio.get_running_loop().time()

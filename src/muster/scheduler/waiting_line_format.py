@@ -1,4 +1,4 @@
-"""The published line: one row per waiting gang, in the ConfigMap `muster-line`.
+"""The published line: one row per waiting gang, and the held room, in the ConfigMap `muster-line`.
 
 Commands read it and must start quickly: this module imports neither numpy nor asyncio. Invalid data
 counts as an empty line.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CONFIG_MAP = "muster-line"
 NAMESPACE = "kube-system"
 DATA_KEY = "line"
+HOLDS_KEY = "holds"
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 """The code of a gang that waits for members that do not exist yet."""
 
@@ -35,15 +36,36 @@ class WaitingGang(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     bound: int = 0
     pending: int = 0
     held: int = 0
+    short: dict[str, str] = {}
+    """The resources that nodes have too little of, with the amounts that are missing."""
 
     def __str__(self) -> str:
         return f"{self.reason}; {ordinal(self.place)} in line"
+
+
+class HeldRoom(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Room on one node that is held for members of one gang, and until when at most."""
+
+    gang: str
+    node: str
+    until: str
+    dialect: str = ""
+    pods: int = 1
+    requests: dict[str, str] = {}
 
 
 def read(data: Mapping[str, str]) -> list[WaitingGang]:
     """The rows in a ConfigMap's data."""
     try:
         return msgspec.json.decode(data.get(DATA_KEY, "[]"), type=list[WaitingGang])
+    except msgspec.MsgspecError:
+        return []
+
+
+def read_holds(data: Mapping[str, str]) -> list[HeldRoom]:
+    """The held room in a ConfigMap's data; none if an older release has written it."""
+    try:
+        return msgspec.json.decode(data.get(HOLDS_KEY, "[]"), type=list[HeldRoom])
     except msgspec.MsgspecError:
         return []
 

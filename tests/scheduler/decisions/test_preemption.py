@@ -66,6 +66,36 @@ async def test_a_group_that_is_disrupted_as_a_whole_loses_no_single_member(
     assert evicted(cluster) == (victims or {f"elastic-{i}" for i in range(5)})
 
 
+@pytest.mark.parametrize("where", ["group", "annotation", "label"])
+async def test_what_volcano_calls_not_preemptable_is_never_evicted(where: str) -> None:
+    cluster = FakeCluster()
+    mark = {"volcano.sh/preemptable": "false"}
+    cluster.add(node("n1", gpus=2))
+    cluster.add(volcano_group("low", 2, annotations=mark if where == "group" else {}))
+    marks = {"annotation": {"annotations": mark}, "label": {"labels": mark}}.get(where, {})
+    cluster.add(*gang("low", 2, gpus=1, **marks))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound("low")) == 2
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+
+
+async def test_a_native_group_with_the_policy_never_evicts_nobody() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), pod("low", gpus=2))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(native_group("high", 2, {"preemptionPolicy": "Never", "priority": 5}))
+        cluster.add(*gang("high", 2, gpus=1, dialect="native"))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+    assert len(cluster.bound("low")) == 1
+
+
 async def test_nothing_is_evicted_unless_the_gang_then_fits() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=4))

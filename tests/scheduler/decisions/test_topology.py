@@ -85,6 +85,31 @@ async def test_nodes_without_the_label_are_never_used() -> None:
     assert cluster.bound("g") == {"g-0": "n1", "g-1": "n1"}
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("example.com/rakc", "no node has the label example.com/rakc; the most similar is {}"),
+        ("rack", "no node has the label rack; the most similar is {}"),
+        ("rakc", "no node has the label rakc; the most similar is {}"),
+        (f"{RACK},cage", "no node has the label cage"),
+        ("fabric,cage", "no node has the labels fabric and cage"),
+        (f"{ZONE},{RACK}", f"no node has all of the labels {ZONE} and {RACK}"),
+    ],
+)
+async def test_the_reason_names_labels_that_no_node_has_and_the_nearest(
+    labels: str, words: str
+) -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("r1", 8), node("n1", gpus=8, labels={ZONE: "z1"}))
+    marks = {"muster.dev/topology": labels}
+    cluster.add(volcano_group("g", 2, annotations=marks), *gang("g", 2, gpus=1))
+    await cluster.run()
+
+    assert cluster.bound() == {}
+    last = labels.rpartition(",")[2].rpartition("/")[2]
+    assert cluster.reason("g") == f"needs one {last}: {words.format(RACK)}"
+
+
 async def test_taints_and_held_room_count_per_rack() -> None:
     cluster = FakeCluster()
     cluster.add(*rack("r1", 4, taints=(("dedicated", "x", "NoSchedule"),)), *rack("r2", 4))
@@ -316,6 +341,15 @@ async def test_kubernetes_own_constraint_is_honoured() -> None:
             "the group sets tier in schedulingConstraints.topology, which is not supported",
         ),
         (
+            {"schedulingConstraints": {"topology": {"key": RACK}}},
+            "the group sets schedulingConstraints.topology in an unknown form,"
+            " which is not supported",
+        ),
+        (
+            {"parentCompositePodGroupName": "all"},
+            "the group is part of the CompositePodGroup all, which is not supported",
+        ),
+        (
             {"resourceClaims": [{"name": "gpus"}]},
             "the group shares resourceClaims among its pods, which is not supported",
         ),
@@ -387,6 +421,36 @@ async def test_a_required_annotation_of_koordinator_that_is_not_served_makes_the
 
     assert cluster.bound() == {}
     assert cluster.reason("g") == f"gang.scheduling.koordinator.sh/{words}, which is not supported"
+
+
+@pytest.mark.parametrize(
+    ("policy", "bound"),
+    [("single-numa-node", 0), ("restricted", 0), ("best-effort", 2), ("none", 2)],
+)
+@pytest.mark.parametrize("dialect", ["volcano", "labels:2"])
+async def test_a_strict_numa_policy_of_volcano_makes_the_gang_wait(
+    policy: str, bound: int, dialect: str
+) -> None:
+    cluster = FakeCluster()
+    marks = {"volcano.sh/numa-topology-policy": policy}
+    cluster.add(node("n1", gpus=8), volcano_group("g", 2))
+    cluster.add(*gang("g", 2, gpus=1, dialect=dialect, annotations=marks))
+    await cluster.run()
+
+    assert len(cluster.bound()) == bound
+    words = f"volcano.sh/numa-topology-policy is {policy}, which is not supported"
+    assert cluster.reason("g") == (words if not bound else "")
+
+
+async def test_a_pod_that_names_a_workload_of_kubernetes_1_35_waits() -> None:
+    cluster = FakeCluster()
+    reference = {"workloadRef": {"name": "w", "podGroup": "workers"}}
+    cluster.add(node("n1", gpus=8), pod("p", gpus=1, spec=reference))
+    await cluster.run()
+
+    assert cluster.bound() == {}
+    words = "the pod names its group in workloadRef, the form of Kubernetes 1.35"
+    assert cluster.reason("p") == f"{words}, which is not supported"
 
 
 async def test_a_starving_gang_reserves_nodes_only_if_a_rack_could_hold_it() -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.api.gang import GangKey
 from muster.api.gang_dialects import single_pod_gang
-from muster.api.kinds import EVENTS, PODS, VOLCANO_POD_GROUPS, Kind
-from muster.api.meta import Key, ObjectMeta
+from muster.api.kinds import EVENTS, NATIVE_POD_GROUPS, PODS, VOLCANO_POD_GROUPS, Kind
+from muster.api.meta import Condition, Key, ObjectMeta
 from muster.errors import Forbidden, Unreachable
 from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Delete, Report
@@ -29,7 +30,7 @@ from muster.scheduler.effects.reporter import (
 from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
-from tests.scheduler.builders import KIND_OF, gang, node, pod, volcano_group
+from tests.scheduler.builders import KIND_OF, gang, native_group, node, pod, volcano_group
 
 pytestmark = pytest.mark.looptime
 
@@ -69,10 +70,13 @@ def waiting() -> tuple[State, Report]:
 
 @asynccontextmanager
 async def reporting(
-    state: State, writes: Writes | None = None, busy: Callable[[], bool] = lambda: False
+    state: State,
+    writes: Writes | None = None,
+    busy: Callable[[], bool] = lambda: False,
+    **options: Any,
 ) -> AsyncIterator[tuple[Reporter, Writes]]:
     writes = writes or Writes()
-    reporter = Reporter(writes, state, busy)  # type: ignore[arg-type]
+    reporter = Reporter(writes, state, busy, **options)  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reporter.run())
         yield reporter, writes
@@ -92,6 +96,40 @@ async def test_a_waiting_gang_is_reported_once_in_conditions_event_and_status() 
     condition = next(b["status"]["conditions"][0] for k, _, b in writes.log if k is PODS)
     assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
     assert condition["reason"] == "Unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("version", "was_true", "type_", "status"),
+    [
+        ("v1alpha2", False, "PodGroupScheduled", "False"),
+        ("v1beta1", False, "PodGroupInitiallyScheduled", "False"),
+        ("v1beta1", True, "PodGroupInitiallyScheduled", "True"),
+    ],
+)
+async def test_a_native_group_gets_its_status_in_the_served_version(
+    version: str, was_true: bool, type_: str, status: str
+) -> None:
+    state = State(Settings())
+    group = native_group("g", 2)
+    if was_true:
+        before = Condition("PodGroupInitiallyScheduled", "True")
+        group = replace(group, status=replace(group.status, conditions=(before,)))
+    state.group_changed(NATIVE_POD_GROUPS, group.metadata.key, group)
+    for member in gang("g", 2, gpus=1, dialect="native"):
+        state.pod_changed(None, member)
+    (key,) = state.due(0.0)
+    (report,) = consider(state, key, 0.0).actions
+    assert isinstance(report, Report)
+    served = replace(NATIVE_POD_GROUPS, version=version)
+    async with reporting(state, served_kind=lambda _: served) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(60)
+
+    (body,) = [body for kind, _, body in writes.log if kind == served]
+    condition = body["status"]["conditions"][0]
+    assert (condition["type"], condition["status"]) == (type_, status)
+    (event,) = [body for kind, _, body in writes.log if kind is EVENTS]
+    assert event["involvedObject"]["apiVersion"] == f"scheduling.k8s.io/{version}"
 
 
 async def test_a_gang_that_waits_only_a_moment_is_not_reported() -> None:

@@ -107,3 +107,26 @@ async def test_the_line_is_written_again_in_each_term() -> None:
             await cluster.settle(60)
 
     assert server.lines == [[], []]
+
+
+async def test_held_room_is_published_while_it_is_held_and_the_shortage_with_the_line() -> None:
+    server, cluster = ConfigMapServer(), FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    line = publisher(server, cluster)
+    async with scheduler(cluster, line):
+        await cluster.settle()
+        cluster.delete_pod("g-1")
+        cluster.add(volcano_group("late", 2, created=9), *gang("late", 2, gpus=1, created=9))
+        line.changed()
+        await cluster.settle(5)
+        assert server.data is not None
+        (held,) = waiting_line_format.read_holds(server.data)
+        late = {row.gang: row for row in waiting_line_format.read(server.data)}["default/late"]
+        await cluster.settle(60)
+
+    assert (held.gang, held.node, held.pods) == ("default/g", "n1", 1)
+    assert held.requests["nvidia.com/gpu"] == "1"
+    assert held.dialect == "volcano"
+    assert late.short == {"nvidia.com/gpu": "2"}
+    assert waiting_line_format.read_holds(server.data) == []
+    assert waiting_line_format.read_holds({"holds": "not json"}) == []

@@ -170,5 +170,5 @@ async def test_a_run_that_was_over_before_the_restart_does_not_count_for_the_nex
 def with_status(cluster: FakeCluster, group: Any) -> Any:
     """The group with the status that the scheduler gives it now."""
     (gang_g,) = (g for g in cluster.state.index.gangs.values() if g.key.name == "g")
-    status = group_status(cluster.state, gang_g, None, "2026-01-01T00:00:00Z")
+    status = group_status(cluster.state, gang_g, None, "2026-01-01T00:00:00Z", "v1alpha2")
     return msgspec.structs.replace(group, status=msgspec.convert(status, PodGroupStatus))

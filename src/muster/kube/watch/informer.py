@@ -100,7 +100,7 @@ class Informer(Generic[T]):
     the start does not wait for it, and it is listed as soon as the right is granted.
     """
 
-    def __init__(  # noqa: PLR0913 - which objects, by three filters
+    def __init__(  # noqa: PLR0913 - which objects, by three filters, and how to hold them
         self,
         client: Client,
         kind: Kind[T],
@@ -110,6 +110,7 @@ class Informer(Generic[T]):
         fields: str = "",
         indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None,
         optional: bool = False,
+        page: int = PAGE,
     ) -> None:
         self.kind = kind
         self.missing_right = ""
@@ -120,7 +121,7 @@ class Informer(Generic[T]):
         self.stale_reason = ""
         """Why the cache may be out of date, in one sentence; usually empty."""
         self._client, self._namespace = client, namespace
-        self._labels, self._fields = labels, fields
+        self._labels, self._fields, self._page = labels, fields, page
         self._cache: InformerCache[T] = InformerCache(indexes or {})
         self._listeners: list[Callable[[Change[T]], None]] = []
         self._synced = asyncio.Event()
@@ -177,7 +178,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         result = await self._client.list(
-            self.kind, self._namespace, labels=self._labels, fields=self._fields, page=PAGE
+            self.kind, self._namespace, labels=self._labels, fields=self._fields, page=self._page
         )
         for unreadable in result.unreadable:
             log.warning("%s: cannot be read and is ignored: %s", self.kind.resource, unreadable)

@@ -48,7 +48,8 @@ class NodeDomains:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._hyper_nodes: dict[str, HyperNode] = {}
-        self._version = 0
+        self.version = 0
+        """Grows when a HyperNode changes."""
         self._stamp: object = None
         self._by_labels: dict[tuple[str, ...], Division] = {}
         self._by_tier: dict[int, tuple[Division, ...]] = {}
@@ -61,7 +62,8 @@ class NodeDomains:
             self._hyper_nodes[name] = hyper_node
         if (before and before.spec) == (hyper_node and hyper_node.spec):
             return False
-        self._version += 1
+        self.version += 1
+        self._matches.clear()  # patterns that no HyperNode has any more
         return True
 
     def by_labels(self, labels: tuple[str, ...]) -> Division:
@@ -100,7 +102,7 @@ class NodeDomains:
     # -- inside --------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        stamp = (*self._nodes.stamp, self._version)
+        stamp = (*self._nodes.stamp, self.version)
         if stamp != self._stamp:
             self._stamp, self._by_labels, self._by_tier = stamp, {}, {}
 
@@ -114,10 +116,9 @@ class NodeDomains:
 
     def _divide(self, tier: int) -> list[Division]:
         layers: list[tuple[list[str], Codes]] = []
-        for name, hyper_node in sorted(self._hyper_nodes.items()):
-            if hyper_node.spec.tier != tier:
-                continue
-            mask = self._mask(name, frozenset())
+        of_tier = (name for name, row in self._hyper_nodes.items() if row.spec.tier == tier)
+        for name in sorted(of_tier):
+            mask = self._mask(name)
             layer = next((row for row in layers if not row[1][mask].any()), None)
             if layer is None:
                 layer = ([""], np.zeros(len(self._nodes), np.int32))
@@ -127,23 +128,24 @@ class NodeDomains:
             names.append(name)
         return [_division(names, codes) for names, codes in layers]
 
-    def _mask(self, name: str, above: frozenset[str]) -> Mask:
-        """The nodes of a HyperNode and of the HyperNodes in it; `above` are those around it."""
+    def _mask(self, name: str) -> Mask:
+        """The nodes of a HyperNode and of all HyperNodes in it."""
         mask = np.zeros(len(self._nodes), np.bool_)
-        if name in above or name not in self._hyper_nodes:  # a cycle adds nothing
-            return mask
-        for member in self._hyper_nodes[name].spec.members:
-            if member.type == "HyperNode":
-                for inner in self._inner(member):
-                    mask |= self._mask(inner, above | {name})
-            elif member.selector.label_match is not None:
-                mask |= self._with_labels(member.selector.label_match)
-            else:
-                mask[self._nodes.rows_of(self._named(member, self._nodes.names))] = True
+        # Each HyperNode is visited once, without recursion: patterns may make every HyperNode a
+        # member of every other, and then the paths between them are beyond counting.
+        names, seen = [name], {name}
+        while names:
+            hyper_node = self._hyper_nodes.get(names.pop())
+            for member in hyper_node.spec.members if hyper_node is not None else ():
+                if member.type == "HyperNode":
+                    inner = set(self._named(member, self._hyper_nodes)) - seen
+                    names += inner
+                    seen |= inner
+                elif member.selector.label_match is not None:
+                    mask |= self._with_labels(member.selector.label_match)
+                else:
+                    mask[self._nodes.rows_of(self._named(member, self._nodes.names))] = True
         return mask
-
-    def _inner(self, member: HyperNodeMember) -> list[str]:
-        return self._named(member, self._hyper_nodes)
 
     def _named(self, member: HyperNodeMember, names: Iterable[str]) -> list[str]:
         selector = member.selector

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.api.gang import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms, topology_of
-from muster.api.gang_dialects import role_of
+from muster.api.gang_dialects import role_of, unserved_mark
 from muster.scheduler.decisions import (
     bind_failures,
     gang_deletion,
@@ -206,13 +206,15 @@ def _report(view: GangView) -> tuple[Action, ...]:
 
 def _fill(view: GangView) -> Decision:
     """Place missing members, then surplus; members that no node could ever run are left out."""
-    if view.terms.unserved and view.members.pending:
-        return Decision(Parked(reasons.unserved(view.terms.unserved), Wake.OWN))
+    pending = view.members.pending
+    unserved = view.terms.unserved or next(filter(None, map(unserved_mark, pending)), "")
+    if unserved and pending:
+        return Decision(Parked(reasons.unserved(unserved), Wake.OWN))
     # Only claims make a pod unplaceable: most gangs have none, and skip the check of each pod.
-    if any(pod.spec.volumes or pod.spec.resource_claims for pod in view.members.pending):
+    if any(pod.spec.volumes or pod.spec.resource_claims for pod in pending):
         unplaceable = shortage.find_unplaceable(view)
         if unplaceable is not None:
-            placeable = [p for p in view.members.pending if p.metadata.uid not in unplaceable.pods]
+            placeable = [pod for pod in pending if pod.metadata.uid not in unplaceable.pods]
             others = replace(view, members=replace(view.members, pending=tuple(placeable)))
             decision = _fill_placeable(others)
             view.explained_at = others.explained_at

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.api.gang import GangKey, GangTerms
-from muster.api.gang_dialects import role_of, single_pod_gang
+from muster.api.gang_dialects import is_protected, role_of, single_pod_gang
 from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
 from muster.scheduler.decisions.decision import PREEMPTED, Delete
 from muster.scheduler.gangs.holds import drop_holds, hold_plan
@@ -183,6 +183,17 @@ def may_be_evicted(pod: Pod) -> bool:
     return owner is None or owner.kind not in ("DaemonSet", "Node")
 
 
+def _may_be_victim(pod: Pod) -> bool:
+    return may_be_evicted(pod) and not is_protected(pod.metadata)
+
+
+def _is_protected_gang(gang: Gang, slots: Sequence[Slot]) -> bool:
+    """Whether the gang, or a member, must not be evicted for others: gangs are evicted whole."""
+    if gang.declared is not None and is_protected(gang.declared.metadata):
+        return True
+    return any(is_protected(slot.pod.metadata) for slot in slots)
+
+
 def _created(pod: Pod) -> datetime:
     return pod.metadata.creation_timestamp or END_OF_TIME
 
@@ -201,12 +212,14 @@ def _possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
         key = slot.owner if slot.kind is SlotKind.HOLD else state.index.of_pod.get(slot.uid)
         if key is not None:
             by_gang.setdefault(key, []).append(slot)
-        elif slot.priority < ours and _is_running(slot) and may_be_evicted(slot.pod):
+        elif slot.priority < ours and _is_running(slot) and _may_be_victim(slot.pod):
             key, created = single_pod_gang(slot.pod), _created(slot.pod)
             yield _under_budgets(state, Victim(key, (slot,), slot.priority, True, created))
     for key, slots in by_gang.items():
         other = state.index.gangs.get(key)
         if other is None or key == gang.key or state.index.priority(other) >= ours:
+            continue
+        if _is_protected_gang(other, slots):
             continue
         for victim in _gang_victims(other, state.index.priority(other), slots):
             yield _under_budgets(state, victim)
@@ -258,7 +271,8 @@ def _disruptions_left(state: State) -> dict[Key, int]:
 def find_preemption(view: GangView, demand: Demand) -> tuple[Preemption | None, list[Key]]:
     """How to make room for a gang, or else the budgets that alone prevent it."""
     state = view.state
-    if any(pod.spec.preemption_policy == "Never" for pod in view.members.pending):
+    pods_never = any(pod.spec.preemption_policy == "Never" for pod in view.members.pending)
+    if pods_never or not view.terms.may_preempt:
         return None, []
     victims, left = list(_possible_victims(state, view.gang)), _disruptions_left(state)
     preemption = preempt(state.snapshot, demand, victims, left)

@@ -5,7 +5,8 @@ The same sentence goes to pod conditions, events, group status and `muster expla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ class Reason:
 
     code: str
     text: str
+    short: tuple[tuple[str, int], ...] = ()
+    """The resources that nodes have too little of, with the amounts that are missing."""
 
 
 MAX_NAMED_GANGS = 3
@@ -71,7 +74,8 @@ def too_few(terms: GangTerms, existing: int, members: Members, roles: dict[str, 
 def min_resources(lacks: Mapping[str, int]) -> Reason:
     """The group's minResources are not free on all nodes together."""
     short = _amounts(dict(sorted(lacks.items())))
-    return Reason(NOT_ENOUGH_ROOM, f"the group's minResources are not free: short {short}")
+    text = f"the group's minResources are not free: short {short}"
+    return Reason(NOT_ENOUGH_ROOM, text, tuple(sorted(lacks.items())))
 
 
 def unserved(field: str) -> Reason:
@@ -81,6 +85,13 @@ def unserved(field: str) -> Reason:
 
 def unplaced(result: Unplaced, nodes: int) -> Reason:
     """All members exist and do not fit; `nodes` is how many nodes there are."""
+    lacks: Counter[str] = Counter()
+    for short in result.short:
+        lacks.update(short.lacks)
+    return replace(_unplaced(result, nodes), short=tuple(sorted(lacks.items())))
+
+
+def _unplaced(result: Unplaced, nodes: int) -> Reason:
     if nodes == 0:
         return Reason(FITS_NOWHERE, "there are no nodes")
     if result.domain is not None:
@@ -105,13 +116,13 @@ def with_holds(
         parts.append(f"room for {pods} is held for {key} until {until:%H:%M:%SZ}")
     if len(held) > MAX_NAMED_GANGS:
         parts.append(f"more is held for {len(held) - MAX_NAMED_GANGS} other gangs")
-    return Reason(reason.code, "; ".join(parts))
+    return replace(reason, text="; ".join(parts))
 
 
 def with_reserved(reason: Reason, nodes: int, gang: GangKey) -> Reason:
     """A reason, with the nodes that are reserved for a starving gang."""
     text = f"{nodes} nodes are reserved for {gang}, which has waited too long"
-    return Reason(reason.code, f"{reason.text}; {text}")
+    return replace(reason, text=f"{reason.text}; {text}")
 
 
 def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:
@@ -122,7 +133,7 @@ def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:
         f"the budget {names} protects" if len(budgets) == 1 else f"the budgets {names} protect"
     )
     text = f"it would fit in place of pods of lower priority, but {subject} them"
-    return Reason(reason.code, f"{reason.text}; {text}")
+    return replace(reason, text=f"{reason.text}; {text}")
 
 
 def _not_together(short: ClassShortage) -> str:
@@ -160,7 +171,7 @@ def _no_domain(result: Unplaced, domain: DomainShortage) -> Reason:
     elif domain.members_in:
         text += _scattered(domain)
     else:
-        text += _no_such_domain(domain.topology)
+        text += _no_such_domain(domain)
     if domain.largest is not None:
         name, most = domain.largest
         text += f"; cannot start unless nodes are added: the largest, {name}, would hold {most}"
@@ -192,11 +203,16 @@ def _scattered(domain: DomainShortage) -> str:
     )
 
 
-def _no_such_domain(topology: Topology) -> str:
-    if topology.required and (topology.tiers is None or not topology.tiers.required):
-        labels = topology.required
-        noun = "label" if len(labels) == 1 else "labels"
-        return f"no node has the {noun} {' and '.join(labels)}"
+def _no_such_domain(domain: DomainShortage) -> str:
+    """No node has the labels, or no HyperNode has nodes."""
+    if domain.missing_labels:
+        labels, similar = zip(*domain.missing_labels, strict=True)
+        text = f"no node has the label{'s' * (len(labels) > 1)} {' and '.join(labels)}"
+        names = " and ".join(filter(None, similar))
+        return f"{text}; the most similar is {names}" if names else text
+    tiers = domain.topology.tiers
+    if domain.topology.required and (tiers is None or not tiers.required):
+        return f"no node has all of the labels {' and '.join(domain.topology.required)}"
     return "there is none with nodes"
 
 

@@ -191,7 +191,7 @@ def _reserve_if_starving(
 def _never_fits(view: GangView, demand: Demand) -> bool:
     """Whether the gang would not even fit an empty cluster; cached until nodes change."""
     snapshot, cache = view.state.snapshot, view.state.failures.hopeless
-    stamp = (snapshot.nodes.version, snapshot.nodes.layout, snapshot.volumes.version)
+    stamp = (*snapshot.nodes.stamp, snapshot.volumes.version, snapshot.domains.version)
     wants = tuple((want.cls, len(want.pods)) for want in demand.wants)
     question = (stamp, wants, demand.domain)
     known = cache.get(view.key)

@@ -17,7 +17,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.api.conditions import new_condition
 from muster.api.events import EventText, event_subject
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.api.events import EventSubject
     from muster.api.gang import GangKey
+    from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.kube.client import Client
     from muster.scheduler.decisions.decision import Delete, Report
@@ -95,9 +96,15 @@ class Reporter:
     """Reports that are due, and the last report about each gang and pod."""
 
     def __init__(
-        self, client: Client, state: State, busy: Callable[[], bool] = lambda: False
+        self,
+        client: Client,
+        state: State,
+        busy: Callable[[], bool] = lambda: False,
+        served_kind: Callable[[Kind[Any]], Kind[Any]] = lambda kind: kind,
     ) -> None:
         self._client, self._state, self._busy = client, state, busy
+        self._served_kind = served_kind
+        """The kind of a group object in the version that the server serves."""
         self._recorder = EventRecorder(client, lambda: datetime.now(UTC))
         self._due: dict[GangKey, float] = {}
         self._reported: dict[GangKey, _Reported] = {}
@@ -165,7 +172,7 @@ class Reporter:
             self._record(delete, (pod,), event)
 
     def _record(self, delete: Delete, pods: Iterable[Pod], event: EventText) -> None:
-        subject = _subject(self._state.index.gangs.get(delete.gang), pods)
+        subject = self._subject(self._state.index.gangs.get(delete.gang), pods)
         if subject is not None:
             self._recorder.record(subject, event)
 
@@ -234,13 +241,16 @@ class Reporter:
         self, gang: Gang, reason: Reason | None, reported: _Reported, now: float
     ) -> bool:
         """Write the group's status if it has changed; False if that failed."""
-        status, group = group_status(self._state, gang, reason, ""), gang.declared
-        if gang.kind is None or group is None or status is None or status == reported.status:
+        if gang.kind is None or gang.declared is None:
+            return True
+        group, kind = gang.declared, self._served_kind(gang.kind)
+        status = group_status(self._state, gang, reason, "", kind.version)
+        if status is None or status == reported.status:
             return True
         stamp = timestamp(datetime.now(UTC))  # left out above: the time alone is no change
-        body = {"status": group_status(self._state, gang, reason, stamp)}
+        body = {"status": group_status(self._state, gang, reason, stamp, kind.version)}
         reported.at = now
-        patch = self._client.patch(gang.kind, group.metadata.key, body, subresource="status")
+        patch = self._client.patch(kind, group.metadata.key, body, subresource="status")
         done = await self._try(patch)
         if done:
             reported.status, reported.succeeded = status, self._succeeded(gang.key)
@@ -272,11 +282,23 @@ class Reporter:
         return True
 
     async def _report_event(self, gang: Gang, reason: Reason | None) -> bool:
-        subject = _subject(gang)
+        subject = self._subject(gang)
         if reason is None or subject is None:
             return True
         event = EventText("FailedScheduling", reason.text, "Warning")
         return await self._try(self._recorder.write(subject, event))
+
+    def _subject(self, gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None:
+        """The subject of an event on a gang: the object that declares it, else its first member.
+
+        A pod that had its node before we first saw it is in no gang: then the pod is the subject.
+        """
+        if gang is not None and gang.declared is not None and gang.kind is not None:
+            kind = self._served_kind(gang.kind)
+            return event_subject(kind, gang.declared.metadata, COMPONENT)
+        others = gang.pods.values() if gang is not None else ()
+        members = sorted((*pods, *others), key=lambda pod: pod.metadata.name)
+        return event_subject(PODS, members[0].metadata, COMPONENT) if members else None
 
     async def _try(self, write: Awaitable[object]) -> bool:
         """Whether the write succeeded, or its object is gone."""
@@ -293,12 +315,15 @@ class Reporter:
         return False
 
 
-def group_status(state: State, gang: Gang, reason: Reason | None, stamp: str) -> Raw | None:
+def group_status(
+    state: State, gang: Gang, reason: Reason | None, stamp: str, version: str
+) -> Raw | None:
     """The status of a gang's group object in its dialect; None if we write none."""
     write, terms = DIALECT_BY_NAME[gang.key.dialect].status, gang.terms
     members = state.members(gang)
     if write is None or terms is None:
         return None
+    status = getattr(gang.declared, "status", None)
     counts = GroupCounts(
         min=terms.min,
         bound=len(members.bound),
@@ -307,6 +332,8 @@ def group_status(state: State, gang: Gang, reason: Reason | None, stamp: str) ->
         failed=len(members.failed),
         succeeded=count_succeeded(state, gang),
         reason=reason.text if reason is not None else "",
+        version=version,
+        conditions=status.conditions if status is not None else (),
     )
     return write(counts, stamp)
 
@@ -316,15 +343,3 @@ def _is_complete(reported: _Reported, report: Report) -> bool:
     before, reason = reported.reason, report.reason
     missing = before is not None and before.code == NOT_ENOUGH_MEMBERS
     return missing and (reason is None or reason.code != NOT_ENOUGH_MEMBERS)
-
-
-def _subject(gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None:
-    """The subject of an event on a gang: the object that declares it, else its first member.
-
-    A pod that had its node before we first saw it is in no gang: then the pod is the subject.
-    """
-    if gang is not None and gang.declared is not None and gang.kind is not None:
-        return event_subject(gang.kind, gang.declared.metadata, COMPONENT)
-    others = gang.pods.values() if gang is not None else ()
-    members = sorted((*pods, *others), key=lambda pod: pod.metadata.name)
-    return event_subject(PODS, members[0].metadata, COMPONENT) if members else None

@@ -1,4 +1,4 @@
-"""Publishes the line of waiting gangs: the ConfigMap `muster-line`, and the gauges.
+"""Publishes the line of waiting gangs and the held room: the ConfigMap `muster-line`, and gauges.
 
 At most one write a second, and none while nothing changes. The first write replaces the line of an
 earlier process, even by an empty one.
@@ -16,14 +16,20 @@ import msgspec
 
 from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key, timestamp
+from muster.api.quantity import format_amount
 from muster.errors import MusterError, NotFound
 from muster.scheduler import metrics, waiting_line_format
+from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.decisions.reasons import NOT_ENOUGH_MEMBERS
 from muster.scheduler.gangs.phase import is_half_bound
-from muster.scheduler.waiting_line_format import WaitingGang
+from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from muster.api.gang import GangKey
     from muster.kube.client import Client
+    from muster.scheduler.cluster.snapshot import Slot
     from muster.scheduler.gangs.phase import GangRecord
     from muster.scheduler.state import State
 
@@ -32,7 +38,7 @@ log = logging.getLogger(__name__)
 PUBLISH_EVERY = 1.0
 RETRY_SECONDS = 30.0
 MAX_ROWS = 1000
-"""Rows published: a ConfigMap holds a megabyte."""
+"""Rows published of the line, and of the held room: a ConfigMap holds a megabyte."""
 
 
 def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
@@ -64,9 +70,42 @@ def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
                 bound=len(members.bound),
                 pending=len(members.pending),
                 held=len(state.snapshot.held_for.get(place.key, ())),
+                short=_amounts(dict(rest.reason.short)),
             )
         )
     return rows
+
+
+def held_rooms(state: State) -> list[HeldRoom]:
+    """The room that is held, by gang and node."""
+    slots: dict[tuple[GangKey, str], list[Slot]] = {}
+    for key, held in sorted(state.snapshot.held_for.items()):
+        if len(slots) >= MAX_ROWS:
+            break
+        for slot in held.values():
+            slots.setdefault((key, slot.node), []).append(slot)
+    rows = sorted(slots.items())[:MAX_ROWS]
+    return [_held_room(state, key, node, held) for (key, node), held in rows]
+
+
+def _held_room(state: State, key: GangKey, node: str, slots: Iterable[Slot]) -> HeldRoom:
+    requests: Counter[str] = Counter()
+    for slot in slots:
+        requests.update({name: n for name, n in slot.cls.requests.items() if name != PODS})
+    ends = [slot.hold.until for slot in slots if slot.hold is not None]
+    until = datetime.fromtimestamp(max(ends) + state.wall_offset, UTC)
+    return HeldRoom(
+        gang=str(key),
+        node=node,
+        until=timestamp(until),
+        dialect=key.dialect,
+        pods=len(ends),
+        requests=_amounts(requests),
+    )
+
+
+def _amounts(resources: Mapping[str, int]) -> dict[str, str]:
+    return {name: format_amount(name, n) for name, n in resources.items() if n}
 
 
 def _is_gathering(state: State, record: GangRecord, now: float) -> bool:
@@ -76,9 +115,12 @@ def _is_gathering(state: State, record: GangRecord, now: float) -> bool:
     return is_new and rest.reason is not None and rest.reason.code == NOT_ENOUGH_MEMBERS
 
 
-def encode_line(line: list[WaitingGang]) -> dict[str, str]:
+def encode_line(line: list[WaitingGang], holds: Iterable[HeldRoom] = ()) -> dict[str, str]:
     """The ConfigMap's data."""
-    return {waiting_line_format.DATA_KEY: msgspec.json.encode(line).decode()}
+    return {
+        waiting_line_format.DATA_KEY: msgspec.json.encode(line).decode(),
+        waiting_line_format.HOLDS_KEY: msgspec.json.encode(list(holds)).decode(),
+    }
 
 
 def set_gauges(state: State) -> None:
@@ -115,21 +157,33 @@ class LinePublisher:
         self._changed.set()
         await asyncio.sleep(PUBLISH_EVERY)
         while True:
-            await self._changed.wait()
+            await self._wait_for_change(loop.time())
             self._changed.clear()
             set_gauges(self._state)
             now = loop.time()
             if any(_is_gathering(self._state, row, now) for row in self._state.records.values()):
                 self._changed.set()
-            done = self._quiet or await self._publish(waiting_gangs(self._state, now))
+            done = self._quiet or await self._publish(
+                waiting_gangs(self._state, now), held_rooms(self._state)
+            )
             await asyncio.sleep(PUBLISH_EVERY if done else RETRY_SECONDS)
 
-    async def _publish(self, line: list[WaitingGang]) -> bool:
-        data = encode_line(line)
+    async def _wait_for_change(self, now: float) -> None:
+        """Until something changed, or a hold has run out: that need not change a reason."""
+        held = self._state.snapshot.held_for.values()
+        ends = [slot.hold.until for slots in held for slot in slots.values() if slot.hold]
+        try:
+            async with asyncio.timeout(max(0.0, min(ends) - now) + PUBLISH_EVERY if ends else None):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _publish(self, line: list[WaitingGang], holds: list[HeldRoom]) -> bool:
+        data = encode_line(line, holds)
         if data == self._written:
             return True
         try:
-            await self._write(data, create=bool(line))
+            await self._write(data, create=bool(line or holds))
         except MusterError as error:
             log.warning("the line is not published: %s", error)
             self._changed.set()
@@ -141,7 +195,7 @@ class LinePublisher:
         try:
             await self._client.patch(CONFIG_MAPS, self._key, {"data": data})
         except NotFound:
-            if not create:  # until a gang waits, no ConfigMap is needed
+            if not create:  # until a gang waits or holds room, no ConfigMap is needed
                 return
             metadata = {"name": self._key.name, "namespace": self._key.namespace}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

@@ -105,12 +105,15 @@ class DomainShortage:
     classes that are short are short there. `members_in` are the domains of members that have a
     node; `None` stands for nodes that are gone or in no domain. `largest` is the domain that would
     hold the most members if all nodes were empty, and how many, if these are too few.
+    `missing_labels` are the required labels that no node has, each with the most similar label of a
+    node, empty if none is similar.
     """
 
     topology: Topology
     best: str = ""
     members_in: tuple[str | None, ...] = ()
     largest: tuple[str, int] | None = None
+    missing_labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

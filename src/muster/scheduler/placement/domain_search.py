@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.api.gang import Topology
+from muster.errors import nearest
 from muster.scheduler.placement import diagnosis, filters
 from muster.scheduler.placement.demand import DomainShortage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from muster.api.gang import Topology
     from muster.scheduler.cluster.domains import Division
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import Vector
@@ -84,9 +85,8 @@ def _tier_levels(snapshot: Snapshot, topology: Topology) -> Iterator[tuple[Divis
 def _required_levels(snapshot: Snapshot, topology: Topology) -> list[tuple[Division, ...]]:
     """The levels without preferences; none if the gang requires no domain."""
     tiers = topology.tiers if topology.tiers is not None and topology.tiers.required else None
-    return [
-        level for level in _levels(snapshot, replace(topology, preferred=(), tiers=tiers)) if level
-    ]
+    required = Topology(topology.required, tiers=tiers)
+    return [level for level in _levels(snapshot, required) if level]
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -244,10 +244,25 @@ def shortage(trial: Trial, demand: Demand) -> tuple[DomainShortage, Demand | Non
     options = [rooms for level in levels for rooms in _rooms_of(trial, demand, level)]
     division, code = _best(options) if options else (None, 0)
     if division is None or not code:
-        return result, None
+        return replace(result, missing_labels=_missing_labels(snapshot, topology)), None
     largest = _largest(snapshot, demand, levels)
     inside = _inside(demand, division, code)
     return replace(result, best=division.names[code], largest=largest), inside
+
+
+def _missing_labels(snapshot: Snapshot, topology: Topology) -> tuple[tuple[str, str], ...]:
+    """The required labels that no node has, each with the most similar label of a node."""
+    nodes = snapshot.nodes
+    missing = [label for label in topology.required if not nodes.column(label).codes.any()]
+    known = sorted({key for node in nodes.nodes for key in node.metadata.labels} if missing else ())
+    return tuple((label, _similar_label(label, known)) for label in missing)
+
+
+def _similar_label(label: str, known: Sequence[str]) -> str:
+    # A label may be given without its prefix: `rack` for `example.com/rack`.
+    by_name = {key.rpartition("/")[2]: key for key in reversed(known)}
+    name = label.rpartition("/")[2]
+    return by_name.get(name) or nearest(label, known) or by_name.get(nearest(name, by_name), "")
 
 
 def _beside_members(

@@ -1,0 +1,197 @@
+"""Topologies that are odd, hostile or in motion: no gang is split, and the scheduler goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from muster.api.meta import Key
+from muster.api.pod_groups import RegexMatch
+from tests.scheduler.builders import gang, hyper_node, node, pod, volcano_group
+from tests.scheduler.decisions.test_topology import ONE_RACK, RACK, ZONE, rack, racked, racks_of
+from tests.scheduler.fake_cluster import FakeCluster, replace
+
+pytestmark = pytest.mark.looptime
+
+
+REGEX_ALL = RegexMatch(pattern=".*")
+
+
+def networked(name: str, size: int, **topology: Any) -> list[Any]:
+    group = volcano_group(name, size, spec={"networkTopology": topology})
+    return [group, *gang(name, size, gpus=1, role="worker")]
+
+
+async def test_an_empty_value_of_the_label_is_a_rack_and_a_missing_label_is_none() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("", 2), node("bare", gpus=8), *racked("g", 2), *racked("h", 3, created=1))
+    await cluster.run()
+
+    assert set(cluster.bound("g").values()) == {"-0"}
+    assert 'needs one rack: "" has room for 0 of 3 workers' in cluster.reason("h")
+
+
+async def test_hyper_nodes_that_all_contain_each_other_cost_no_time() -> None:
+    cluster = FakeCluster()
+    cluster.add(*(node(f"n{i}", gpus=1) for i in range(14)))
+    for i in range(14):
+        item = hyper_node(f"h{i}", 1, {"exactMatch": {"name": f"n{i}"}}, {"inner": ".*"})
+        members = [
+            replace(m, selector=replace(m.selector, exact_match=None, regex_match=REGEX_ALL))
+            if m.type == "HyperNode"
+            else m
+            for m in item.spec.members
+        ]
+        cluster.add(replace(item, spec=replace(item.spec, members=tuple(members))))
+    cluster.add(*networked("g", 14, highestTierAllowed=1))
+    start = time.process_time()
+    await cluster.run()
+
+    assert len(cluster.bound("g")) == 14
+    assert time.process_time() - start < 5
+
+
+async def test_a_chain_of_thousands_of_hyper_nodes_does_not_stop_the_scheduler() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n", gpus=1))
+    length = 3000
+    for i in range(length):
+        member = {"inner": f"h{i + 1}"} if i < length - 1 else {"exactMatch": {"name": "n"}}
+        cluster.state.hyper_node_changed(Key("", f"h{i}"), hyper_node(f"h{i}", i, member))
+    cluster.add(*networked("g", 1, highestTierAllowed=0))
+    await cluster.run()
+
+    assert cluster.bound("g") == {"g-0": "n"}
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "[", "(?P<x", "a{1000000}", "", "\\C*"])
+async def test_a_pattern_is_never_a_way_to_stop_the_scheduler(pattern: str) -> None:
+    cluster = FakeCluster()
+    cluster.add(node("a" * 60 + "b", gpus=1))
+    cluster.add(hyper_node("h", 1, {"regexMatch": {"pattern": pattern}}))
+    cluster.add(*networked("g", 2, mode="hard"), pod("single", gpus=1, created=1))
+    await cluster.run()
+
+    assert cluster.bound("g") == {}
+    assert len(cluster.bound("single")) == 1
+
+
+async def test_two_gangs_race_for_the_last_rack_and_one_gets_it_whole() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("r1", 2, 2), *rack("r2", 1), *racked("a", 3), *racked("b", 3, created=1))
+    await cluster.run()
+
+    assert len(cluster.bound("a")) == 3
+    assert cluster.bound("b") == {}
+    assert cluster.reason("b").startswith("needs one rack: r1 has room for 1 of 3 workers")
+
+
+async def test_pods_added_to_a_whole_gang_join_it_one_by_one_and_never_elsewhere() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("r1", 3), *rack("r2", 8), *racked("g", 3))
+    async with cluster.running():
+        await cluster.settle()
+        assert racks_of(cluster, "g-") == {"r1"}
+        cluster.add(*gang("g", 5, gpus=1, role="worker")[3:])
+        await cluster.settle()
+        assert len(cluster.bound("g")) == 3
+        cluster.add(replace(cluster.nodes["r2-0"], metadata=relabelled(cluster, "r2-0", "r1")))
+        await cluster.settle()
+
+    assert len(cluster.bound("g")) == 5
+    assert racks_of(cluster, "g-") == {"r1"}
+
+
+def relabelled(cluster: FakeCluster, name: str, value: str) -> Any:
+    metadata = cluster.nodes[name].metadata
+    return replace(metadata, labels={**metadata.labels, RACK: value})
+
+
+async def test_a_node_that_moves_to_another_rack_moves_nobody_and_adds_nobody() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("r1", 1, 1), *rack("r2", 8), *racked("g", 2))
+    async with cluster.running():
+        await cluster.settle()
+        assert set(cluster.bound("g").values()) <= {"r1-0", "r1-1", "r2-0"}
+        where = next(iter(cluster.bound("g").values()))
+        cluster.add(replace(cluster.nodes[where], metadata=relabelled(cluster, where, "r9")))
+        cluster.add(*gang("g", 3, gpus=1, role="worker")[2:])
+        await cluster.settle(60)
+
+    assert cluster.deletes == []
+    assert len(cluster.bound("g")) in (2, 3)
+
+
+async def test_a_starving_gang_is_not_called_hopeless_once_hyper_nodes_appear() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n0", gpus=2), node("n1", gpus=2))
+    cluster.add(pod("long", gpus=1, spec={"nodeName": "n0"}))
+    cluster.add(*networked("g", 4, highestTierAllowed=1))
+    async with cluster.running():
+        await cluster.settle(2000)  # starves, and no HyperNode could hold it
+        assert not cluster.state.starving
+        members = ({"exactMatch": {"name": "n0"}}, {"exactMatch": {"name": "n1"}})
+        cluster.add(hyper_node("h", 1, *members))
+        await cluster.settle(60)
+        assert cluster.bound("g") == {}
+        assert cluster.state.starving  # it would fit once the other pod is gone
+
+
+async def test_a_required_zone_and_rack_with_a_preferred_block_falls_back_within_the_rack() -> None:
+    marks = {
+        "muster.dev/topology": f"{ZONE},{RACK}",
+        "muster.dev/topology-preferred": "example.com/block",
+    }
+    cluster = FakeCluster()
+    for zone in ("z1", "z2"):
+        for block in ("b1", "b2"):
+            labels = {ZONE: zone, RACK: "r1", "example.com/block": block}
+            cluster.add(node(f"{zone}-{block}", gpus=2, labels=labels))
+    cluster.add(volcano_group("g", 3, annotations=marks), *gang("g", 3, gpus=1))
+    cluster.add(volcano_group("h", 2, annotations=marks, created=1), *gang("h", 2, gpus=1))
+    await cluster.run()
+
+    assert len({name[:2] for name in cluster.bound("g").values()}) == 1
+    assert len(set(cluster.bound("h").values())) == 1
+
+
+async def test_preemption_in_one_rack_spares_a_gang_that_lies_in_another() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("r1", 2), *rack("r2", 2))
+    low = volcano_group("low", 2, annotations=ONE_RACK)
+    cluster.add(low, *gang("low", 2, gpus=1), pod("solo", gpus=1, created=2))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound()) == 3
+        cluster.add(*racked("high", 2, priority=5, created=9))
+        await cluster.settle(5)
+
+    assert len(racks_of(cluster, "high-")) == 1
+    assert len(cluster.bound("high")) == 2
+    assert [p.metadata.name for delete in cluster.deletes for p in delete.pods] == ["solo"]
+
+
+async def test_replacements_wait_while_the_rack_is_full_and_the_whole_gang_may_move_later() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("r1", 1, 1), *rack("r2", 4), *racked("g", 2))
+    cluster.add(pod("filler", gpus=3, spec={"nodeName": "r2-0"}))
+    async with cluster.running():
+        await cluster.settle()
+        assert racks_of(cluster, "g-") == {"r1"}
+        lost = next(iter(cluster.bound("g")))
+        cluster.delete_node(cluster.bound("g")[lost])
+        cluster.delete_pod(lost)
+        cluster.add(pod("g-new", group="g", gpus=1, role="worker"))
+        await cluster.settle(400)
+        assert len(cluster.bound("g")) == 1
+        assert "its members run in r1" in cluster.reason("g")
+        rest = next(iter(cluster.bound("g")))
+        cluster.delete_pod(rest)
+        cluster.delete_pod("filler")
+        cluster.add(pod("g-newer", group="g", gpus=1, role="worker"))
+        await cluster.settle(5)
+
+    assert racks_of(cluster, "g-") == {"r2"}
+    assert len(cluster.bound("g")) == 2
