@@ -97,6 +97,14 @@ def test_a_backoff_of_the_operator_is_a_restart_with_a_time() -> None:
     assert (summary.next_try, summary.restarts) == (at(6, 0), 4)
 
 
+def test_an_old_reason_is_not_shown_once_all_pods_run() -> None:
+    raw = job("Created")
+    raw["status"]["waiting"] = {"reason": "Unschedulable", "message": "0 of 2 workers fit"}
+
+    assert summarize(raw, [pod(), pod(index=1)]).reason == ""
+    assert summarize(raw, []).reason == "0 of 2 workers fit"
+
+
 def test_a_replacement_that_waits_for_a_node_is_pending() -> None:
     row = {"type": "PodScheduled", "status": "False", "message": "short 1 GPU"}
     summary = summarize(job("Created", "Restarting"), [pod(phase="Pending", conditions=[row])])
@@ -153,7 +161,12 @@ def test_a_suspended_job_names_the_command_that_resumes_it() -> None:
         ([], {"Worker": {"succeeded": 2}, "PS": {"succeeded": 1}}, "3 succeeded of 3"),
         (["Succeeded", "Running"], {"Worker": {"succeeded": 1}}, "1 succeeded, 1 running of 3"),
         (["Succeeded", "Running"], {"Worker": {"succeeded": 3}}, "3 succeeded of 3"),
-        ([], {"Worker": {"succeeded": 1, "failed": 1}}, "1 succeeded, 1 failed of 3"),
+        (
+            [],
+            {"Worker": {"succeeded": 1, "failed": 1}, "PS": {"succeeded": 1}},
+            "2 succeeded, 1 failed of 3",
+        ),
+        ([], {"Worker": {"succeeded": 2}}, "2 succeeded, 1 not finished of 3"),
         ([], {}, ""),
     ],
 )

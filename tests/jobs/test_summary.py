@@ -202,6 +202,16 @@ def test_age_and_duration_come_from_creation_start_and_end() -> None:
     assert summarize(job(), []).duration(now) == timedelta(hours=1)
 
 
+def test_the_duration_of_a_job_leaves_out_its_suspensions() -> None:
+    now = CREATED + timedelta(hours=1)
+    times: Raw = {"startTime": "2026-01-02T03:05:05Z", "earlierSeconds": 600}
+
+    resumed = summarize(job("Suspended=False", "Running", **times), [])
+    assert resumed.duration(now) == timedelta(minutes=10 + 59)
+    suspended = summarize(job("Running=False", "Suspended", **times), [])
+    assert suspended.duration(now) == timedelta(minutes=10 + 9)
+
+
 def test_an_invalid_job_is_still_shown() -> None:
     raw = job("Created")
     raw["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": "two"}}}
@@ -339,7 +349,7 @@ def test_a_succeeded_job_names_the_replica_that_had_not_finished() -> None:
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
-def test_a_finished_job_names_the_pods_that_nodes_still_restart(end: str) -> None:
+def test_a_finished_job_names_the_pods_that_nodes_still_run_or_restart(end: str) -> None:
     row = {
         "name": "tensorflow",
         "restartCount": 2,
@@ -347,15 +357,22 @@ def test_a_finished_job_names_the_pods_that_nodes_still_restart(end: str) -> Non
         "lastState": {"terminated": {"exitCode": 3}},
     }
     crashing = [pod(index=index, containerStatuses=[row]) for index in (0, 1)]
-    rest = (
-        "still restarted after every failure, because the job's cleanPodPolicy is None; "
-        "`arena delete j` ends that"
-    )
+    loop = "still restarted after every failure"
+    why = ", because the job's cleanPodPolicy is None; `arena delete j` ends that"
+    runs = [pod("ps", index) for index in range(4)]
 
-    assert summarize(job(end), crashing[1:]).still_restarted == f"j-worker-1 is {rest}"
-    assert summarize(job(end), crashing).still_restarted == f"2 pods are {rest}"
-    assert summarize(job("Running"), crashing).still_restarted == ""
-    assert summarize(job(end), [pod()]).still_restarted == ""
+    def left(*pods: Pod, state: str = end) -> str:
+        return summarize(job(state), list(pods)).left_pods
+
+    assert left(crashing[1]) == f"j-worker-1 is {loop}{why}"
+    assert left(*crashing) == f"j-worker-0, j-worker-1 are {loop}{why}"
+    assert left(runs[0]) == f"j-ps-0 still runs and holds its room{why}"
+    assert left(*runs[:2]) == f"j-ps-0, j-ps-1 still run and hold their room{why}"
+    assert left(*runs) == f"4 pods still run and hold their room{why}"
+    mixed = f"j-worker-0 is {loop} and j-ps-0 still runs and holds its room{why}"
+    assert left(crashing[0], runs[0]) == mixed
+    assert left(*crashing, *runs, state="Running") == ""
+    assert left(pod(phase="Succeeded"), pod(index=1, phase="Pending")) == ""
     cleaned = job(end)
     cleaned["spec"]["runPolicy"] = {"cleanPodPolicy": "Running"}
-    assert summarize(cleaned, crashing).still_restarted == ""
+    assert summarize(cleaned, [*crashing, *runs]).left_pods == ""

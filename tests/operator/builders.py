@@ -14,6 +14,7 @@ from muster.api.meta import Raw, timestamp
 from muster.jobs import names, parse
 from muster.jobs.job import Job
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs.view.summary import JobSummary, summarize
 from muster.operator.action_types import (
     Action,
     Create,
@@ -84,6 +85,11 @@ class Model:
     def status(self) -> Raw:
         status: Raw = self.raw.get("status") or {}
         return status
+
+    @property
+    def view(self) -> JobSummary:
+        """The job as commands show it."""
+        return summarize(self.raw, self.pods.values())
 
     def observed(self) -> Observed:
         return Observed(
@@ -194,7 +200,8 @@ class Model:
 
     def _create(self, action: Create) -> None:
         self.uids += 1
-        body = merged(action.manifest, {"metadata": {"uid": f"uid-{self.uids}"}})
+        given = {"uid": f"uid-{self.uids}", "creationTimestamp": timestamp(self.now)}
+        body = merged(action.manifest, {"metadata": given})
         if action.kind == PODS:
             assert action.name not in self.pods, f"{action.name} was created twice"
             self.manifests[action.name] = body

@@ -68,7 +68,7 @@ class Section:
 
     def sections(self, name: str) -> list[Section]:
         """A list of objects; a missing item is an error."""
-        sections = []
+        sections: list[Section] = []
         for i, item in enumerate(self.sequence(name)):
             if item is None:
                 raise self.error(f"{name}[{i}]", "is empty", "write its fields or remove it")
@@ -85,6 +85,8 @@ class Section:
 
     def texts(self, name: str) -> dict[str, str]:
         """A mapping from text to text, such as labels."""
+        if not self.has(name):
+            return {}
         section = self.section(name)
         return {key: section.text(key) for key in section.raw}
 
@@ -129,12 +131,25 @@ class Section:
 
     def lookup(self, name: str) -> Any:
         """The field of that name in any letter case; InvalidJob if it is there twice."""
-        lower = name.lower()
-        keys = [key for key in self.raw if self.has(key) and str(key).lower() == lower]
-        if len(keys) > 1:
-            first, second, *_ = sorted(keys, key=lambda key: key != name)
-            raise self.error(second, f"{self.path}.{first} is given too", f"keep one, as {name}")
-        return self.raw[keys[0]] if keys else None
+        return self.canonical((name,)).raw.get(name)
+
+    def canonical(self, names: tuple[str, ...]) -> Section:
+        """These fields, which may have any letter case, under these names.
+
+        InvalidJob if one is there twice.
+        """
+        known = _by_lower_case(names)
+        keys: dict[str, str] = {}
+        for key, value in self.raw.items():
+            name = known.get(str(key).lower())
+            if name is None or value is None:
+                continue
+            if name in keys:
+                first, second = sorted((keys[name], key), key=lambda key: key != name)
+                hint = f"keep one, as {name}"
+                raise self.error(second, f"{self.path}.{first} is given too", hint)
+            keys[name] = key
+        return Section({name: self.raw[key] for name, key in keys.items()}, self.path)
 
     def reject_other_case(self, names: tuple[str, ...]) -> None:
         """Raise InvalidJob for one of these fields in another letter case: it would be ignored."""

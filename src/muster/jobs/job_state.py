@@ -34,20 +34,24 @@ STATES = (PENDING, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED)
 
 _SINGLE_ROLES = ("chief", "master", "launcher")
 """Roles of which a job has one replica: its index says nothing."""
-_BEGINNING = re.compile(r"\w+ \S+ has failed because ")
-_FIRST = re.compile(r"(?P<cause>.*?)\.? First: pod (?P<pod>\S+) (?P<ending>.*)", re.DOTALL)
-_LIMIT = re.compile(
+
+# Patterns are compiled when they are first used: most commands meet no job that failed.
+_BEGINNING = r"\w+ \S+ has failed because "
+_FIRST = r"(?s)(?P<cause>.*?)\.? First: pod (?P<pod>\S+) (?P<ending>.*)"
+_LIMIT = (
     r"(?:Job \S+ has failed because )?it has reached the specified backoff limit "
     r"\(backoffLimit (?P<limit>\d+), (?P<failures>\d+) failures?\)"
 )
-_COUNT = re.compile(r"(?P<count>\d+) (?P<role>\w+) replica\(s\) failed")
-_REPLICA = re.compile(r"(?P<role>[a-z]+)-(?P<index>\d+)")
+_COUNT = r"(?P<count>\d+) (?P<role>\w+) replica\(s\) failed"
+_REPLICA = r"(?P<role>[a-z]+)-(?P<index>\d+)"
+_MEMBERS_FIT = r"^(\d+ of \d+) (\w+ fit)"
+_DELAY = r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? "
+
+_FOR_A_NODE = ("Unschedulable", "SchedulingGated")
 _SAME_CAUSE = timedelta(minutes=1)
 """Crashes of several replicas within this time have one cause."""
 _MAX_LINE = 120
 """Characters of a log line in a reason."""
-_MEMBERS_FIT = re.compile(r"^(\d+ of \d+) (\w+ fit)")
-_DELAY = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? ")
 
 
 class Crash(msgspec.Struct, frozen=True):
@@ -77,8 +81,8 @@ class Crash(msgspec.Struct, frozen=True):
 class JobState(NamedTuple):
     word: str
     reason: str = ""
-    """Why it waits, restarts or failed, or which replica had failed when it succeeded; without
-    times, which change by themselves."""
+    """Why it waits, restarts or failed, or which replica had failed or was stopped when it
+    succeeded; without times, which change by themselves."""
     next_try: datetime | None = None
     """When a job that restarts is tried again, if that is known."""
 
@@ -86,7 +90,9 @@ class JobState(NamedTuple):
 def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     true = {row.type: row.message for row in status.conditions if row.status == "True"}
     if "Succeeded" in true:
-        return JobState(SUCCEEDED, true["Succeeded"].partition(COMPLETED)[2].strip())
+        failed = true["Succeeded"].partition(COMPLETED)[2].strip()
+        stopped = status.stopped.message if status.stopped else ""
+        return JobState(SUCCEEDED, f"{failed} {stopped}".strip())
     if "Failed" in true:
         return JobState(FAILED, true["Failed"])
     if "Suspended" in true:
@@ -107,6 +113,8 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
         return JobState(RUNNING, reason)
     reason = _why_pending(waiting, len(pods))
     recorded = status.waiting.message if status.waiting else ""
+    if pods and not waiting and status.waiting and status.waiting.reason in _FOR_A_NODE:
+        recorded = ""  # the operator has not seen yet that all pods have nodes
     if "Restarting" in true and not reason:
         return JobState(RESTARTING, recorded or true["Restarting"])
     return JobState(PENDING, reason or recorded)
@@ -131,7 +139,7 @@ def _scaled_up(status: JobStatus, waiting: Sequence[Pod], pods: Sequence[Pod]) -
     new = (pod.metadata.annotations.get(names.CLUSTER_SIZE, "") for pod in waiting)
     if not (status.has_started and running and sizes.isdisjoint(new)):
         return ""
-    reason = _MEMBERS_FIT.sub(r"\1 more \2", _why_pending(waiting, len(waiting)))
+    reason = re.sub(_MEMBERS_FIT, r"\1 more \2", _why_pending(waiting, len(waiting)))
     return f"{len(running)} of {len(pods)} run; {reason or f'{len(waiting)} more start'}"
 
 
@@ -253,7 +261,7 @@ def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
 
 
 def _delay(message: str) -> timedelta | None:
-    match = _DELAY.match(message)
+    match = re.match(_DELAY, message)
     if match is None:
         return None
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
@@ -270,13 +278,13 @@ class Failure(NamedTuple):
 def read_failure(message: str, job: str) -> Failure:
     """The parts of the message of a failed job of this name, whoever wrote it."""
     sentence, lines = pod_status.split_failure(message)
-    sentence = _BEGINNING.sub("", sentence, count=1)
-    first = _FIRST.fullmatch(sentence)
+    sentence = re.sub(_BEGINNING, "", sentence, count=1)
+    first = re.fullmatch(_FIRST, sentence)
     if first is None:
-        return Failure(_LIMIT.sub(_used_up, sentence), lines)
+        return Failure(re.sub(_LIMIT, _used_up, sentence), lines)
     cause, pod, ending = first.groups()
-    cause, replica = _LIMIT.sub(_used_up, cause), _replica(pod, job)
-    counted = _COUNT.fullmatch(cause)
+    cause, replica = re.sub(_LIMIT, _used_up, cause), _replica(pod, job)
+    counted = re.fullmatch(_COUNT, cause)
     if counted is None:
         return Failure(f"{cause}; {replica} {ending}", lines, pod)
     if counted["count"] == "1":
@@ -295,5 +303,5 @@ def _replica(pod: str, job: str) -> str:
     rest = pod.removeprefix(f"{job}-")
     if rest.startswith("launcher-"):
         return "launcher"
-    replica = _REPLICA.fullmatch(rest)
+    replica = re.fullmatch(_REPLICA, rest)
     return in_words(replica["role"], int(replica["index"]), pod) if replica else f"pod {pod}"

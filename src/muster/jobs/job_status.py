@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from muster.api.meta import merge_patch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from muster.api.core import Pod
     from muster.api.meta import Raw
 
 FINAL = ("Succeeded", "Failed")
@@ -84,6 +85,21 @@ class FailedAttempt(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     """The number of earlier attempts at the container in the same pod."""
 
 
+class StoppedPods(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Pods that still trained when they were stopped, because their job had succeeded."""
+
+    names: tuple[str, ...]
+    """The first of them, if there are many."""
+    message: str
+    """A sentence that names the replicas, the cause and the remedy."""
+    count: int = 0
+    """How many, if there are more than names."""
+
+    @property
+    def total(self) -> int:
+        return self.count or len(self.names)
+
+
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why pods wait."""
 
@@ -98,6 +114,8 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     replica_statuses: dict[str, ReplicaStatus] | UnsetType = UNSET
     """Unset until pods are counted for the first time."""
     start_time: Time | None = None
+    earlier_seconds: int = 0
+    """Seconds that the job was active before its suspensions, which start_time is not about."""
     completion_time: Time | None = None
     observed_generation: int | None = None
     restarts: int = 0
@@ -119,6 +137,10 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     """Restarts of a replica before its present pod, by role and index (`worker-0`)."""
     failed_attempt: FailedAttempt | None = None
     """Of a failed job, if an attempt at a container is to blame."""
+    stopped: StoppedPods | None = None
+    """Of a succeeded job."""
+    unstarted: int = 0
+    """The restarts that are counted in `restarts`, but that the end of the job prevented."""
     # For clients of v1alpha1:
     phase: str = ""
     state: str = ""
@@ -151,6 +173,16 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     def counts(self) -> dict[str, ReplicaStatus]:
         """`replica_statuses`, empty while they are unset."""
         return self.replica_statuses or {}
+
+    def restarts_to_come(self, pods: Iterable[Pod]) -> int:
+        """The restarts of these pods that `restarts` counts and that nodes still delay."""
+        counted = self.in_place_restarts
+        rows = (
+            (counted.get(pod.metadata.name, 0), pod.status.all_container_statuses) for pod in pods
+        )
+        return sum(
+            max(0, count - sum(r.restart_count for r in row)) for count, row in rows if count
+        )
 
     def without_transient(self) -> JobStatus:
         """The status without fields that mean nothing while no pod is to run."""

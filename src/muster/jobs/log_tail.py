@@ -1,15 +1,26 @@
-"""The lines at the end of a log that name the error.
+"""The lines at the end of a log that name the error, and the one line that names it best.
 
-Programs write their error last, but Open MPI's launcher follows it with boxes of text between two
-dashed lines, and its other ranks with rows that begin with `[host:pid] ***`. Such a block may be
-the error itself (no such program, a rank killed by a signal) or only report that a rank failed:
-then it is left out, unless there is nothing else.
+Programs write their error last, but launchers follow it with reports of their own. Open MPI writes
+boxes of text between two dashed lines, its other ranks write rows that begin with `[host:pid] ***`,
+its libraries write `[host:pid] PMIX ERROR: …`. torchrun logs how it stops the other processes and
+fails with an exception of its own. Such a report may be the error itself (no such program, a rank
+killed by a signal) or only say that a rank failed: then it is left out, unless there is nothing
+else.
+
+The line that names the error best is the exception at the end of a Python traceback: other ranks
+may write further lines until they are stopped. Without a traceback it is the last line.
 """
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LINES_TO_READ = 80
+"""Lines at the end of a log in which the error is searched: launchers write many after it."""
 _MAX_LENGTH = 300
 _RULE = "-" * 70
 _CONSEQUENCES = (
@@ -20,20 +31,85 @@ _CONSEQUENCES = (
     "*** An error occurred in Socket closed",
 )
 _OF_RANK = re.compile(r"\[[^]]+] \*\*\* ")
+_OF_LAUNCHER = re.compile(
+    r"\[[^]]+] (?:PMIX|PRTE|PRRTE|OPAL|ORTE) ERROR: "
+    # torchrun, in the formats of its versions
+    r"|(?:WARNING|ERROR):torch\.distributed\."
+    r"|\[[-\d :,]+] torch\.distributed\."
+    r"|[WE]\d{4} .*torch/distributed/"
+    # the rules of torchrun, MPICH and Intel MPI
+    r"|={30,}$|=   "
+)
+_TORCHRUN_FAILED = "ChildFailedError:"
+_TRACEBACK = "Traceback (most recent call last):"
+_TAG = re.compile(r"\[[^]]+](?:<std\w+>)?: ?")
+"""The rank before each line, as `mpirun --tag-output` and `torchrun --tee` write it."""
+_FRAME = re.compile(r'File ".*", line \d+')
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::|$)")
 
 
 def last_line(text: str) -> str:
-    """The last line that names the error, in bounds; empty if the text is."""
-    return "".join(useful_lines(text)[-1:]).strip()
+    """The line that names the error best, in bounds; empty if the text is."""
+    return telling_line(useful_lines(text))
+
+
+def last_lines(text: str, count: int) -> list[str]:
+    """The last useful lines; if these do not name the error, those up to the line that does."""
+    rows = useful_lines(text)
+    telling = _telling(rows)
+    end = len(rows) if len(rows) - telling <= count else telling + 1
+    return rows[max(0, end - count) : end]
+
+
+def telling_line(rows: Sequence[str]) -> str:
+    """The exception that ends the last traceback, else the last line; empty without lines."""
+    return rows[_telling(rows)].strip() if rows else ""
 
 
 def useful_lines(text: str) -> list[str]:
-    """The lines in bounds, without NUL bytes, dashed lines and boxes that name no cause."""
+    """The lines in bounds, without NUL bytes, dashed lines and reports that name no cause."""
     # The last piece of Open MPI's output ends with the NUL of its C string.
-    rows = text.replace("\0", "").rstrip().splitlines()
-    blocks = _blocks([row.rstrip()[:_MAX_LENGTH] for row in rows])
-    useful = [row for block in blocks if not _is_consequence(block) for row in block]
-    return _trimmed(useful) or _trimmed([row for block in blocks for row in block])
+    rows = [row.rstrip()[:_MAX_LENGTH] for row in text.replace("\0", "").rstrip().splitlines()]
+    of_programs = [row for row in _without_torchrun(rows) if not _OF_LAUNCHER.match(row)]
+    blocks = [block for block in _blocks(of_programs) if not _is_consequence(block)]
+    return _trimmed(blocks) or _trimmed(_blocks(rows))
+
+
+def _telling(rows: Sequence[str]) -> int:
+    """The index of the line that names the error best."""
+    return max(_exceptions(rows), default=max(0, len(rows) - 1))
+
+
+def _exceptions(rows: Sequence[str]) -> Iterator[int]:
+    """The indexes of the lines that end a traceback, whose beginning may be missing."""
+    margin: int | None = None  # of the traceback that is being read
+    for index, row in enumerate(rows):
+        text = _TAG.sub("", row, count=1)
+        indent = len(text) - len(text.lstrip())
+        if text.strip() == _TRACEBACK:
+            margin = indent
+        elif margin is None and _FRAME.match(text.lstrip()):
+            margin = max(0, indent - 2)
+        elif margin is not None and text and indent <= margin:
+            margin = None
+            if _EXCEPTION.match(text.lstrip()) and not text.endswith(_TORCHRUN_FAILED):
+                yield index
+
+
+def _without_torchrun(rows: list[str]) -> list[str]:
+    """The rows without torchrun's own traceback and summary, if there is an exception besides.
+
+    Else the summary may tell more: it names a signal, or quotes the exception of the process.
+    """
+    failed = next((i for i, row in enumerate(rows) if row.endswith(_TORCHRUN_FAILED)), None)
+    if failed is None:
+        return rows
+    heads = [i for i, row in enumerate(rows[:failed]) if row == _TRACEBACK]
+    # The summary stands between two rules.
+    rules = [i for i, row in enumerate(rows) if i > failed and row and not row.strip("=")]
+    end = rules[1] + 1 if len(rules) > 1 else len(rows)
+    others = [*rows[: heads[-1] if heads else 0], *rows[end:]]
+    return others if next(_exceptions(others), None) is not None else rows
 
 
 def _blocks(rows: list[str]) -> list[list[str]]:
@@ -55,6 +131,6 @@ def _is_consequence(block: list[str]) -> bool:
     return any(phrase in head for phrase in _CONSEQUENCES)
 
 
-def _trimmed(rows: list[str]) -> list[str]:
-    """Without blank rows at both ends."""
-    return "\n".join(rows).strip("\n").splitlines()
+def _trimmed(blocks: list[list[str]]) -> list[str]:
+    """The rows of all blocks, without blank rows at both ends."""
+    return "\n".join(row for block in blocks for row in block).strip("\n").splitlines()

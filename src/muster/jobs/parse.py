@@ -86,7 +86,7 @@ def _has_single_template(kind: str, spec: Section) -> bool:
 
 def _from_array(array: object) -> Iterator[_WrittenRole]:
     for body in Section({"replicaSpecs": array}, "spec").sections("replicaSpecs"):
-        role = _canonical(body)
+        role = body.canonical(_REPLICA)
         yield role.text("tfReplicaType") or "Chief", role
 
 
@@ -97,12 +97,7 @@ def _from_map(spec: Section, job_kind: JobKind) -> Iterator[_WrittenRole]:
         raise spec.error(field, "is missing", _replicas_hint(spec.raw, job_kind))
     roles = Section(written, f"spec.{field}")
     for role in roles.raw:
-        yield str(role), _canonical(roles.section(role))
-
-
-def _canonical(body: Section) -> Section:
-    """The body of a role with its fields, which may have any letter case, in the usual one."""
-    return Section({name: body.lookup(name) for name in _REPLICA}, body.path)
+        yield str(role), roles.section(role).canonical(_REPLICA)
 
 
 def _replicas_hint(spec: Raw, job_kind: JobKind) -> str:

@@ -47,7 +47,7 @@ def failure_with_lines(pod: Pod) -> str:
     `terminationMessagePolicy: FallbackToLogsOnError` makes the end of the log the message.
     """
     cause = _failed_container(pod)
-    lines = log_tail.useful_lines(cause[1].message)[-MAX_LINES:] if cause else []
+    lines = log_tail.last_lines(cause[1].message, MAX_LINES) if cause else []
     if cause is None or len(lines) < 2:
         return sentence(failure(pod))
     text = "\n".join(lines)
@@ -81,10 +81,13 @@ def failed_attempt(pod: Pod) -> tuple[str, int] | None:
 
 
 def split_failure(message: str) -> tuple[str, tuple[str, ...]]:
-    """The message of a failed job in one sentence, with the last line, and all its last lines."""
+    """The message of a failed job in one sentence, with the line that names the error best, and
+    all its last lines.
+    """
     sentence, _, text = message.partition(LAST_LINES)
     lines = tuple(text.split("\n")) if text else ()
-    return (f"{sentence.removesuffix('.')}: {lines[-1].strip()}" if lines else sentence), lines
+    error = log_tail.telling_line(lines)
+    return (f"{sentence.removesuffix('.')}: {error}" if lines else sentence), lines
 
 
 def _failed_container(pod: Pod) -> tuple[str, ContainerTerminated] | None:

@@ -84,6 +84,12 @@ def find_unknown_value(job: Raw) -> str:
     return ""
 
 
+def warnings(job: Raw) -> list[str]:
+    """A clause about every unknown field of a manifest, and about an unknown value."""
+    problems = [f"unknown field {field}" for field in find_unknown_fields(job)]
+    return [problem for problem in (*problems, find_unknown_value(job)) if problem]
+
+
 def summary(fields: Iterable[UnknownField]) -> str:
     """All fields in one line of limited length, as an event's message needs it."""
     texts = [

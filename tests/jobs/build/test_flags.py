@@ -373,3 +373,27 @@ def test_a_wrong_amount_gets_a_hint_for_its_flag(flags: dict[str, Any], hint: st
 
 def test_a_memory_of_zero_is_no_limit() -> None:
     assert main(built(memory="0"), "Chief")["resources"]["limits"] == {"memory": "0"}
+
+
+def model_directory(**flags: Any) -> str | None:
+    value: str | None = built(**flags)["metadata"]["annotations"].get("muster.dev/model-dir")
+    return value
+
+
+def test_the_job_says_where_it_exports_models() -> None:
+    claim = {"data": ("models:/mnt",), "model_name": "m"}
+
+    assert model_directory() is None
+    assert model_directory(data_dir=("/srv:/in",), model_dir="/in/a/../b/") == "/in/b"
+    assert model_directory(**claim, model_source="pvc://models/mnist/1") == "/mnt/mnist/1"
+    assert model_directory(**claim, model_source="pvc://default/models/mnist") == "/mnt/mnist"
+    assert model_directory(**claim, model_source="pvc://models/../../etc") == "/mnt/etc"
+    assert model_directory(**claim, model_source="pvc://others/mnist") is None
+    assert model_directory(**claim, model_source="s3://models/mnist") is None
+    assert model_directory(**claim, model_source="pvc://models/x", model_dir="/mnt/y") == "/mnt/y"
+
+
+@pytest.mark.parametrize("directory", ["out", "/", "/elsewhere", "/mntx", "/mnt/../etc"])
+def test_a_model_directory_in_no_volume_is_rejected(directory: str) -> None:
+    with pytest.raises(UsageError, match=r"--model-dir"):
+        built(data=("models:/mnt",), model_dir=directory)

@@ -82,6 +82,19 @@ def test_without_its_crd_the_gang_is_declared_by_labels() -> None:
     assert model.manifests["j-worker-1"]["spec"]["schedulerName"] == "muster"
 
 
+def test_the_model_directory_of_a_job_reaches_its_pods_unless_they_have_their_own() -> None:
+    raw = manifest()
+    raw["metadata"]["annotations"] = {"muster.dev/model-dir": "/models"}
+    own = manifest()
+    own["metadata"]["annotations"] = {"muster.dev/model-dir": "/models"}
+    template = own["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    template["metadata"] = {"annotations": {"muster.dev/model-dir": "/others"}}
+
+    for job, directory in ((raw, "/models"), (own, "/others")):
+        annotations = settled(job).manifests["j-worker-1"]["metadata"]["annotations"]
+        assert annotations["muster.dev/model-dir"] == directory
+
+
 def test_the_topology_of_a_job_reaches_its_group_or_its_pods() -> None:
     raw = manifest()
     raw["metadata"]["annotations"] = {"muster.dev/topology": "rack", "note": "x"}

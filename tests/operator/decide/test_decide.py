@@ -93,6 +93,32 @@ def test_suspending_deletes_everything_and_resuming_recreates_it() -> None:
     assert [e.reason for e in model.events] == ["TFJobSuspended", "TFJobResumed"]
 
 
+def test_the_seconds_before_each_suspension_are_added_up() -> None:
+    model = Model(manifest())
+    model.settle()
+    for active, suspended in ((30, 100), (12, 7)):
+        model.later(active)
+        model.edit(runPolicy={"suspend": True})
+        model.settle()
+        model.later(suspended)
+        model.settle()
+        model.edit(runPolicy={"suspend": False})
+        model.settle()
+
+    assert model.status["earlierSeconds"] == 42
+    assert model.status["startTime"] == "2026-01-02T03:06:34Z"
+
+
+def test_a_job_that_is_created_suspended_was_not_active_before() -> None:
+    model = Model(manifest(runPolicy={"suspend": True}))
+    model.settle()
+    model.later(100)
+    model.edit(runPolicy={"suspend": False})
+    model.settle()
+
+    assert "earlierSeconds" not in model.status
+
+
 def test_workers_are_added_and_removed() -> None:
     model = Model(manifest())
     model.settle()

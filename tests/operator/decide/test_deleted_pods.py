@@ -117,3 +117,101 @@ def test_a_job_resumed_while_its_pods_terminate_gets_new_pods() -> None:
 
     assert "Succeeded" not in model.conditions()
     assert {pod.status.phase for pod in model.pods.values()} == {"Pending"}
+
+
+MPIRUN = ["mpirun", "python", "train.py"]
+
+
+def mpi_job(command: list[str] = MPIRUN) -> tuple[Model, str]:
+    """A running MPIJob of two workers, started a while ago, and the name of its launcher."""
+    launcher = replica(1, "Never", "mpi")
+    launcher["template"]["spec"]["containers"][0]["command"] = command
+    model = Model(manifest("MPIJob", {"Launcher": launcher, "Worker": replica(2, "Never", "mpi")}))
+    for _ in range(2):
+        model.settle()
+        model.run()
+    model.settle()
+    model.later(100)
+    return model, next(name for name in model.pods if "launcher" in name)
+
+
+def lose(model: Model, name: str) -> None:
+    """Delete a pod at once, and let the operator create its replacement."""
+    del model.pods[name]
+    model.settle()
+    model.run(name)
+
+
+def test_a_launcher_that_exits_0_after_a_worker_was_deleted_has_not_succeeded() -> None:
+    model, launcher = mpi_job()
+    lose(model, "j-worker-1")
+    model.later(2)
+
+    model.exit(launcher, 0, "mpi")  # as mpirun of Open MPI 5 does
+    model.settle()
+
+    assert "Succeeded" not in model.conditions()
+    assert (
+        "worker 1 was deleted while the launcher ran" in model.status["conditions"][-1]["message"]
+    )
+    launchers = [name for name in model.pods if "launcher" in name]
+    assert len(launchers) == 2
+    assert "restarts" not in model.status
+
+
+def test_a_launcher_whose_end_shows_after_the_lost_worker_is_replaced_has_not_succeeded() -> None:
+    """Times have whole seconds: the replacement may be a second younger than the launcher's end."""
+    model, launcher = mpi_job()
+    lose(model, "j-worker-1")
+    model.later(-1)
+
+    model.exit(launcher, 0, "mpi")
+    model.later(1)
+    model.settle()
+
+    assert "Succeeded" not in model.conditions()
+
+
+def test_a_launcher_that_exits_0_while_a_worker_is_being_deleted_has_not_succeeded() -> None:
+    model, launcher = mpi_job()
+    model.request_deletion("j-worker-0")
+    model.later(2)
+
+    model.exit(launcher, 0, "mpi")
+    model.settle()
+
+    assert "Succeeded" not in model.conditions()
+
+
+@pytest.mark.parametrize("command", [["horovodrun", "-np", "2"], ["sh", "-c", "x --elastic"]])
+def test_an_elastic_launcher_succeeds_without_the_deleted_worker(command: list[str]) -> None:
+    model, launcher = mpi_job(command)
+    lose(model, "j-worker-1")
+    model.later(2)
+
+    model.exit(launcher, 0, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_a_launcher_that_ran_on_after_a_worker_was_deleted_has_succeeded() -> None:
+    model, launcher = mpi_job()
+    lose(model, "j-worker-1")
+    model.later(600)
+
+    model.exit(launcher, 0, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_workers_that_are_gone_when_an_operator_finds_a_launcher_long_ended_do_not_matter() -> None:
+    model, launcher = mpi_job()
+    model.exit(launcher, 0, "mpi")
+    model.later(600)
+    del model.pods["j-worker-0"]
+
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"

@@ -34,6 +34,19 @@ def message(model: Model) -> str:
     return text
 
 
+def test_a_job_whose_chief_decides_gets_no_hint_of_the_policy() -> None:
+    roles = {"Chief": replica(1), "Worker": replica(1, "OnFailure")}
+    model = Model(manifest(roles=roles))
+    model.settle()
+    model.run()
+    model.settle()
+    model.pod("j-worker-0", **crashed(3, waiting=LOOP))
+    model.exit("j-chief-0", 0)
+    model.settle()
+
+    assert message(model).endswith("exited with code 1: KeyError: 'labels'.")
+
+
 @pytest.mark.parametrize("policy", ["Running", "All", "None"])
 def test_a_replica_that_waits_for_its_next_try_is_named_although_its_pod_goes(policy: str) -> None:
     model = started(runPolicy={"cleanPodPolicy": policy})

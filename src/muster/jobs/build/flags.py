@@ -28,7 +28,7 @@ GROUPS: dict[str, Texts] = {
         "evaluator_cpu_limit evaluator_memory_limit device share_memory rdma gputopology "
         "nproc_per_node",
         "Files and data": "working_dir python isolated data data_dir config_file "
-        "mounts_on_launcher",
+        "mounts_on_launcher model_dir",
         "Code sync": "sync_mode sync_source sync_branch sync_revision sync_depth sync_submodules "
         "sync_secret sync_image",
         "TensorBoard": "tensorboard logdir tensorboard_image",
@@ -152,6 +152,9 @@ class Submission:
 
     data: Texts = _flag((), "Volume claim to mount, CLAIM:/path.", short="-d")
     data_dir: Texts = _flag((), "Host directory to mount, /host[:/path].", old="--dataDir")
+    model_dir: str = _flag(
+        "", "Directory in a volume where the job exports models; `arena models` lists them."
+    )
     config_file: Texts = _flag((), "File of this machine to mount, FILE[:/path].")
     share_memory: str = _flag("2Gi", "Size of /dev/shm.")
     sync_mode: str = _flag("", "Fetch code first: git or rsync.", old="--syncMode")

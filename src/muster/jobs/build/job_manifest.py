@@ -17,6 +17,7 @@ from muster.jobs import names
 from muster.jobs.build import flag_values, roles, tensorboard, validation, volumes
 from muster.jobs.build.flags import Mpi, PyTorch, Site, TensorFlow
 from muster.jobs.build.pod_templates import template
+from muster.jobs.exported_models import MODEL_DIR
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def bundle(args: Submission, site: Site = Site()) -> Bundle:  # noqa: B008 - fro
     labels = _labels(args)
     metadata: Raw = {"name": args.name, "labels": labels, "annotations": _annotations(args)}
     metadata["annotations"] |= _about(args, present)
+    if directory := volumes.model_directory(args, site):
+        metadata["annotations"][MODEL_DIR] = directory
     resource = args.job_kind.resource
     job: Raw = {
         "apiVersion": resource.api_version,

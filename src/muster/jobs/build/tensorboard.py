@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 IMAGE = "tensorflow/tensorflow:2.21.0"
 READ_FROM = "/output/training_logs"
+PROBE_SECONDS = 2
 
 
 def objects(args: Submission, site: Site, labels: dict[str, str], writer: str) -> list[Raw]:
@@ -65,6 +66,13 @@ def _pod(args: Submission, site: Site, writer: str) -> Raw:
         # Otherwise NVIDIA's runtime could show it all GPUs of the node.
         "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}, *_search_path(site)],
         "ports": [{"name": "tensorboard", "containerPort": names.TENSORBOARD_PORT}],
+        # `arena get` then shows its last words, for example that a package is missing.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        # It loads for seconds before it opens its port.
+        "readinessProbe": {
+            "tcpSocket": {"port": names.TENSORBOARD_PORT},
+            "periodSeconds": PROBE_SECONDS,
+        },
         "volumeMounts": [{**mount, "readOnly": True} for mount in mounts],
     }
     shared = volumes.shared_logs(args, site)

@@ -117,6 +117,36 @@ def shared_logs(args: Submission, site: Site) -> bool:
     return any(below(args.logdir, row.mount["mountPath"]) for row in claims(args))
 
 
+def model_directory(args: Submission, site: Site) -> str:
+    """Where the job exports models: `--model-dir`, else the place of `--model-source pvc://…` if
+    the job mounts that claim; empty if neither is given."""
+    if not args.model_dir:
+        return _source_directory(args)
+    hint = "Name a directory of a volume, e.g. --data CLAIM:/models --model-dir /models/mnist"
+    path = flag_values.path("--model-dir", args.model_dir, hint)
+    if not any(below(path, folder) for folder in (*mount_paths(args), *site.workspace.directories)):
+        raise UsageError(
+            f"--model-dir {path} is in no volume of the job, so nobody else can see it", hint=hint
+        )
+    return posixpath.normpath(path)
+
+
+def _source_directory(args: Submission) -> str:
+    """`pvc://CLAIM/path` or `pvc://NAMESPACE/CLAIM/path`, below the mount of the claim."""
+    scheme, _, place = args.model_source.partition("://")
+    if scheme != "pvc":
+        return ""
+    mounts = {
+        row.volume["persistentVolumeClaim"]["claimName"]: row.mount["mountPath"]
+        for row in claims(args)
+    }
+    words = [word for word in place.split("/") if word not in ("", ".", "..")]
+    for claim, rest in ((words[:1], words[1:]), (words[1:2], words[2:])):
+        if claim and claim[0] in mounts:
+            return posixpath.join(mounts[claim[0]], *rest)
+    return ""
+
+
 def _below_any(args: Submission) -> bool:
     return any(below(args.logdir, path) for path in mount_paths(args))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from muster.api.meta import Key, Raw, find_condition
 from muster.errors import InvalidJob
-from muster.jobs import names, parse
+from muster.jobs import log_tail, names, parse
 from muster.jobs.job_state import (
     FAILED,
     SUCCEEDED,
@@ -25,6 +25,7 @@ from muster.jobs.job_state import (
     state_of,
 )
 from muster.jobs.job_status import decode_status
+from muster.jobs.pod_status import any_running
 from muster.jobs.this_machine import FILES_DISCARDED
 from muster.jobs.view.instance import (
     Instance,
@@ -40,10 +41,12 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.jobs.job import Job, ReplicaSpec
-    from muster.jobs.job_status import FailedAttempt, JobStatus
+    from muster.jobs.job_status import FailedAttempt, JobStatus, StoppedPods
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""
+MAX_POD_NAMES = 3
+"""More pods than this are counted, not named."""
 
 
 class JobSummary(msgspec.Struct, frozen=True):
@@ -61,8 +64,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     priority: str
     instances: tuple[Instance, ...]
     reason: str
-    """Why it waits, restarts or failed, or which replica had failed when it succeeded; else
-    empty."""
+    """Why it waits, restarts or failed, or which replica had failed or was stopped when it
+    succeeded; else empty."""
     requested_gpus: int
     """GPUs of all its replicas, whether or not their pods exist."""
     lead: str = ""
@@ -77,14 +80,24 @@ class JobSummary(msgspec.Struct, frozen=True):
     """When a job that restarts is tried again, if that is known."""
     restarts: int = 0
     """How often its replicas have restarted."""
+    suspended: datetime | None = None
+    """Since when it is suspended."""
+    earlier_seconds: int = 0
+    """Seconds that it ran before its suspensions; `started` is its last start."""
+    earlier_restarts: dict[str, int] = {}
+    """Restarts of replicas before their present pods, by role and index (`worker-0`)."""
     replicas: int = 0
     """The replicas that it should have; 0 if its manifest is invalid."""
-    ended: tuple[int, int] = (0, 0)
-    """The replicas that succeeded and failed, as a finished job counts them."""
+    ended: dict[str, int] = {}
+    """Of a finished job: how many replicas ended in which way, also those whose pods are gone."""
     discarded: str = ""
     """The files that its pods wrote and that are deleted with them; empty if none."""
-    still_restarted: str = ""
-    """Of a finished job: the pods that nodes still restart, and why; empty if none."""
+    settling: bool = False
+    """Whether it has succeeded and other replicas may still end by themselves, or are stopped."""
+    stopped: StoppedPods | None = None
+    """The pods that still trained when they were stopped, because the job had succeeded."""
+    left_pods: str = ""
+    """Of a finished job: the pods that nodes still run or restart, and why; empty if none."""
 
     @property
     def name(self) -> str:
@@ -106,10 +119,10 @@ class JobSummary(msgspec.Struct, frozen=True):
 
     @property
     def headline(self) -> str:
-        """The reason, for views that also print `last_lines`: without the last line."""
+        """The reason, for views that also print `last_lines`: without a line of these."""
         if not self.last_lines:
             return self.reason
-        return self.reason.removesuffix(f": {self.last_lines[-1].strip()}") + "."
+        return self.reason.removesuffix(f": {log_tail.telling_line(self.last_lines)}") + "."
 
     @property
     def cause(self) -> str:
@@ -122,11 +135,9 @@ class JobSummary(msgspec.Struct, frozen=True):
         """How many replicas are in which state: `1 running, 2 pending of 3`; empty if none is."""
         states = Counter(instance.state for instance in self.instances)
         if self.over:
-            # Its status also counts pods that are gone.
-            ended = Counter(dict(zip(("succeeded", "failed"), self.ended, strict=True)))
-            states |= ended
-            if ended.total() >= self.replicas > 0:
-                states = ended  # a pod may still be listed as running
+            ended = Counter(self.ended)
+            # A pod of a complete count may still be listed as running.
+            states = ended if ended.total() >= self.replicas > 0 else states | ended
         parts = [f"{count} {state}" for state, count in states.items() if count]
         total = max(self.replicas, states.total())
         return f"{', '.join(parts)} of {total}" if parts else ""
@@ -146,9 +157,10 @@ class JobSummary(msgspec.Struct, frozen=True):
         return now - self.created if self.created else timedelta()
 
     def duration(self, now: datetime) -> timedelta:
-        """How long it has run, or ran."""
+        """How long it has run, or ran, without the time for which it was suspended."""
         start = self.started or self.created
-        return (self.finished or now) - start if start else timedelta()
+        last = (self.finished or self.suspended or now) - start if start else timedelta()
+        return timedelta(seconds=self.earlier_seconds) + last
 
 
 def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> JobSummary:
@@ -190,41 +202,84 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         failed_pod=failure.pod,
         failed_attempt=status.failed_attempt if state == FAILED else None,
         next_try=next_try,
-        restarts=status.restarts,
+        restarts=status.restarts - status.unstarted - status.restarts_to_come(own_pods),
+        suspended=_suspended_at(status) if state == SUSPENDED else None,
+        earlier_seconds=status.earlier_seconds,
+        earlier_restarts=status.earlier_restarts,
         replicas=job.total if job is not None else 0,
-        ended=(
-            sum(row.succeeded for row in status.counts.values()),
-            sum(row.failed for row in status.counts.values()),
-        ),
+        ended=_ended(job, status, own_pods) if state in (SUCCEEDED, FAILED) else {},
         discarded=_discarded(own_pods),
-        still_restarted=_still_restarted(job, own_pods) if status.outcome else "",
+        settling=state == SUCCEEDED and _is_settling(job, status),
+        stopped=status.stopped,
+        left_pods=_left_pods(job, own_pods) if status.outcome else "",
     )
 
 
 def _instances(pods: Sequence[Pod], leading: Pod | None, status: JobStatus) -> tuple[Instance, ...]:
     """The pods; the newest pod of a replica counts the restarts of the earlier ones too."""
-    newest = {order(pod)[:2]: pod for pod in sorted(pods, key=_stamp)}
-    rows = []
-    for pod in pods:
-        role, index, _ = order(pod)
-        earlier = status.earlier_restarts.get(f"{role}-{index}", 0)
-        count = earlier if newest[role, index] is pod else 0
-        rows.append(instance(pod, leads=pod is leading, earlier_restarts=count))
-    return tuple(rows)
+    earlier = status.earlier_restarts
+    newest = {order(pod)[:2]: pod for pod in sorted(pods, key=_stamp)} if earlier else {}
+    restarts = {id(pod): earlier.get(f"{role}-{index}", 0) for (role, index), pod in newest.items()}
+    return tuple(
+        instance(pod, leads=pod is leading, earlier_restarts=restarts.get(id(pod), 0))
+        for pod in pods
+    )
 
 
-def _still_restarted(job: Job | None, pods: Sequence[Pod]) -> str:
+def _ended(job: Job | None, status: JobStatus, pods: Sequence[Pod]) -> dict[str, int]:
+    """How the replicas of a finished job ended; complete once no pod of a succeeded job runs."""
+    deleted = (pod.metadata.deletion_timestamp for pod in pods if pod.status.phase == "Running")
+    rows = status.counts.values()
+    counts = {
+        "succeeded": sum(row.succeeded for row in rows),
+        "failed": sum(row.failed for row in rows),
+    }
+    if status.outcome != "Succeeded" or not rows or None in deleted or any(r.active for r in rows):
+        return counts
+    rest = max(0, (job.total if job is not None else 0) - sum(counts.values()))
+    stopped = min(rest, status.stopped.total if status.stopped else 0)
+    return counts | {"stopped": stopped, "not finished": rest - stopped}
+
+
+def _suspended_at(status: JobStatus) -> datetime | None:
+    condition = status.condition("Suspended")
+    return condition.transitioned_at if condition is not None else None
+
+
+def _is_settling(job: Job | None, status: JobStatus) -> bool:
+    # With the policy None, the pods run on.
+    stops = job is not None and job.policy.clean_pod_policy != "None"
+    return stops and any(row.active for row in status.counts.values())
+
+
+def _left_pods(job: Job | None, pods: Sequence[Pod]) -> str:
     # With the policies Running and All, the operator deletes such pods.
     if job is None or job.policy.clean_pod_policy != "None":
         return ""
     crashing = [pod.metadata.name for pod in pods if crash_of(pod) is not None]
-    if not crashing:
+    running = [
+        pod.metadata.name
+        for pod in pods
+        if any_running([pod]) and pod.metadata.name not in crashing
+    ]
+    clauses = []
+    if crashing:
+        be = "is" if len(crashing) == 1 else "are"
+        clauses.append(f"{_listed(crashing)} {be} still restarted after every failure")
+    if running:
+        rest = "runs and holds its room" if len(running) == 1 else "run and hold their room"
+        clauses.append(f"{_listed(running)} still {rest}")
+    if not clauses:
         return ""
-    subject = f"{crashing[0]} is" if len(crashing) == 1 else f"{len(crashing)} pods are"
     return (
-        f"{subject} still restarted after every failure, because the job's cleanPodPolicy is None; "
+        f"{' and '.join(clauses)}, because the job's cleanPodPolicy is None; "
         f"`arena delete {job.name}` ends that"
     )
+
+
+def _listed(pod_names: Sequence[str]) -> str:
+    few = len(pod_names) <= MAX_POD_NAMES
+    return ", ".join(pod_names) if few else f"{len(pod_names)} pods"
 
 
 def _discarded(pods: Sequence[Pod]) -> str:

@@ -160,8 +160,11 @@ class Executor:
         manifest = action.manifest
         if action.generate == "ssh-keys":
             manifest = ssh_keys.with_keys(manifest)
+        kind = self.informers.served_kind(action.kind)
+        if kind != action.kind:
+            manifest = {**manifest, "apiVersion": kind.api_version}
         try:
-            created = await self.client.create(_as_watched(action.kind), manifest)
+            created = await self.client.create(_as_watched(kind), manifest)
         except AlreadyExists:
             await self._resolve_taken_name(job, action)
             return False
@@ -190,7 +193,8 @@ class Executor:
         key = Key(job.namespace, action.name)
         kind = _as_watched(action.kind)
         try:
-            patched = await self.client.patch(kind, key, action.change)
+            served = self.informers.served_kind(kind)
+            patched = await self.client.patch(served, key, action.change)
         except (Forbidden, Invalid, BadRequest) as error:
             self._record_refusal(job, action, error)
             raise
@@ -203,8 +207,9 @@ class Executor:
     async def _resolve_taken_name(self, job: Job, action: Create) -> None:
         """Return if the object is the job's own; else wait until the name is free."""
         key = Key(job.namespace, action.name)
+        kind = self.informers.served_kind(action.kind)
         try:
-            existing = await self.client.get(undecoded(action.kind), key)
+            existing = await self.client.get(undecoded(kind), key)
         except NotFound:
             raise StopActions(0.0) from None  # The name is free by now.
         meta, name = existing["metadata"], f"{action.kind.kind} {action.name}"
@@ -213,7 +218,7 @@ class Executor:
         if all(row.get("uid") != job.uid for row in meta.get("ownerReferences") or ()):
             message = f"{name} exists and has another owner; waiting until it is deleted"
             raise StopActions(NAME_RETRY, Waiting(NAME_TAKEN, message))
-        self._remember(job, action.kind, await self.client.get(_as_watched(action.kind), key))
+        self._remember(job, action.kind, await self.client.get(_as_watched(kind), key))
         if not job_selector(job).items() <= (meta.get("labels") or {}).items():
             # Informers select by label, so none shows this object. Now that it is remembered, the
             # next decision releases it.
@@ -226,7 +231,8 @@ class Executor:
     async def _delete(self, job: Job, action: Delete) -> bool:
         key = Key(job.namespace, action.name)
         try:
-            await self.client.delete(action.kind, key, uid=action.uid, version=action.version)
+            kind = self.informers.served_kind(action.kind)
+            await self.client.delete(kind, key, uid=action.uid, version=action.version)
         except (NotFound, Conflict):
             # The object is gone or has changed, or another object has its name by now. An informer
             # will show that and cause the next reconcile.

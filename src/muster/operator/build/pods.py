@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api.kinds import PODS
 from muster.jobs import names
+from muster.jobs.exported_models import MODEL_DIR
 from muster.operator.build.host_ports import on_host_network
 from muster.operator.build.labels import owned_manifest, replica_labels
 from muster.operator.build.restart_policy import pod_restart_policy
@@ -32,7 +33,10 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     labels = {**(template.get("labels") or {}), **marks.labels, **own}
     manifest = owned_manifest(job, PODS, replica.name, labels)
     meta: Raw = manifest["metadata"]
-    meta["annotations"] = {**(template.get("annotations") or {}), **marks.annotations}
+    annotations = {**(template.get("annotations") or {}), **marks.annotations}
+    if directory := job.annotations.get(MODEL_DIR):  # the node looks for it on pods
+        annotations.setdefault(MODEL_DIR, directory)
+    meta["annotations"] = annotations
     if template.get("finalizers"):
         meta["finalizers"] = template["finalizers"]
     restart = pod_restart_policy(job, replica_spec)

@@ -74,9 +74,14 @@ def suspended(job: Job, status: JobStatus, now: datetime) -> JobStatus:
 
 
 def resumed(job: Job, status: JobStatus, now: datetime) -> JobStatus:
-    """The status of a job that is being resumed; its active time starts again."""
+    """The status of a job that is being resumed; the time for its deadline starts again."""
     message = f"{job.kind} {job.name} is resumed."
-    status = replace(status, start_time=now.replace(microsecond=0))
+    condition = status.condition("Suspended")
+    suspended_at = condition.transitioned_at if condition is not None else None
+    seconds = status.earlier_seconds
+    if suspended_at is not None and status.start_time is not None:
+        seconds += max(0, int((suspended_at - status.start_time).total_seconds()))
+    status = replace(status, start_time=now.replace(microsecond=0), earlier_seconds=seconds)
     return with_condition(status, "Suspended", "False", f"{job.kind}Resumed", message, now)
 
 

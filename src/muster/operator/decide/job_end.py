@@ -4,8 +4,10 @@ A TFJob succeeds with its chief or worker 0, a PyTorchJob with its master. The o
 run the same program and end a moment later. They get a few seconds for that, so that they end by
 themselves, keep their pods and logs, and are counted as they really ended. Until then no pod is
 deleted, as a worker may still talk to a parameter server, but for pods that wait for the next try
-after a crash: none of these is restarted. Pods that run on after that are stopped, and
-count as succeeded, as in training-operator: the job is complete and they did nothing wrong.
+after a crash: none of these is restarted. Workers that train on after that are stopped. They have
+not succeeded, and are not counted as if they had, although training-operator does so. Pods that
+only serve the others (parameter servers, workers of an MPIJob) never end by themselves: they count
+as succeeded if they ran until the end.
 
 The counts of a finished job follow its pods until none is active. From then on they stay, whoever
 deletes the pods.
@@ -20,7 +22,7 @@ from msgspec.structs import replace
 from muster.jobs.job_status import ReplicaStatus, status_change
 from muster.operator.action_types import Action, DeleteJob, PatchStatus, Requeue
 from muster.operator.build.labels import replica_spec_of, role_of
-from muster.operator.decide import job_limits, missing_objects, pod_failure
+from muster.operator.decide import job_limits, missing_objects, pod_failure, unfinished
 from muster.operator.decide.gang_object import delete_group_objects
 from muster.operator.decide.job_conditions import not_terminating
 from muster.operator.frameworks import registry
@@ -62,9 +64,13 @@ def clean_up(job: Job, status: JobStatus, observed: Observed, now: datetime) -> 
         # A pod that may still end by itself keeps its host name.
         used = {p.metadata.name for p in pods.staying if p.finished or pods.seconds_left}
         unused = missing_objects.service_names(observed) - used
-    change = status_change(status, _with_counts(job, status, pods, _ended_well(job, observed.pods)))
+    after = _with_counts(job, status, pods, _ended_well(job, observed.pods))
+    stopped = [pod for pod in pods.leaving if _may_end(job, pod)]
+    after = unfinished.record_stopped(job, after, stopped)
+    change = status_change(status, after)
     return [
         *([PatchStatus(change)] if change else ()),
+        *unfinished.event_of_stopped(status, after),
         *delete_group_objects(job, observed),
         *missing_objects.delete_pods(pods.leaving),
         *missing_objects.delete_services(unused),
@@ -94,8 +100,12 @@ def _last_seconds(status: JobStatus, now: datetime) -> float:
 
 def _may_end(job: Job, pod: Pod) -> bool:
     """Whether the pod trains and can be expected to end by itself when the job is complete."""
-    trains = registry.framework_of(job).workers_end and role_of(job, pod) in _TRAINING_ROLES
-    return trains and not pod.finished and _is_active(pod)
+    return _trains(job, role_of(job, pod)) and not pod.finished and _is_active(pod)
+
+
+def _trains(job: Job, role: str) -> bool:
+    """Whether pods of the role end by themselves when their training is complete."""
+    return registry.framework_of(job).workers_end and role in _TRAINING_ROLES
 
 
 def _is_active(pod: Pod) -> bool:
@@ -117,8 +127,9 @@ def _with_counts(job: Job, status: JobStatus, pods: _Pods, ended_well: dict[str,
             counts[role] = row
             continue
         failed = sum(pod.status.phase == "Failed" for pod in (*staying, *leaving))
-        stopped = sum(pod.status.phase == "Running" for pod in leaving)
-        succeeded = ended_well.get(role, 0) + (stopped if status.is_true("Succeeded") else 0)
+        succeeded = ended_well.get(role, 0)
+        if status.is_true("Succeeded") and not _trains(job, role):
+            succeeded += sum(pod.status.phase == "Running" and _is_active(pod) for pod in leaving)
         counts[role] = ReplicaStatus(
             active, max(row.succeeded, succeeded), max(row.failed, failed), row.selector
         )

@@ -59,9 +59,11 @@ class _Assessor:
         self.framework = registry.framework_of(job)
         self.events: list[EmitEvent] = []
         self.restarting: list[Pod] = []
+        self.new_restarts = 0
+        """Recreated pods that this assessment adds to the restarts."""
         # A pod that is to be replaced no longer counts, even if it succeeds before it is deleted.
         self.present = [pod for pod in pods if pod.metadata.uid not in status.replaced_uids]
-        self.counted = [pod for pod in self.present if not self._ended_by_deletion(pod)]
+        self.counted = [pod for pod in self.present if not self._is_interrupted(pod)]
         self.by_role = self._by_role(self.counted)
         self.failures = self._failures()
 
@@ -150,15 +152,24 @@ class _Assessor:
         failures = []
         for pod in job_conditions.not_terminating(self.present):
             replica_spec = replica_spec_of(self.job, pod)
-            failed = pod.status.phase == "Failed" or self._ended_by_deletion(pod)
+            failed = pod.status.phase == "Failed" or self._is_interrupted(pod)
             if failed and replica_spec is not None:
+                lost = self._lost_worker(pod) is not None
                 action = pod_failure.action_on_failure(self.job, replica_spec, pod)
-                failures.append((pod, action))
+                failures.append((pod, FailureAction.REPLACE if lost else action))
         return failures
 
-    def _ended_by_deletion(self, pod: Pod) -> bool:
+    def _is_interrupted(self, pod: Pod) -> bool:
+        """Whether the pod exited 0, but not because its training is complete."""
         replica_spec = replica_spec_of(self.job, pod)
-        return pod_failure.ended_by_deletion(pod, replica_spec.container if replica_spec else "")
+        container = replica_spec.container if replica_spec else ""
+        stopped = pod_failure.ended_by_deletion(pod, container)
+        return stopped or self._lost_worker(pod) is not None
+
+    def _lost_worker(self, pod: Pod) -> int | None:
+        if not self._is_launcher(pod):
+            return None
+        return pod_failure.lost_worker(self.job, pod, self.present, self.now)
 
     def _replace(self, wanted: Sequence[Replica], restarted: Sequence[Pod]) -> list[Pod]:
         """Count the pods to replace, before any of them is deleted, and return them.
@@ -197,7 +208,8 @@ class _Assessor:
         retries = sum(action is FailureAction.RETRY for _, action in recreated)
         as_gang = gang_restart.restarts_as_gang(self.job)
         # A gang that restarts as a whole restarts once, however many of its pods failed together.
-        self.status = job_limits.add_restarts(self.status, min(retries, 1) if as_gang else retries)
+        self.new_restarts = min(retries, 1) if as_gang else retries
+        self.status = job_limits.add_restarts(self.status, self.new_restarts)
         self._report_exit_codes(failed)
         # At the limit the job fails instead of restarting.
         if not job_limits.backoff_limit_reached(self.job, self.status):
@@ -220,7 +232,10 @@ class _Assessor:
         """The pods that failed; or that the cluster ended, which is no failure of the job's own."""
         first = pod_status.first_failed(failed)
         if interrupted and pod_failure.ever_started(first):
+            worker = self._lost_worker(first)
             ending = f"pod {first.metadata.name} {pod_status.interruption(first)}"
+            if worker is not None:
+                ending = f"worker {worker} was deleted while the launcher ran"
             several = f"{len(failed)} pods were interrupted. First: " if failed[1:] else ""
             return pod_status.sentence(f"{several}{ending}")
         role, ending = role_of(self.job, first), pod_status.failure(first)
@@ -287,7 +302,9 @@ class _Assessor:
         self._emit("Restarting", message, "Warning")
 
     def _end(self, type_: str, message: str, failed: Pod | None = None) -> None:
+        unstarted = self.new_restarts + self.status.restarts_to_come(self.present)
         self.status = job_conditions.finished(self.job, self.status, type_, message, self.now)
+        self.status = replace(self.status, unstarted=unstarted)
         attempt = pod_status.failed_attempt(failed) if failed is not None else None
         if failed is not None and attempt is not None:
             record = FailedAttempt(failed.metadata.name, failed.metadata.uid, *attempt)

@@ -3,7 +3,9 @@
 A pod that the cluster ended (evicted, its node lost or shut down, rejected by the kubelet before
 any container started) is replaced whatever its restart policy, and does not count for backoffLimit.
 A pod that was evicted because it exceeded its own limit of disk has failed: it would do so again.
-A pod that exits 0 after it was asked to stop is replaced too: its training is not complete.
+A pod that exits 0 after it was asked to stop is replaced too: its training is not complete. So is
+an MPI launcher that exits 0 because a worker was deleted: Open MPI 5 prints that it "has lost
+communication with a remote daemon", and exits 0.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ from typing import TYPE_CHECKING
 
 from muster.api.limits import is_over_own_limit
 from muster.api.meta import condition_is_true, find_condition
+from muster.operator.build.labels import index_of, role_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muster.api.core import ContainerTerminated, Pod
     from muster.jobs.job import Job, ReplicaSpec
 
@@ -34,6 +39,12 @@ _REJECTED_BY_KUBELET = (
     "NodePorts",
     "TopologyAffinityError",
 )
+
+
+_ELASTIC = ("horovodrun", "discover_hosts", "elastic")
+"""In the command of a launcher that survives the loss of a worker."""
+_TIME_TO_NOTICE = timedelta(minutes=1)
+"""An MPI launcher ends at most this long after it lost a worker."""
 
 
 class FailureAction(Enum):
@@ -101,6 +112,49 @@ def _stop_requested_at(pod: Pod) -> datetime | None:
     if notice is not None and notice.status == "True":
         times.append(notice.last_transition_time or datetime.min.replace(tzinfo=UTC))
     return min(times, default=None)
+
+
+def lost_worker(job: Job, launcher: Pod, pods: Sequence[Pod], now: datetime) -> int | None:
+    """The worker that was deleted just before this launcher exited 0; None if there is none."""
+    replica_spec = job.replica_spec("Launcher")
+    end = _end(launcher, replica_spec.container) if replica_spec is not None else None
+    start = (end.started_at if end else None) or launcher.metadata.creation_timestamp
+    at = end.finished_at if end else None
+    if replica_spec is None or start is None or at is None or job.from_pods:
+        return None
+    if launcher.status.phase != "Succeeded" or _survives_lost_workers(replica_spec):
+        return None
+    earliest = max(start, at - _TIME_TO_NOTICE)
+    workers = {index_of(pod): pod for pod in pods if role_of(job, pod) == "Worker"}
+    for index in range(job.count("Worker")):
+        pod = workers.get(index)
+        if pod is None:
+            # It may also have been deleted after the end, while no operator ran.
+            lost = now - at < _TIME_TO_NOTICE
+        else:
+            lost = _within(earliest, _stop_requested_at(pod), at)
+            # A worker that is there again was created some time after the other was deleted,
+            # and perhaps after the launcher's end.
+            created = pod.metadata.creation_timestamp
+            lost = lost or _within(earliest, created, at + _TIME_TO_NOTICE)
+        if lost:
+            return index
+    return None
+
+
+def _within(after: datetime, time: datetime | None, until: datetime) -> bool:
+    return time is not None and after < time <= until
+
+
+def _survives_lost_workers(launcher: ReplicaSpec) -> bool:
+    containers = launcher.spec.get("containers") or ()
+    words = [
+        str(word)
+        for row in containers
+        for field in ("command", "args")
+        for word in row.get(field) or ()
+    ]
+    return any(sign in word for sign in _ELASTIC for word in words)
 
 
 def ever_started(pod: Pod) -> bool:

@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from muster.api.kinds import JOB_KINDS, PODS, PRIORITY_CLASSES, SERVICES, Kind
+from muster.api.kinds import (
+    JOB_KINDS,
+    NATIVE_POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    Kind,
+)
 from muster.api.meta import Key, ObjectMeta, Raw, key_of
 from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.pod_status import any_running
+from muster.kube.watch.any_version import AnyVersionInformer
 from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import identity_of
 from muster.operator import metrics
@@ -59,7 +67,8 @@ class Informers:
     def __init__(self, client: Client, namespace: str = "") -> None:
         def labelled(kind: Kind[Any], *, optional: bool = True) -> Informer[Any]:
             indexes = {OWNER: _owner, _LABEL: _labelled}
-            return Informer(
+            any_version = kind.resource == NATIVE_POD_GROUPS.resource
+            return (AnyVersionInformer if any_version else Informer)(
                 client, kind, namespace, labels=names.JOB, indexes=indexes, optional=optional
             )
 
@@ -100,6 +109,15 @@ class Informers:
             informer.subscribe(partial(_job_changed, kind, own_writes, wake))
         for owned in self._owned.values():
             owned.subscribe(partial(_owned_object_changed, owned.kind, own_writes, wake))
+
+    def served_kind(self, kind: Kind[Any]) -> Kind[Any]:
+        """The kind in the version that the server serves: Kubernetes' PodGroups have several."""
+        informer = self.groups.get(kind.resource)
+        return (
+            kind
+            if informer is None
+            else msgspec.structs.replace(kind, version=informer.kind.version)
+        )
 
     def job(self, ref: JobRef) -> Raw | None:
         return self.jobs[ref.kind].get(ref.key)

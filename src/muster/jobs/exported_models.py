@@ -1,0 +1,146 @@
+"""Models that jobs export: where a job says it writes them, and how their versions are published.
+
+A job names a directory in the annotation MODEL_DIR. Whoever sees that directory (the local node)
+publishes each version that appears there to a ConfigMap with the label MODEL, in the namespace of
+the job. The ConfigMap has no owner: models outlive their job, until their files are deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.api.meta import Object
+
+if TYPE_CHECKING:
+    from muster.api.core import ConfigMap
+    from muster.api.meta import Raw
+
+MODEL_DIR = "muster.dev/model-dir"
+"""Annotation of a job or a pod: the directory in its containers where models appear."""
+MODEL = "muster.dev/model"
+"""Label of the ConfigMap of a model; its value is the model's name."""
+MODEL_NAME = "modelName"
+"""Label of the pods of `submit --model-name`."""
+DATA_KEY = "model.json"
+MAX_DATA = 900_000
+"""Bytes of that key: a ConfigMap holds a megabyte."""
+SAVED_MODEL, ONNX, SAFETENSORS, NPZ = "SavedModel", "ONNX", "safetensors", "npz"
+UNVERSIONED = "latest"
+"""The version of a model that is in the directory itself and not in a numbered folder."""
+
+
+class File(Object, frozen=True):
+    path: str = ""
+    """Below the folder of the version."""
+    size: int = 0
+
+
+class Tensor(Object, frozen=True):
+    name: str = ""
+    dtype: str = ""
+    shape: tuple[int | str, ...] = ()
+    """Sizes; -1 or the name of a dimension whose size is open."""
+
+
+class Signature(Object, frozen=True):
+    """A function of the model that can be called."""
+
+    name: str = ""
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+
+
+class Version(Object, frozen=True):
+    version: str = ""
+    path: str = ""
+    """The folder of the version, below the model's directory."""
+    format: str = ""
+    created: datetime | None = None
+    """When the newest of its files was written."""
+    size: int = 0
+    files: tuple[File, ...] = ()
+    """The first files; `file_count` counts all."""
+    file_count: int = 0
+    tensors: tuple[Tensor, ...] = ()
+    """The arrays in the files, where the format lists them."""
+    signatures: tuple[Signature, ...] = ()
+    job_uid: str = ""
+    """The job that ran when the version appeared."""
+
+
+class Maker(Object, frozen=True):
+    """The job that exported the newest version; a pod without an owner is its own job."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Model(Object, frozen=True):
+    name: str = ""
+    job: Maker = Maker()
+    directory: str = ""
+    """The value of the annotation: a path in the containers of the job."""
+    versions: tuple[Version, ...] = ()
+    """Newest first."""
+    omitted: int = 0
+    """Older versions that exist and for which the ConfigMap has no room."""
+
+    @property
+    def newest(self) -> Version | None:
+        return self.versions[0] if self.versions else None
+
+    def version(self, name: str) -> Version | None:
+        """The version of this name; the newest for an empty name."""
+        rows = (row for row in self.versions if not name or row.version == name)
+        return next(rows, None)
+
+
+def version_order(version: str) -> tuple[int, str]:
+    """The sort key of versions: by number."""
+    return (int(version) if version.isdigit() else -1, version)
+
+
+def config_map_name(kind: str, job: str) -> str:
+    """The name of the ConfigMap for the models of a job."""
+    name = f"model-{kind.lower()}-{job}"
+    if len(name) <= 253:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name[:242].rstrip('-.')}-{digest}"
+
+
+def manifest(model: Model, namespace: str, name: str) -> Raw:
+    """The ConfigMap that publishes a model: the newest versions, as many as there is room for."""
+    label = model.name[:63].rstrip("-._")
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": {MODEL: label}},
+        "data": {DATA_KEY: encode(model)},
+    }
+
+
+def encode(model: Model) -> str:
+    text = msgspec.json.encode(model)
+    while len(text) > MAX_DATA and model.versions:
+        fewer = model.versions[: max(1, len(model.versions) // 2)]
+        if len(fewer) == len(model.versions):
+            fewer = ()
+        omitted = model.omitted + len(model.versions) - len(fewer)
+        model = msgspec.structs.replace(model, versions=fewer, omitted=omitted)
+        text = msgspec.json.encode(model)
+    return text.decode()
+
+
+def decode(config_map: ConfigMap) -> Model | None:
+    """The model that a ConfigMap publishes; None if it has another content."""
+    try:
+        return msgspec.json.decode(config_map.data.get(DATA_KEY, ""), type=Model)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,62 @@
+"""Ages, durations, amounts and moments as people read them."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+UNKNOWN = "N/A"
+_SECONDS = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (31536000, 86400, "d"))
+"""The units: the duration up to which each is used, its length and its letter."""
+
+
+def age(since: datetime | None, now: datetime | None = None) -> str:
+    """Time since a moment, in one unit: 5s, 3m, 2h, 4d, 1y; N/A when the moment is not known."""
+    if since is None:
+        return UNKNOWN
+    return duration(((now or datetime.now(UTC)) - since).total_seconds())
+
+
+def duration(seconds: float) -> str:
+    """A duration in one unit, rounded down, as arena writes it."""
+    whole = max(0, int(seconds))
+    for limit, size, unit in _SECONDS:
+        if whole < limit:
+            return f"{whole // size}{unit}"
+    return f"{whole // 31536000}y"
+
+
+def next_try(moment: datetime | None, now: datetime) -> str:
+    """The end of a reason: `; next try in 20 s`; empty if the moment is not known."""
+    if moment is None:
+        return ""
+    seconds = max(0, math.ceil((moment - now).total_seconds()))
+    minutes, rest = divmod(seconds, 60)
+    parts = [f"{minutes} min" if minutes else "", f"{rest} s" if rest else ""]
+    time = " ".join(part for part in parts if part)
+    return f"; next try in {time}" if time else "; next try now"
+
+
+def cores(milli: int) -> str:
+    """Thousandths of a CPU as CPUs: 0.25, 2."""
+    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")
+
+
+def local_time(moment: datetime | None) -> str:
+    """A moment in the reader's own time zone; empty when there is none."""
+    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def count(number: int, noun: str) -> str:
+    """`1 member`, `2 members`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def size_of(amount: int) -> str:
+    """Bytes as a person reads them: `908 B`, `5.0 MiB`."""
+    size = float(amount)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{amount} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
