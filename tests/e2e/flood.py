@@ -1,6 +1,7 @@
-"""What another user of the machine can do to the API without a token; run as that user.
+"""What another user of the machine can do to API and dashboard without a token; run as that user.
 
     python flood.py PORT half-headers 1200    TLS connections that send half a header and wait
+    python flood.py PORT half-requests 3000   the same to the dashboard, which has no TLS
     python flood.py PORT large-headers 3      connections with 100 headers of 900 kB each
     python flood.py PORT large-bodies 400     requests whose body of 3 MB comes only in part
     python flood.py PORT malformed 5000       requests that are no HTTP, one per connection
@@ -15,6 +16,7 @@ import resource
 import socket
 import ssl
 import sys
+from collections.abc import Callable
 
 CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 CONTEXT.check_hostname, CONTEXT.verify_mode = False, ssl.CERT_NONE
@@ -25,12 +27,19 @@ def connect(port: int) -> ssl.SSLSocket:
 
 
 def half_headers(port: int, count: int) -> list[socket.socket]:
+    return _half_headers(count, lambda: connect(port))
+
+
+def half_requests(port: int, count: int) -> list[socket.socket]:
+    return _half_headers(count, lambda: socket.create_connection(("127.0.0.1", port), 20))
+
+
+def _half_headers(count: int, connection: Callable[[], socket.socket]) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     for _ in range(count):
         with contextlib.suppress(OSError):
-            connection = connect(port)
-            connection.sendall(b"GET /api HTTP/1.1\r\nHost: x\r\nX-Half: ")
-            sockets.append(connection)
+            sockets.append(connection())
+            sockets[-1].sendall(b"GET /api HTTP/1.1\r\nHost: x\r\nX-Half: ")
     return sockets
 
 
@@ -72,6 +81,7 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     kinds = {
         "half-headers": half_headers,
+        "half-requests": half_requests,
         "large-headers": large_headers,
         "large-bodies": large_bodies,
         "malformed": malformed,

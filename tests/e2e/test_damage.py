@@ -73,11 +73,14 @@ def odd_rows_are_set_aside(local: LocalCluster) -> None:
         db.execute("UPDATE log SET value = 'x' WHERE key = 'configmaps/default/kept-1'")
         db.execute("INSERT INTO log VALUES (9000, 'nodes//odd', 0, 0, x'00', NULL)")
         db.commit()
+    (local.home / "data" / "objects.acknowledged").unlink()
 
     local.up()
 
     assert [name for name in listed(local) if name in NAMES] == NAMES[2:]
-    assert "damaged and set aside" in local.arena("status").stdout
+    status = local.arena("status").stdout
+    assert "damaged and set aside" in status
+    assert "objects.acknowledged, was lost" in status
     events = until(lambda: reported(local, "configmaps/default/kept-1"), what="the event")
     assert "DamagedObject" in events
     local.apply(config_map("kept-1"))  # the name is free

@@ -9,7 +9,9 @@ import resource
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.cookiejar import CookieJar
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import psutil
 import pytest
@@ -17,7 +19,7 @@ import pytest
 from muster.api.kinds import EVENTS
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
-from tests.e2e.local_cluster import LocalCluster
+from tests.e2e.local_cluster import ARENA, LocalCluster
 from tests.ordinary_user import NOBODY, python_for_everyone
 from tests.waiting import until
 
@@ -70,9 +72,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, fault: Path) -> Iterator[L
 
 
 @contextmanager
-def flood(cluster: LocalCluster, *words: str) -> Iterator[int]:
+def flood(cluster: LocalCluster, *words: str, port: str = "port") -> Iterator[int]:
     """Another user's connections, while the block runs; yields how many it made."""
-    port = (cluster.home / "data" / "port").read_text()
+    port = (cluster.home / "data" / port).read_text()
     with subprocess.Popen(
         [python_for_everyone(), "-c", FLOOD.read_text(), port, *words],
         stdin=subprocess.PIPE,
@@ -124,21 +126,52 @@ def test_a_lack_of_descriptors_delays_pods_and_ends_nothing(
     daemon, signal = psutil.Process(cluster.daemon), tmp_path / "signal"
     wait = f"until [ -e {signal} ]; do sleep 0.1; done"
     flags = ("--workers=12", f"--data-dir={tmp_path}")
-    # As with hundreds of pods: there is room for a few more descriptors only.
-    limit = daemon.num_fds() + 12
-    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (limit, SMALL))
+    idle, lines = daemon.num_fds(), len(cluster.log_tail(10**6).splitlines())
     try:
+        # As with hundreds of pods: pods have used up their share of the descriptors.
+        _limit(daemon, idle + 12)
         cluster.submit("many", *flags, command=wait)
-        until(lambda: "Too many open files" in cluster.log_tail(2000), what="descriptors run out")
+        until(lambda: "no descriptors left" in cluster.arena("get", "many").stdout, every=0.3)
+        described = cluster.arena("get", "many").stdout
+        # Now there is room to start pods, and to hold connections to four of them.
+        share = idle + 16 + 4
+        _limit(daemon, (share + 64) * 8 // 5)
+        until(lambda: cluster.job("many")["status"] == "RUNNING", what="the job runs", every=0.3)
+        running = daemon.num_fds()
+        listed = cluster.arena("list")
+        signal.touch()
+        job = cluster.wait_job("many", "SUCCEEDED")
     finally:
-        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (SMALL, SMALL))
-    until(lambda: cluster.job("many")["status"] == "RUNNING", what="the job runs", every=0.3)
-    signal.touch()
-    job = cluster.wait_job("many", "SUCCEEDED")
+        _limit(daemon, SMALL)
 
+    assert "OutOfDescriptors" in described
+    assert "raise `ulimit -n`" in described
+    assert running <= share
+    assert "many" in listed.stdout
     assert cluster.daemon == daemon.pid
     assert {pod["restarts"] for pod in job["instances"]} == {0}
-    assert "Traceback" not in cluster.log_tail(2000)
+    log = cluster.log_tail(10**6).splitlines()[lines:]
+    assert [line for line in log if "Too many open files" in line or "Traceback" in line] == []
+
+
+def _limit(daemon: psutil.Process, limit: int) -> None:
+    resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (limit, SMALL))
+
+
+def test_up_refuses_a_limit_that_is_too_low_for_any_pod(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "home")
+    refused = subprocess.run(
+        ["sh", "-c", f"ulimit -n 200; exec {ARENA} up --detach"],
+        env=cluster.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert refused.returncode == 1
+    assert "needs at least 256 descriptors, and this shell allows 200\n" in refused.stderr
+    assert "`ulimit -n 1024`" in refused.stderr
+    assert not cluster.home.exists(), "nothing was started"
 
 
 def test_half_headers_of_another_user_stop_neither_commands_nor_pods(
@@ -166,6 +199,32 @@ def test_half_headers_of_another_user_stop_neither_commands_nor_pods(
     assert listed.returncode == 0
     assert cluster.arena("logs", "pod").stdout.split() == ["200", "limit", str(SMALL)]
     until(lambda: daemon.num_fds() < during - 200, what="the connections are closed")
+
+
+def test_half_requests_of_another_user_to_the_dashboard_stop_neither_commands_nor_pages(
+    cluster: LocalCluster,
+) -> None:
+    daemon = psutil.Process(cluster.daemon)
+    address = cluster.arena("open", "--print").stdout.strip()
+    page = address.partition("?")[0] + "jobs"
+    owner = build_opener(HTTPCookieProcessor(CookieJar()))
+    owner.open(address, timeout=20).close()
+    with owner.open(page.replace("/jobs", "/stream"), timeout=20) as stream:
+        assert stream.readline() == b"event: hello\n"
+        before = daemon.num_fds()
+        with flood(cluster, "half-requests", "3000", port="dashboard-port") as connections:
+            during = daemon.num_fds()
+            listed = cluster.arena("list")
+            cluster.submit("beside", "--workers=1", command="python -c pass")
+            with owner.open(page, timeout=20) as answer:  # a new connection
+                text = answer.read().decode()
+            assert stream.readline().startswith(b"data: ")  # an open page
+            until(lambda: daemon.num_fds() < before + 32, timeout=30, what="slow ones are closed")
+
+    assert connections == 3000
+    assert during - before < 320, "strangers have the 256 places of the API's strangers"
+    assert listed.returncode == 0
+    assert "beside" in text
 
 
 @pytest.mark.parametrize("kind", [("large-headers", "3"), ("large-bodies", "400")])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import PODS
+from muster.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import NotFound, ServerError
 from muster.kube.auth import kube_config
@@ -55,9 +55,12 @@ def free_blocks(disk: Path) -> int:
 
 def test_deletions_and_down_work_while_a_pod_keeps_the_disk_full(disk: Path) -> None:
     local, before = LocalCluster(disk / "home"), Footprint.now()
+    filler = disk / "by-somebody-else"
     local.up()
     waits = "until test -e /scratch/end; do sleep 0.1; done; exit 3"
     local.apply(pod("ends", waits), pod("quiet", "sleep 1000"), pod("quieter", "sleep 1000"))
+    local.apply(*crowd("crowd", 100), large_map("held"))
+    local.submit("job", "--workers=1", command="sleep 1000")
     with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         until(lambda: all(p.status.phase == "Running" for p in client.list(PODS).items))
         local.apply(pod("greedy", GREEDY))
@@ -67,11 +70,13 @@ def test_deletions_and_down_work_while_a_pod_keeps_the_disk_full(disk: Path) -> 
 
         client.delete(PODS, Key("default", "quiet"))
         until(lambda: gone(client, "quiet"), what="the deletion")
+        until(lambda: is_evicted(client, "greedy"), what="the eviction")
+        fill(filler)  # in place of the evicted pod
         with pytest.raises(ServerError, match="disk of the local cluster is full"):
             client.create(PODS, pod("new", "true"), namespace="default")
         ended = until(lambda: end_of(client, "ends"), what="the end of a pod")
         assert ended.exit_code == 3
-        assert free_blocks(disk) == 0
+        updates_leave_space_for_deletions(local, client, filler)
 
     down = local.arena("down")
 
@@ -81,9 +86,10 @@ def test_deletions_and_down_work_while_a_pod_keeps_the_disk_full(disk: Path) -> 
     local.up()
     with BlockingClient(kube_config.load(local.home / "kubeconfig")) as client:
         client.delete(PODS, Key("default", "greedy"))
+        filler.unlink()
         until(lambda: free_blocks(disk) * 4096 > 32 << 20, what="the freed disk")
     local.down()
-    fill(disk / "by-somebody-else")
+    fill(filler)
     refused_up = local.arena("up", "--detach", check=False)
     assert refused_up.returncode == 1
     assert "is full" in refused_up.stderr
@@ -91,9 +97,66 @@ def test_deletions_and_down_work_while_a_pod_keeps_the_disk_full(disk: Path) -> 
     assert Footprint.now().beyond(before, local.home) == []
 
 
-def gone(client: BlockingClient, name: str) -> bool:
+def is_evicted(client: BlockingClient, name: str) -> bool:
+    """Whether the pod is evicted and its programs have ended, so that its files are deleted."""
+    status = client.get(PODS, Key("default", name)).status
+    rows = status.container_statuses
+    return status.phase == "Failed" and all(row.state.terminated for row in rows)
+
+
+def crowd(namespace: str, count: int) -> list[Raw]:
+    """A namespace with many objects."""
+    names = [{"name": f"map-{number}", "namespace": namespace} for number in range(count)]
+    maps = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": name} for name in names]
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, *maps]
+
+
+def large_map(name: str) -> Raw:
+    """An object of almost the largest size, with a finalizer."""
+    metadata = {"name": name, "finalizers": ["example.com/hold"]}
+    data = {"text": "x" * 1_000_000}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def updates_leave_space_for_deletions(
+    local: LocalCluster, client: BlockingClient, filler: Path
+) -> None:
+    """An attacker's updates use up the reserve of the store, but not the part for deletions."""
+    answers = []
+    changes = [("quieter", 200_000 + 100 * number) for number in range(400)]
+    changes += [("ends", 5_000 * number) for number in range(1, 50)]
+    for name, length in changes:
+        fill(filler)  # also when the greedy pod is evicted
+        answers.append(patched(client, name, length))
+    full = "the disk of the local cluster is full"
+    assert [answer for answer in answers if answer and full not in answer] == []
+
+    client.delete(PODS, Key("default", "quieter"))
+    until(lambda: gone(client, "quieter"), what="the graceful deletion of the large pod")
+    client.delete(PODS, Key("default", "ends"), grace=0)
+    assert gone(client, "ends")
+    client.delete(CONFIG_MAPS, Key("default", "held"))
+    client.patch(CONFIG_MAPS, Key("default", "held"), {"metadata": {"finalizers": None}})
+    assert gone(client, "held", CONFIG_MAPS)
+    client.delete(NAMESPACES, Key("", "crowd"))
+    until(lambda: gone(client, "crowd", NAMESPACES), what="the deletion of the namespace")
+    local.arena("delete", "job")
+    until(lambda: len(client.list(PODS).items) == 1, what="the end of the job's pods")
+
+
+def patched(client: BlockingClient, name: str, length: int) -> str:
+    """Give a pod a long annotation; returns the error."""
+    body = {"metadata": {"annotations": {"example.com/text": "x" * length}}}
     try:
-        client.get(PODS, Key("default", name))
+        client.patch(PODS, Key("default", name), body)
+    except ServerError as error:
+        return str(error)
+    return ""
+
+
+def gone(client: BlockingClient, name: str, kind: Kind[Any] = PODS) -> bool:
+    try:
+        client.get(kind, Key("" if kind is NAMESPACES else "default", name))
     except NotFound:
         return True
     return False

@@ -127,3 +127,17 @@ def test_an_interrupted_command_leaves_the_job_running_and_says_so(local: LocalC
     )  # fmt: skip
     assert end(follow) == (130, "no longer following; the job continues\n")
     assert local.job("j")["status"] == "RUNNING"
+
+
+def test_a_cluster_whose_log_cannot_be_written_stays_up(tmp_path: Path) -> None:
+    local = LocalCluster(tmp_path / "home")
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(
+            [ARENA, "up"], env=local.env, stdin=subprocess.DEVNULL, stdout=full, stderr=full
+        )
+    until(lambda: Home(local.home).status(), what="the cluster is ready")
+
+    local.arena("list")
+    assert process.poll() is None
+    local.down()
+    process.wait(60)

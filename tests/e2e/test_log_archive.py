@@ -181,6 +181,35 @@ def test_a_job_that_is_deleted_while_its_log_is_followed_is_named(local: LocalCl
     assert "was removed" not in errors
 
 
+TWICE = """\
+case $HOSTNAME in *-0) exec sleep 100;; esac
+echo begin; until [ -e go ]; do sleep 0.05; done; echo boom; exit 3
+"""
+
+
+def test_a_followed_job_shows_where_an_attempt_begins_and_why_it_failed(
+    local: LocalCluster, tmp_path: Path
+) -> None:
+    words = ["submit", "jax", "--name=twice", f"--working-dir={tmp_path}", "--workers=2"]
+    local.arena(*words, "--retry=2", TWICE)
+    one = local.start("logs", "-f", "twice", "-i", "1")
+    every = local.start("logs", "-f", "twice", "--all")
+    for follower in (one, every):
+        read_until(follower, "begin")
+
+    (tmp_path / "go").touch()
+
+    output, errors = one.communicate(timeout=60)
+    assert (one.returncode, output) == (0, "boom\nbegin\nboom\n"), errors
+    assert errors.count("-- twice-worker-1: attempt 2 --\n") == 1
+    output, errors = every.communicate(timeout=60)
+    lines = [f"twice-worker-1 | {text}\n" for text in ("boom", "begin", "boom")]
+    assert (every.returncode, output) == (0, "".join(lines)), errors
+    assert errors.count("-- twice-worker-1: attempt 2 --\n") == 1
+    assert "the job twice failed: it failed 2 times" in errors.splitlines()[-1]
+    local.arena("delete", "twice")
+
+
 LINES = """\
 trap 'echo end of part $part; exit 1' TERM
 part=$(ls parts | wc -l); touch parts/$HOSTNAME-$part

@@ -89,6 +89,24 @@ def test_a_rank_that_is_killed_fails_the_job_with_its_signal(local: LocalCluster
     local.arena("delete", "killed")
 
 
+def test_a_job_whose_worker_is_deleted_trains_again_to_its_end(local: LocalCluster) -> None:
+    """mpirun of Open MPI 5 exits 0 when it loses a worker."""
+    submit(local, "lost", f"mpirun python {SCRIPT} --steps=60 --pause=0.1 --report=1")
+    until(
+        lambda: "step 3 " in local.arena("logs", "lost", check=False).stdout,
+        timeout=60,
+        every=0.2,
+        what="training",
+    )
+
+    local.arena("delete", "pod/lost-worker-1")
+
+    job = local.wait_job("lost", "SUCCEEDED", "FAILED", timeout=120)
+    assert job["status"] == "SUCCEEDED"
+    assert "step 60 " in local.arena("logs", "lost").stdout
+    local.arena("delete", "lost")
+
+
 def test_a_running_launcher_sees_workers_that_are_added(local: LocalCluster) -> None:
     """An elastic launcher (horovodrun --host-discovery-script) runs this script periodically."""
     look = "until /etc/mpi/discover_hosts.sh | grep worker-2; do sleep 0.1; done"

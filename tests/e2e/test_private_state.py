@@ -178,3 +178,36 @@ def test_a_data_directory_that_another_user_prepared_is_refused(shared: Shared) 
     assert result.returncode == 2
     assert f"{folder}/access in the data directory belongs to another user" in result.stderr
     assert not (folder / "cluster.lock").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_token_that_another_user_planted_in_an_open_folder_is_refused(shared: Shared) -> None:
+    data = shared.folder / "open"
+    (data / "access").mkdir(parents=True)
+    (data / "objects.db").touch()
+    data.chmod(0o777)
+    (data / "access").chmod(0o777)
+    planted = as_nobody("sh", "-c", f"printf evil > {data}/access/token")
+    assert planted.returncode == 0
+
+    result = LocalCluster(shared.folder / "other").arena("up", f"--data-dir={data}", check=False)
+
+    assert result.returncode == 2
+    assert f"{data}/access/token in the data directory belongs to another user" in result.stderr
+    assert f"`rm -r {data}/access/token`" in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_home_in_which_another_user_planted_keys_is_refused(shared: Shared) -> None:
+    home = shared.folder / "sticky"
+    home.mkdir()
+    home.chmod(0o1777)
+    planted = as_nobody("sh", "-c", f"head -c 64 /dev/zero > {home}/dashboard.keys")
+    assert planted.returncode == 0
+
+    for words in (("up",), ("up", "--detach")):
+        result = LocalCluster(home).arena(*words, check=False)
+
+        assert result.returncode == 2
+        assert f"{home}/dashboard.keys in MUSTER_HOME belongs to another user" in result.stderr
+    assert os.listdir(home) == ["dashboard.keys"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +21,11 @@ pytestmark = pytest.mark.slow
 CRASH = "sh -c 'echo step 7; if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 99'"
 HALF = "sh -c 'if hostname | grep -q worker-1; then echo boom; exit 3; fi; sleep 2'"
 RESTARTED = r"worker 1 restarted (?:once|\d times); the last time it exited with code 3: boom"
+SLOW = "sh -c 'echo step 1; if hostname | grep -q worker-1; then sleep 99; fi'"
+STOPPED = (
+    "Worker 1 was stopped because the job had succeeded (worker 0 had ended); "
+    "--success-policy=AllWorkers waits for all workers."
+)
 SILENT = (
     "nothing is logged yet since the last restart; "
     "`arena logs recreated --all --previous` shows the log before it\n"
@@ -36,22 +44,29 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster.submit("half", "--workers=2", "--gang", "--retry=9", gone, command=HALF)
     stays = "--clean-task-policy=None"
     cluster.submit("stays", "--workers=2", "--gang", "--retry=99", stays, command=HALF)
+    cluster.submit("slow", "--workers=2", "--gang", command=SLOW)
     folder = tmp_path_factory.mktemp("recreated")
     crash = f"mkdir {folder}/ran 2>/dev/null && echo no memory && exit 137"
     once = f"[ $HOSTNAME = recreated-worker-1 ] && {crash}; exec sleep 99"
     recreated = manifest("TFJob", "recreated", {"Worker": 2}, once, folder)
     recreated["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode"
     cluster.apply(recreated)
+    # The first version of MPIJobs keeps all pods by default.
+    mpi = manifest("MPIJob", "no-path", {"Launcher": 1, "Worker": 2}, "exec sleep 99", folder)
+    launcher = copy.deepcopy(mpi["spec"]["mpiReplicaSpecs"]["Launcher"])
+    launcher["template"]["spec"]["containers"][0]["command"] = ["nosuch"]
+    mpi["spec"]["mpiReplicaSpecs"]["Launcher"] = launcher
+    cluster.apply(mpi)
     yield cluster
     cluster.down()
 
 
 def restarting(local: LocalCluster, name: str) -> dict[str, Any]:
-    """The job once it waits for its next try after two failures."""
+    """The job once it waits for its next try after two failures, for some seconds more."""
 
     def waits() -> dict[str, Any] | None:
         job = local.job(name)
-        return job if job["nextTry"] and job["restarts"] >= 2 else None
+        return job if job["nextTry"] > time.time() + 6 and job["restarts"] >= 2 else None
 
     return until(waits, timeout=40, every=0.3, what=f"{name} waits for its next try")
 
@@ -77,8 +92,30 @@ def test_a_job_that_succeeds_while_a_replica_restarts_says_so(local: LocalCluste
     assert re.search(f"^{text}$", waited.stderr, re.MULTILINE)
     assert "CrashLoopBackOff" not in {row["status"] for row in local.job("half")["instances"]}
     until(lambda: not local.job("half")["instances"], what="its pods are gone")
-    assert re.search(f"Reason: +{text}", local.arena("get", "half").stdout)
-    assert re.search(rf"Why: +has ended: .*\. {text}", local.arena("explain", "half").stdout)
+    assert "half SUCCEEDED (1 succeeded, 1 not finished of 2)" in local.arena("wait", "half").stderr
+    attempts = local.arena("logs", "half", "-i", "half-worker-1").stderr
+    last = local.job("half")["restarts"] + 1
+    assert f"half-worker-1: attempt {last} of {last}" in attempts
+    page = local.arena("get", "half").stdout
+    assert re.search(f"Reason: +{text}", page)
+    gone = "Its pods are gone (cleaned up); their logs stay: arena logs half -n default"
+    assert f"Instances:\n  {gone}\n" in f"{page}\n"
+    assert re.search(
+        rf"Why: +has ended: 1 succeeded, 1 not finished of 2\. {text}",
+        local.arena("explain", "half").stdout,
+    )
+
+
+def test_a_worker_that_is_stopped_because_its_job_succeeded_is_named(local: LocalCluster) -> None:
+    waited = local.arena("wait", "slow")
+    assert waited.stdout == "tfjob/slow succeeded\n"
+    assert waited.stderr.splitlines()[-1] == STOPPED
+    assert "slow SUCCEEDED (1 succeeded, 1 stopped of 2)" in local.arena("wait", "slow").stderr
+    assert re.search(f"Reason: +{re.escape(STOPPED)}", local.arena("get", "slow").stdout)
+    assert STOPPED in local.arena("get", "slow", "-e").stdout.partition("Events:")[2]
+    log = local.arena("logs", "slow", "-i", "slow-worker-1")
+    assert (log.stdout, log.stderr) == ("step 1\n", f"{STOPPED}\n")
+    assert local.arena("logs", "slow").stderr == ""
 
 
 def test_a_finished_job_that_keeps_its_pods_says_that_one_is_still_restarted(
@@ -90,6 +127,44 @@ def test_a_finished_job_that_keeps_its_pods_says_that_one_is_still_restarted(
         "cleanPodPolicy is None; `arena delete stays` ends that"
     )
     until(lambda: re.search(text, local.arena("get", "stays").stdout), what="the pod is named")
+
+
+def test_a_failed_mpi_job_of_a_manifest_names_the_missing_path_and_the_pods_that_are_left(
+    local: LocalCluster,
+) -> None:
+    waited = local.arena("wait", "no-path", check=False)
+
+    assert waited.returncode == 10
+    assert "this pod does not have your PATH: write an absolute path" in waited.stderr
+    page = local.arena("get", "no-path").stdout
+    assert re.search(
+        'Reason: +launcher could not start: cannot run "nosuch": No such file or directory; this '
+        "pod does not have your PATH: write an absolute path, set PATH in its env, or use "
+        r"`arena submit`\.\n",
+        page,
+    )
+    assert re.search(
+        "Pods: +no-path-worker-0, no-path-worker-1 still run and hold their room, because the "
+        "job's cleanPodPolicy is None; `arena delete no-path` ends that",
+        page,
+    )
+    (address,) = re.findall(r"Node: +muster-0 \((.*)\)", page)
+    assert re.search(
+        rf"^no-path .* {re.escape(address)}$", local.arena("list").stdout, re.MULTILINE
+    )
+    local.arena("delete", "no-path")
+
+
+def test_an_operator_beside_the_one_of_the_local_cluster_warns(local: LocalCluster) -> None:
+    with subprocess.Popen(
+        [ARENA, "operator", "-n", "empty"], env=local.env, stderr=subprocess.PIPE, text=True
+    ) as operator:
+        assert operator.stderr is not None
+        lines = [operator.stderr.readline() for _ in range(3)]
+        operator.send_signal(signal.SIGINT)
+        assert operator.wait(timeout=30) == 0
+    assert lines[1].startswith("warning: the local cluster runs an operator already, ")
+    assert "informers synced" in lines[2]
 
 
 def test_a_recreated_replica_shows_its_restart_while_the_job_runs(local: LocalCluster) -> None:
@@ -140,9 +215,14 @@ def test_a_gang_that_waits_for_its_restart_names_the_replica_that_failed(
 
     def waits() -> bool:  # for a moment its reason is the crash of worker 1
         job = restarting(local, "gang")
-        return job["status"] == "RESTARTING" and re.fullmatch(text, job["reason"]) is not None
+        seen.append(f"{job['status']}: {job['reason']}")
+        return re.fullmatch(f"RESTARTING: {text}", seen[-1]) is not None
 
-    until(waits, timeout=40, what="the gang waits for its restart")
+    seen: list[str] = []
+    try:
+        until(waits, timeout=40)
+    except AssertionError:
+        raise AssertionError(f"the gang does not wait for its restart: {set(seen)}") from None
     explained = local.arena("explain", "gang").stdout
     assert re.search(r"State: +restarting\n", explained)
     assert re.search(rf"{text}; next try (in \d+ s|now)", explained)

@@ -79,6 +79,13 @@ def test_the_scalars_of_a_running_gang_are_seen_in_the_browser(
     )
     data = f"{shown[0]}/data/plugin/scalars"
     until(
+        lambda: "does not answer yet" not in local.arena("get", name).stdout,
+        timeout=150,
+        every=0.5,
+        what="TensorBoard is ready",
+    )
+    assert fetched(f"{data}/tags") is not None  # no later: its pod is ready when it answers
+    until(
         lambda: "loss" in (fetched(f"{data}/tags") or {}).get("run", ()),
         timeout=150,
         what="scalars",

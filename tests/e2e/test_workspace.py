@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,15 +126,20 @@ def test_state_and_credentials_are_hidden_from_a_job_in_the_directory_above_them
 def test_an_isolated_job_says_which_files_are_discarded_with_it(
     local: LocalCluster, me: Path
 ) -> None:
-    script = "mkdir a .cache/b; echo x > a/ckpt.txt; echo y > ~/model; touch .hidden /tmp/t; pwd"
+    script = (
+        "mkdir of-job ~/.cache/b; echo x > of-job/ckpt.txt; echo y > ~/model; "
+        "touch .hidden-of-job /tmp/t; pwd; ls -d .kube .muster || true"
+    )
 
-    errors = submit(local, me, "alone", "--isolated", f"--working-dir={me}", script)
+    errors = submit(local, me, "alone", "--isolated", script)
 
-    assert local.arena("logs", "alone").stdout == f"{me}\n"
+    # /root is private and writable, although the home is elsewhere.
+    assert local.arena("logs", "alone").stdout.splitlines()[0] == "/root"
+    assert "\n.kube" not in local.arena("logs", "alone").stdout
     assert not (me / "model").exists()
-    assert not (me / "a").exists()
+    assert not os.path.exists("/root/of-job")  # also if we may not look
     line = next(line for line in errors.splitlines() if "discarded with the pod" in line)
-    assert {f"{me}/a/ckpt.txt", f"{me}/model"} == set(
+    assert {"/root/of-job/ckpt.txt", f"{me}/model"} == set(
         line.partition("pod: ")[2].partition(";")[0].split(", ")
     )
     assert "discarded with the pod" in local.arena("get", "alone").stdout

@@ -14,7 +14,7 @@ import pytest
 
 from muster.api.kinds import PODS
 from muster.api.meta import Key
-from muster.errors import Forbidden, TooManyRequests, Unreachable, UntrustedCertificate
+from muster.errors import Aborted, Forbidden, TooManyRequests, Unreachable, UntrustedCertificate
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.blocking_client import BlockingClient
 from tests.kube.fake_apiserver import pod
@@ -156,6 +156,19 @@ def test_a_truncated_stream_raises_unreachable() -> None:
         assert next(pieces) == b"one\n"
         with pytest.raises(Unreachable, match=f"cannot reach {script.url}: the response was cut"):
             next(pieces)
+
+
+def test_a_silent_stream_is_ended_by_another_thread() -> None:
+    half = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"
+    silence = b""  # after a second request, which never comes
+    with scripted([half, silence]) as (_, client):
+        pieces = client.logs(X, follow=True)
+        assert next(pieces) == b"one\n"
+        threading.Timer(0.05, client.abort).start()
+        with pytest.raises(Unreachable):
+            next(pieces)
+        with pytest.raises(Aborted):
+            client.get(PODS, X)
 
 
 def test_a_rejecting_proxy_is_named() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from muster.telemetry.log_bounds import RepeatedLine
+from muster.telemetry.log_bounds import RepeatedLine, RepeatedRecords
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,3 +83,19 @@ def test_a_repeated_line_is_written_once_per_interval(caplog: pytest.LogCaptureF
         "malformed 5 (4 more like it since the last such line)",
         "malformed 6",
     ]
+
+
+def test_a_warning_of_another_library_is_written_once_per_interval() -> None:
+    now = 100.0
+    bound = RepeatedRecords(every=10.0, clock=lambda: now)
+
+    def passes(message: str, level: int = logging.WARNING) -> bool:
+        return bool(bound.filter(logging.LogRecord("asyncio", level, "", 0, message, (), None)))
+
+    first = [passes("SSL connection is closed") for _ in range(3)]
+    other = passes("socket.send() raised exception.")
+    errors = [passes("a bug", logging.ERROR) for _ in range(2)]
+    now = 110.0
+    later = passes("SSL connection is closed")
+
+    assert (first, other, errors, later) == ([True, False, False], True, [True, True], True)

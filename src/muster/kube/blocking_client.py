@@ -53,6 +53,10 @@ class BlockingClient:
     def close(self) -> None:
         self._transport.close()
 
+    def abort(self) -> None:
+        """End the streams that another thread reads; its next request raises Aborted."""
+        self._transport.abort()
+
     def get(self, kind: Kind[T], key: Key) -> T:
         return self._object(kind, request.get(kind, key))
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from muster.kube.request import Request, Response
     from muster.kube.streams.exec_session import ExecSession
     from muster.kube.streams.port_forward import PortForward
+    from muster.kube.transport.connection_pool import Connector
     from muster.kube.transport.http_transport import Transport
     from muster.kube.watch.watch_stream import WatchEvent
 
@@ -54,11 +55,18 @@ class Client:
         self._throttle = Throttle()
 
     @classmethod
-    def connect(cls, endpoint: Endpoint, *, user_agent: str = "muster") -> Client:
-        """A client over HTTP. It connects with the first call."""
+    def connect(
+        cls,
+        endpoint: Endpoint,
+        *,
+        user_agent: str = "muster",
+        connector: Connector | None = None,
+    ) -> Client:
+        """A client over HTTP. It connects with the first call, by `connector` if the server is
+        part of this process."""
         from muster.kube.transport.http_transport import HttpTransport
 
-        return cls(HttpTransport(endpoint, user_agent=user_agent))
+        return cls(HttpTransport(endpoint, user_agent=user_agent, connector=connector))
 
     async def __aenter__(self) -> Self:
         return self

@@ -28,6 +28,19 @@ def preferred_versions(body: bytes) -> list[str]:
     return ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
 
 
+def group_request(group: str) -> Request:
+    """The request for the versions of a group."""
+    return Request("GET", f"/apis/{quote(group)}")
+
+
+def versions_of(body: bytes) -> list[str]:
+    """The apiVersions of a group, from the response to `group_request`; the server's choice first.
+
+    A server sorts them: stable versions before beta, beta before alpha, newer before older.
+    """
+    return [row["groupVersion"] for row in msgspec.json.decode(body)["versions"]]
+
+
 def resources_request(api_version: str) -> Request:
     """The request for the kinds of an apiVersion."""
     root = "/apis" if "/" in api_version else "/api"

@@ -6,33 +6,29 @@ pods and network, also if their homes differ. The kernel releases the lock, howe
 
 The directory holds the database, tokens, secret volumes and the sockets of shims. Files that we
 make in it are private (umask 077), but the directory itself must be closed too: pods' volumes have
-the modes that their programs expect. A directory that is ours is closed; one with other files in it
-is refused, because its owner may share these files on purpose.
+the modes that their programs expect. See `private_folder` for what is closed and what is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
-import stat
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from muster.errors import UsageError
 from muster.local.home import new_private_file, write_in_place
+from muster.local.private_folder import Purpose, check_below, close_to_others, refuse_links
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-log = logging.getLogger(__name__)
-
 LOCK = "cluster.lock"
 DATABASE = "objects.db"
-_OURS = (LOCK, DATABASE)
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_PURPOSE = Purpose("the data directory", "Use another --data-dir", (LOCK, DATABASE))
+_NO_LINKS = ("access", "backups", "pods", LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm")
 
 
 @contextmanager
@@ -40,7 +36,9 @@ def claimed(path: Path, home: Path) -> Iterator[None]:
     """Make the directory, check it, and hold its lock as the daemon of `home`."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _close_to_others(path)
+        close_to_others(path, _PURPOSE)
+        check_below(path, _PURPOSE)
+        refuse_links(path, _NO_LINKS, _PURPOSE)
         lock = open(path / LOCK, "r+", opener=new_private_file)  # noqa: SIM115 - open until the end
     except OSError as error:
         raise UsageError(
@@ -66,36 +64,3 @@ def _take(lock: IO[str], path: Path) -> None:
             f"another local cluster{owner} uses the data directory {path}",
             hint=f"{command} stops it; or use another --data-dir.",
         ) from error
-
-
-def _close_to_others(path: Path) -> None:
-    """Let no other user enter the directory; refuse it if that is not ours to decide."""
-    status = path.stat()
-    if status.st_uid != os.geteuid():
-        raise UsageError(
-            f"the data directory {path} belongs to another user (uid {status.st_uid}), "
-            "who could read the cluster's secrets",
-            hint="Use another --data-dir, or change its owner with `chown`.",
-        )
-    if status.st_mode & _OTHERS:
-        _close(path, status.st_mode)
-    # After it is closed, so that nothing can be added: a token of another user must not be ours.
-    for entry in os.scandir(path):
-        owner = entry.stat(follow_symlinks=False).st_uid
-        if owner != status.st_uid:
-            raise UsageError(
-                f"{entry.path} in the data directory belongs to another user (uid {owner})",
-                hint="Use another --data-dir, or look at the file and remove it.",
-            )
-
-
-def _close(path: Path, mode: int) -> None:
-    names = os.listdir(path)
-    if names and not any(name in names for name in _OURS):
-        raise UsageError(
-            f"other users may enter the data directory {path}, and it has files that are not the "
-            "cluster's",
-            hint=f"`chmod 700 {path}` closes it; or use an empty directory.",
-        )
-    path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
-    log.info("closed %s to other users (chmod 700)", path)

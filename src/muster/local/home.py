@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from muster.errors import UsageError
+from muster.local.private_folder import Purpose, close_to_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, PermissionError)
 """A home that we may not enter has no cluster of ours."""
+_SIGNS = ("daemon.lock", "daemon.log", "kubeconfig", "use", "data", "images", "logs")
+_PURPOSE = Purpose("MUSTER_HOME", "Set MUSTER_HOME to another directory", _SIGNS)
 _SHARED_LOCK_TIME = 0.001
 """Seconds for which a reader may hold the lock."""
 
@@ -52,6 +55,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "daemon.json"
 
     @property
+    def dashboard_keys(self) -> Path:
+        """The keys with which the owner's commands make addresses of the dashboard."""
+        return self.root / "dashboard.keys"
+
+    @property
     def data(self) -> Path:
         return self.root / "data"
 
@@ -65,18 +73,35 @@ class Home(msgspec.Struct, frozen=True):
         return cls(Path(os.environ.get("MUSTER_HOME") or Path.home() / ".muster").absolute())
 
     def make(self) -> None:
-        """Make the directory; UsageError if nothing can be written to it."""
+        """Make the directory for its owner alone; UsageError if it cannot be used."""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(self.root, os.W_OK):
                 read_only = os.statvfs(self.root).f_flag & os.ST_RDONLY
                 code = errno.EROFS if read_only else errno.EACCES
                 raise OSError(code, os.strerror(code))
+            close_to_others(self.root, _PURPOSE)
         except OSError as error:
             raise UsageError(
                 f"the local cluster cannot keep its state in {self.root}: {error.strerror}",
                 hint="Set MUSTER_HOME to a directory that you may write to.",
             ) from error
+
+    def trusted_kubeconfig(self) -> Path:
+        """The kubeconfig; UsageError if it is of neither the user nor the owner of the home.
+
+        Whoever writes it chooses the server that gets the user's jobs.
+        """
+        try:
+            status, owner = self.kubeconfig.lstat(), self.root.stat().st_uid
+        except _NO_FILE:
+            return self.kubeconfig  # its reader says so
+        if status.st_uid not in (os.geteuid(), owner) or status.st_mode & 0o022:
+            raise UsageError(
+                f"{self.kubeconfig} is not used: another user may have written it",
+                hint=f"Look at it, then `rm {self.kubeconfig}`: `arena up` makes a new one.",
+            )
+        return self.kubeconfig
 
     def running(self) -> int | None:
         """The pid of the daemon, or None when no daemon holds the lock."""
@@ -150,7 +175,9 @@ class Home(msgspec.Struct, frozen=True):
 
     def hidden_directories(self, user_home: str, data: Path) -> tuple[str, ...]:
         """The directories that pods must not see: the cluster's state and kubeconfigs."""
-        private = (os.path.join(user_home, name) for name in (".kube", ".muster"))
+        # $HOME may name another directory than the account, which pods see too.
+        homes = dict.fromkeys([user_home, home_of_account()])
+        private = (os.path.join(home, name) for home in homes for name in (".kube", ".muster"))
         return tuple(dict.fromkeys([str(data), *private, str(self.root)]))
 
     def _last_status(self) -> dict[str, Any]:
@@ -178,6 +205,16 @@ class Home(msgspec.Struct, frozen=True):
         if self.choice() == "local":
             self.choose(_text(self.root / "use.former"))
         _set_text(self.root / "use.former", "")
+
+
+def home_of_account() -> str:
+    """The home directory of this user's account, whatever $HOME says."""
+    import pwd  # only the few commands that start or check pods need it
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a user without an account, e.g. in a container
+        return os.path.expanduser("~")
 
 
 def private_opener(path: str, flags: int) -> int:

@@ -1,4 +1,5 @@
-"""The local cluster in one process: API server, operator, scheduler, node agent and controllers.
+"""The local cluster in one process: API server, operator, scheduler, node agent, controllers and
+the dashboard.
 
 This is the only module besides the CLI that combines components; they communicate only through the
 Kubernetes API, with one client. The API server also calls the node agent, as kube-apiserver calls
@@ -30,7 +31,7 @@ from muster.errors import MusterError, UsageError
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.local.apiserver.server import ApiServer
-from muster.local.apiserver.store.rows import set_aside_text
+from muster.local.apiserver.store.rows import damage_text
 from muster.local.controllers import run as controllers
 from muster.local.data_directory import claimed
 from muster.local.node import agent as node
@@ -44,8 +45,12 @@ from muster.operator import run as operator
 from muster.operator.settings import Settings as JobSettings
 from muster.scheduler import run as scheduler
 from muster.scheduler.settings import NAMES
+from muster.web import run as dashboard
+from muster.web.access.gate import Policy
+from muster.web.access.keys import Keys
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
@@ -58,7 +63,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SCHEDULER_NAMES = (*NAMES, "volcano", "scheduler-plugins", "default-scheduler")
-PORT_FILE = "port"
+PORT_FILE, DASHBOARD_PORT_FILE = "port", "dashboard-port"
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ class Settings:
     runtime: str = "auto"
     isolated: bool = False
     """Whether submitted jobs get private directories; `arena submit` reads it in the status."""
+    dashboard: bool = True
+    dashboard_port: int | None = None
 
     @property
     def data(self) -> Path:
@@ -107,6 +114,10 @@ class Settings:
             visible=self._visible_directories(),
             runtime=self.runtime,
         )
+
+    def job_directory(self) -> str:
+        """The directory of jobs that are submitted in the dashboard, unless they name another."""
+        return next(iter(self._visible_directories()), str(Path.home()))
 
     def _visible_directories(self) -> tuple[str, ...]:
         """The directory where `up` was called, unless it is part of the cluster's state."""
@@ -149,10 +160,23 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
         await _listen(settings, server, agent)
         try:
             (settings.data / PORT_FILE).write_text(str(server.port))
-            cluster = _Cluster(settings, server, agent, definitions)
-            await cluster.run(stop, hurry, ready)
+            with _dashboard_listener(settings) as listener:
+                cluster = _Cluster(settings, server, agent, definitions, listener)
+                await cluster.run(stop, hurry, ready)
         finally:
             await server.stop()
+
+
+@contextmanager
+def _dashboard_listener(settings: Settings) -> Iterator[socket.socket | None]:
+    """The socket of the dashboard; None without one."""
+    if not settings.dashboard:
+        yield None
+        return
+    file = settings.data / DASHBOARD_PORT_FILE
+    with dashboard.listen(settings.dashboard_port, _number_in(file)) as listener:
+        file.write_text(str(listener.getsockname()[1]))
+        yield listener
 
 
 @contextmanager
@@ -193,6 +217,7 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
             f"the API cannot listen on port {port}: {error.strerror}",
             hint="`arena up --port N` takes another one; 0 is any that is free.",
         ) from error
+    agent.runtime.descriptors.connections = server.doors.connections
     pod_socket = agent.network.listen(server.port)
     if pod_socket is not None:
         server.doors.accept_from(pod_socket)
@@ -230,6 +255,7 @@ class _Cluster:
     server: ApiServer
     agent: node.Agent
     definitions: list[Raw]
+    dashboard: socket.socket | None
 
     async def run(
         self, stop: asyncio.Event, hurry: asyncio.Event, ready: Callable[[str], None]
@@ -244,13 +270,23 @@ class _Cluster:
             settings.home.write_status(url=server.url, **self._status())
             ready(server.url)
 
-        async with Client.connect(endpoint, user_agent="muster-local") as client:
+        connected = Client.connect(
+            endpoint, user_agent="muster-local", connector=server.doors.connect
+        )
+        async with connected as client:
             await _install_crds(client, self.definitions)
             server.credentials.write_kubeconfig(settings.home.kubeconfig, server.url, "local")
             recorder = EventRecorder(client, lambda: datetime.now(UTC))
             supervisor = Supervisor(partial(_record_failure, recorder, next(iter(specs))))
             server.component_problems = supervisor.problems
             components = {"events": recorder.run, **self._components(client, stop)}
+            if (listener := self.dashboard) is not None:
+                policy = Policy(
+                    Keys.renew(settings.home.dashboard_keys), directory=settings.job_directory()
+                )
+                components["dashboard"] = lambda: dashboard.serve(
+                    listener, endpoint, policy, server.doors.serve, server.doors.connect
+                )
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(supervisor.keep_running(name, component))
@@ -290,15 +326,17 @@ class _Cluster:
     def _status(self) -> Raw:
         """The fields that `arena status` shows."""
         note = self.agent.choice.note
-        set_aside = set_aside_text(self.server.store.odd_rows)
+        store = self.server.store
+        damage = damage_text(store.odd_rows, record_lost=store.record_lost)
         return {
             "nodes": self.settings.nodes,
             "data": str(self.settings.data),
             "runtime": self.agent.choice.name,
             "externalNetwork": self.agent.external_network,
+            **({"dashboard": dashboard.url_of(self.dashboard)} if self.dashboard else {}),
             **({"isolated": True} if self.settings.isolated else {}),
             **({"note": note} if note else {}),
-            **({"objects": set_aside} if set_aside else {}),
+            **({"objects": damage} if damage else {}),
         }
 
 
@@ -313,10 +351,14 @@ def _port(settings: Settings) -> int:
     """The port of the settings, else the last one, else any free port."""
     if settings.port is not None:
         return settings.port
+    return _number_in(settings.data / PORT_FILE) or 0
+
+
+def _number_in(file: Path) -> int | None:
     try:
-        return int((settings.data / PORT_FILE).read_text())
+        return int(file.read_text())
     except FileNotFoundError:
-        return 0
+        return None
 
 
 async def _install_crds(client: Client, definitions: list[Raw]) -> None:

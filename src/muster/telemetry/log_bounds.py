@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Callable
     from pathlib import Path
 
@@ -51,6 +51,27 @@ class BoundedFile:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+class RepeatedRecords(logging.Filter):
+    """Lets each message of a logger that is not ours through once per interval.
+
+    Messages are told apart by their texts before arguments are filled in, of which there are few.
+    """
+
+    def __init__(self, every: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._every, self._clock = every, clock
+        self._next: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = self._clock()
+        if record.levelno > logging.WARNING:  # errors are bugs, and must not be lost
+            return True
+        if now < self._next.get(record.msg, now):
+            return False
+        self._next[record.msg] = now + self._every
+        return True
 
 
 class RepeatedLine:

@@ -17,6 +17,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, TextIO
 
 from muster.errors import UsageError
+from muster.telemetry.log_bounds import RepeatedRecords
 
 if TYPE_CHECKING:
     from muster.telemetry.log_bounds import BoundedFile
@@ -70,7 +71,11 @@ def setup(
     root.addHandler(handler)
     root.setLevel(number)
     # At the debug level asyncio logs its own internals.
-    logging.getLogger("asyncio").setLevel(max(number, logging.WARNING))
+    loop = logging.getLogger("asyncio")
+    loop.setLevel(max(number, logging.WARNING))
+    # It warns of every write to a connection that the client has closed.
+    if not any(isinstance(each, RepeatedRecords) for each in loop.filters):
+        loop.addFilter(RepeatedRecords())
 
 
 class _Handler(logging.StreamHandler[TextIO]):

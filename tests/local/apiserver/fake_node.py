@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from muster.errors import StatusError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions, Streams
@@ -18,17 +18,36 @@ class FakeNode:
     """Commands: `cat` repeats its input, `slow` does so once `awake` is set, `exit N` exits with N,
     `size` prints the size of the terminal."""
 
+    ENDLESS = 777
+
     def __init__(self) -> None:
         self.awake = asyncio.Event()
         self.calls: list[LogOptions | ExecOptions] = []
+        self.streams = 0
+        """How many endless logs are being read."""
         self.web_address = ("127.0.0.1", 1)
 
-    async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
+    async def logs(self, pod: Raw, options: LogOptions) -> AsyncGenerator[bytes, None]:
         self.calls.append(options)
         if options.previous:
             raise StatusError("there was none before", status=400, reason="BadRequest")
+        if options.tail == self.ENDLESS:
+            self.streams += 1
+            try:
+                async for piece in self._endless(options):
+                    yield piece
+            finally:
+                self.streams -= 1
         yield b"one\n"
         yield b"two\n"
+
+    async def _endless(self, options: LogOptions) -> AsyncGenerator[bytes, None]:
+        """A log that goes on for ever: without a pause, or quiet after its first
+        piece, with timestamps."""
+        while True:
+            yield b"x" * (256 * 1024)
+            if options.timestamps:
+                await asyncio.Event().wait()
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
         self.calls.append(options)

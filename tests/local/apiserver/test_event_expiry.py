@@ -71,7 +71,9 @@ async def test_events_of_an_earlier_run_expire_in_batches_by_the_time_they_were_
 ) -> None:
     clock = Clock()
     later = timestamp(clock.start + timedelta(minutes=30))
+    future = timestamp(clock.start + timedelta(days=3650))
     bodies = [event(f"old-{i:03}") for i in range(250)] + [event("seen", lastTimestamp=later)]
+    bodies.append(event("unborn", lastTimestamp=future))
     async with running_server(tmp_path) as api:
         await asyncio.gather(*(api.send("POST", EVENTS, body) for body in bodies))
 
@@ -80,8 +82,11 @@ async def test_events_of_an_earlier_run_expire_in_batches_by_the_time_they_were_
         expiry = EventExpiry(api.server.store, clock.wall, clock.timer)
         await expiry.read_earlier()
         await expire_all(expiry)
-        assert len(await names(api)) == 251
+        assert len(await names(api)) == 252
 
         clock.passed = 11 * 60
         assert await expire_all(expiry) == 3
-        assert await names(api) == ["seen"]
+        assert await names(api) == ["seen", "unborn"]
+        clock.passed = TTL + 1
+        await expire_all(expiry)
+        assert await names(api) == []

@@ -142,6 +142,7 @@ async def local_node(home: Path, **settings: Any) -> AsyncIterator[LocalNode]:
             extra_addresses=agent.network.server_addresses, also_known_as=(agent.gateway,)
         )
         try:
+            await server.store.take_reserve()  # as the server's housekeeping does at the start
             endpoint = _served(server, agent)
             async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
                 manager = agent.manager(client, agent.api(server.port, server.ca))

@@ -24,6 +24,17 @@ async def test_exec_runs_inside_the_pod_and_returns_the_exit_code(local: LocalNo
     assert (client.out, client.err, code) == (b"/tmp/mark\np\ntyped\n", b"bad\n", 4)
 
 
+async def test_exec_starts_in_the_working_directory_of_the_container(local: LocalNode) -> None:
+    main = container("main", "sleep", "1000", workingDir="/tmp/project")
+    await local.run(manifest("p", main))
+    pod = await local.phase("p", "Running")
+    client = ExecClient(b"")
+
+    await local.backend.exec(pod, ExecOptions("main", ("pwd",)), client)
+
+    assert client.out == b"/tmp/project\n"
+
+
 async def test_a_terminal_has_the_requested_size(local: LocalNode) -> None:
     await local.run(shell("p", "sleep 1000"))
     pod = await local.phase("p", "Running")

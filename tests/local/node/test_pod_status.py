@@ -72,6 +72,31 @@ def test_exit_code_and_signal_are_reported() -> None:
     assert (ended["exitCode"], ended["signal"], ended["reason"]) == (137, 9, "Error")
 
 
+@pytest.mark.parametrize(
+    ("message", "env", "hinted"),
+    [
+        ('cannot run "mpirun": No such file or directory', [], True),
+        ('cannot run "mpirun": No such file or directory', [{"name": "PATH"}], False),
+        ('cannot run "/opt/mpirun": No such file or directory', [], False),
+        ('cannot run "t.sh": No such file or directory: /bin/zsh', [], False),
+        ('cannot run "t.sh": Permission denied', [], False),
+    ],
+)
+def test_a_program_that_is_not_in_the_nodes_path_gets_a_hint(
+    message: str, env: list[dict[str, str]], hinted: bool
+) -> None:
+    pod = make_pod("p", container("main", "mpirun", env=env))
+    attempt = replace(exited(128), reason="StartError", message=message)
+
+    shown = state(status_of(pod, record(main=attempt)))["terminated"]["message"]
+
+    hint = (
+        "; this pod does not have your PATH: write an absolute path, set PATH in its env, "
+        "or use `arena submit`"
+    )
+    assert shown == message + (hint if hinted else "")
+
+
 def test_a_succeeded_pod_is_not_ready_because_it_completed() -> None:
     body = status_of(make_pod(), record(main=exited(0)))
 

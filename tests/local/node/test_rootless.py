@@ -18,6 +18,7 @@ pytestmark = [
 FILES = [
     "test_pods.py",
     "test_exec.py",
+    "test_processes_of_a_pod.py",
     "network/test_pod_names.py",
     "volumes/test_volumes_in_pods.py",
     "test_daemon_killed.py",

@@ -10,6 +10,7 @@ the response begins raises ConnectionResetError; every other failure is some OSE
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -48,6 +49,12 @@ class BlockingConnection:
     def close(self) -> None:
         self._reader.close()
         self._socket.close()
+
+    def abort(self) -> None:
+        """End the connection from another thread: a read that waits returns."""
+        with suppress(OSError):  # it may have ended by itself
+            # Not the method of a TLS socket, which would take its state from the reading thread.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def set_timeout(self, seconds: float | None) -> None:
         """Limit how long the server may be silent."""

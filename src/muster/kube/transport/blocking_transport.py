@@ -6,10 +6,11 @@ request is. Imports no asyncio.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from muster.errors import ConfigError
+from muster.errors import Aborted, ConfigError
 from muster.kube.auth.credentials import ANONYMOUS
 from muster.kube.transport import blocking_connection, proxy, tls
 
@@ -36,6 +37,8 @@ class BlockingTransport:
         self._tls_of: tuple[Any, ...] | None = None
         self._credential = ANONYMOUS
         """The credential of the last request."""
+        self._aborted = False
+        self._streams: set[blocking_connection.BlockingConnection] = set()
 
     def send(self, request: Request) -> Response:
         response = self._send(request)
@@ -49,7 +52,7 @@ class BlockingTransport:
         """The body as it arrives, over a connection of its own."""
         message = self._message(request)
         try:
-            with self._open() as connection:
+            with self._open() as connection, self._counted(connection):
                 connection.send(message)
                 if connection.status >= 300:
                     raise tls.response_error(self._endpoint, connection.response(), request)
@@ -63,6 +66,25 @@ class BlockingTransport:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def abort(self) -> None:
+        """End all streams, from another thread; every later request raises Aborted."""
+        self._aborted = True
+        for connection in tuple(self._streams):
+            connection.abort()
+
+    @contextmanager
+    def _counted(self, connection: blocking_connection.BlockingConnection) -> Iterator[None]:
+        self._streams.add(connection)
+        try:
+            self._refuse_aborted()  # after the addition: `abort` may run at any moment
+            yield
+        finally:
+            self._streams.discard(connection)
+
+    def _refuse_aborted(self) -> None:
+        if self._aborted:
+            raise Aborted("the connection was ended")
 
     def _send(self, request: Request) -> Response:
         while True:
@@ -85,6 +107,7 @@ class BlockingTransport:
         return response
 
     def _message(self, request: Request) -> bytes:
+        self._refuse_aborted()
         credential = self._credential = self._endpoint.credentials.get()
         if self._tls_of != credential[1:]:  # another certificate: the open connection shows the old
             self.close()

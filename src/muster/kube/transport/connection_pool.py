@@ -18,9 +18,11 @@ from muster.kube.transport.connection import Connection, ConnectionClosed
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from muster.kube.request import Response
+
+    Connector = Callable[[asyncio.Protocol], None]
 
 CONNECT_TIMEOUT = 10.0
 # kube-apiserver closes an idle connection after 90 seconds. Older ones are not worth the try.
@@ -35,15 +37,26 @@ class EncodedRequest(NamedTuple):
 
 
 class ConnectionPool:
-    """Connections to the server at `url`, perhaps through a proxy."""
+    """Connections to the server at `url`, perhaps through a proxy.
 
-    def __init__(self, url: str, *, server_name: str = "", proxy_url: str = "") -> None:
+    A `connector` connects a protocol to a server in the same process instead.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        server_name: str = "",
+        proxy_url: str = "",
+        connector: Connector | None = None,
+    ) -> None:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._server_name = server_name or self._host
         self._proxy = proxy_url
+        self._connector = connector
         self._tls: ssl.SSLContext | None = None
         self._idle: list[tuple[float, Connection]] = []
         self._all: set[Connection] = set()
@@ -133,6 +146,10 @@ class ConnectionPool:
         return connection
 
     async def _open_direct(self) -> Connection:
+        if self._connector is not None:
+            connection = Connection()
+            self._connector(connection)
+            return connection
         transport, connection = await asyncio.get_running_loop().create_connection(
             Connection,
             self._host,

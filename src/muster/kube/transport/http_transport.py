@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.streams.websocket import WebSocketConnector
     from muster.kube.transport.connection import Connection
+    from muster.kube.transport.connection_pool import Connector
 
 TIMEOUT = 60.0
 IDEMPOTENT_METHODS = frozenset(("GET", "PUT", "DELETE"))
@@ -65,12 +66,21 @@ class Transport(Protocol):
 class HttpTransport:
     """HTTP/1.1, with TLS if the endpoint has it. Connects with the first request."""
 
-    def __init__(self, endpoint: Endpoint, *, user_agent: str = "muster") -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        user_agent: str = "muster",
+        connector: Connector | None = None,
+    ) -> None:
         self._endpoint = endpoint
         self._user_agent = user_agent
         self._base = endpoint.url
         self._pool = ConnectionPool(
-            endpoint.url, server_name=endpoint.server_name, proxy_url=proxy.proxy_for(endpoint)
+            endpoint.url,
+            server_name=endpoint.server_name,
+            proxy_url="" if connector else proxy.proxy_for(endpoint),
+            connector=connector,
         )
         self._websockets: WebSocketConnector | None = None
         self._tls_of: tuple[bytes, bytes] | None = None

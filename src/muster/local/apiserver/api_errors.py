@@ -258,6 +258,16 @@ def too_many_connections() -> StatusError:
     )
 
 
+def lacks_descriptors(error: OSError) -> StatusError:
+    """The system refused the daemon a descriptor."""
+    return StatusError(
+        f"the daemon of the local cluster has no descriptors left: {error.strerror}; raise "
+        "`ulimit -n`, or delete pods",
+        status=503,
+        reason="ServiceUnavailable",
+    )
+
+
 # -- Status objects ------------------------------------------------------------------------------
 
 

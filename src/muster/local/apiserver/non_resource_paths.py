@@ -8,7 +8,7 @@ from aiohttp import web
 
 from muster.local.apiserver import api_errors, codec, metrics
 from muster.local.apiserver.http.negotiation import JSON
-from muster.local.apiserver.store.rows import set_aside_text
+from muster.local.apiserver.store.rows import damage_text
 from muster.local.apiserver.views import discovery, openapi
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def _health(request: web.Request, store: Store, components: Mapping[str, str]) -
     failed = any(problems.values())
     if not failed and (check or "verbose" not in request.query):
         return web.Response(text="ok")
-    notes = {"etcd": f": {set_aside_text(store.odd_rows)}" if store.odd_rows else ""}
+    damage = damage_text(store.odd_rows, record_lost=store.record_lost)
+    notes = {"etcd": f": {damage}" if damage else ""}
     rows = [
         f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok{notes.get(name, '')}"
         for name, problem in problems.items()

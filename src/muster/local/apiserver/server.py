@@ -38,7 +38,7 @@ from muster.local.apiserver.access.escalation import check_grant
 from muster.local.apiserver.access.service_account_tokens import Tokens
 from muster.local.apiserver.after_write import FollowUpWrites
 from muster.local.apiserver.connections.doors import Doors
-from muster.local.apiserver.connections.http_connection import check_room
+from muster.local.apiserver.connections.http_connection import check_room, while_connected
 from muster.local.apiserver.housekeeping import Housekeeping
 from muster.local.apiserver.http import bodies, query_options, requests
 from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
@@ -53,6 +53,8 @@ from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.views import pod_logs, resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
 from muster.local.data_directory import DATABASE
+from muster.local.descriptors import is_lack
+from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_no_descriptors = RepeatedLine(log, logging.ERROR)
 Headers = list[tuple[str, str]]
 _CALL = web.RequestKey("call", Call)
 """Where a request keeps its Call, whose warnings are sent even with an error."""
@@ -198,6 +201,9 @@ class ApiServer:
         except (web.HTTPException, ConnectionError):
             raise  # aiohttp answers the first and drops the second
         except Exception as error:
+            if isinstance(error, OSError) and is_lack(error):
+                _no_descriptors.log("%s %s failed: %s", request.method, request.rel_url, error)
+                return _failure(api_errors.lacks_descriptors(error))
             log.exception("%s %s failed", request.method, request.rel_url)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
             return _failure(StatusError(message, status=500, reason="InternalError"))
@@ -295,10 +301,11 @@ class ApiServer:
         await response.prepare(request)
         try:
             with metrics.WATCHES.labels(call.resource.collection).track_inprogress():
-                if first:
-                    await response.write(first)
-                async for lines in events:
-                    await response.write(lines)
+                async with while_connected(request):
+                    if first:
+                        await response.write(first)
+                    async for lines in events:
+                        await response.write(lines)
             await response.write_eof()
         except ConnectionError:
             log.debug("a watcher of %s disconnected", call.resource.collection)

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from muster.api.limits import EVICTED
 from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import AlreadyExists, Conflict, NotFound, StatusError
 from muster.local.apiserver import api_errors, codec
@@ -30,6 +31,7 @@ from muster.local.apiserver.http.requests import (
 )
 from muster.local.apiserver.patch.patches import read_patch
 from muster.local.apiserver.schema import decoding
+from muster.local.apiserver.store.disk_reserve import Purpose
 from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
@@ -273,7 +275,8 @@ class Verbs:
             if call.dry_run:
                 return unstored_answer(resource, new)
             return stored_answer(
-                resource, await self.store.update(entry.key, encode, entry.revision)
+                resource,
+                await self.store.update(entry.key, encode, entry.revision, _purpose(new)),
             )
 
     # -- deleting --------------------------------------------------------------------------------
@@ -306,7 +309,8 @@ class Verbs:
                 return json_answer(api_errors.success(resource.group, resource.plural, name, uid))
         elif plan.changed and not dry_run:
             encode = codec.encoder(plan.obj, resource.stored_api_version)
-            entry = await self.store.update(entry.key, encode, entry.revision)
+            update = self.store.update(entry.key, encode, entry.revision, Purpose.DELETION)
+            entry = await update
         if dry_run:
             return unstored_answer(resource, plan.obj)
         return stored_answer(resource, entry)
@@ -335,6 +339,13 @@ class Verbs:
                 if error.status != 404:  # another client may delete the same objects
                     raise
         return lists.answer(call, page)
+
+
+def _purpose(new: Raw) -> Purpose:
+    if (new.get("status") or {}).get("reason") == EVICTED:
+        return Purpose.DELETION  # the files of the pod are deleted once this is written
+    deleted = "deletionTimestamp" in new["metadata"]
+    return Purpose.CHANGE_WHILE_DELETED if deleted else Purpose.CHANGE
 
 
 def _warn_of_duplicates(call: Call) -> None:

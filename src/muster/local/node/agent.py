@@ -22,7 +22,7 @@ from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
 from muster.errors import CannotRun, describe
 from muster.kube.watch.informer import Informer
-from muster.local.home import Home
+from muster.local.home import Home, home_of_account
 from muster.local.node.config_maps_and_secrets import (
     ReferenceInformers,
     ReferenceReader,
@@ -37,6 +37,7 @@ from muster.local.node.machine import capacity, python_interpreter
 from muster.local.node.machine.gpus import GpuAllocator
 from muster.local.node.machine.leftovers import find_leftovers
 from muster.local.node.machine.node_heartbeat import NodeHeartbeat
+from muster.local.node.models.watcher import ModelWatcher
 from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.network.hosts_file import HostsFiles
 from muster.local.node.network.node_ports import NodePorts
@@ -102,6 +103,12 @@ class Settings:
         return Home.of_user().hidden_directories(self.user_home, self.home)
 
     @property
+    def hidden_for_good(self) -> tuple[str, ...]:
+        """The hidden directories that stay hidden if they are made while pods run."""
+        other = home_of_account() if home_of_account() != self.user_home else ""
+        return tuple(path for path in self.hidden if os.path.dirname(path) != other)
+
+    @property
     def shared(self) -> tuple[str, ...]:
         """Directories in hidden ones whose subdirectories may be volumes: claims, training logs."""
         return (str(self.home / CLAIMS_FOLDER), str(Home.of_user().logs))
@@ -140,13 +147,15 @@ class Agent:
     def _rules(self) -> RootfsRules:
         settings = self._settings
         interpreter = self._interpreter.directories_beside(settings.hidden)
+        enterable = os.access("/root", os.X_OK)
         return RootfsRules(
             home=settings.user_home,
             hidden=settings.hidden,
             visible=(*interpreter, *settings.visible),
             own=(*settings.shared, *interpreter),
             # Many images work in /root. A user who may not enter it gets an empty one.
-            fresh=() if os.access("/root", os.X_OK) else ("/root",),
+            fresh=() if enterable else ("/root",),
+            open=("/root",) if enterable else (),
             programs=self._interpreter.programs,
         )
 
@@ -171,7 +180,7 @@ class Agent:
         # Saved before the first pod starts: only this runtime can stop the pods after a crash.
         runtime_choice.save_choice(self._settings.home, self.choice)
         if self.choice.kind != "plain":
-            hidden_directories.make_missing(self._settings.home, self._settings.hidden)
+            hidden_directories.make_missing(self._settings.home, self._settings.hidden_for_good)
         pods = [self.records.read(uid) for uid in self.records.uids()]
         self.network.open({record.address for record in pods if record.open and record.address})
 
@@ -219,6 +228,16 @@ class Agent:
         manager.background("node ports", NodePorts(self.runtime, pods, services).run)
         evictor = Evictor(client, frozenset(nodes), pods, self._pods_dir, events)
         manager.background("eviction", evictor.run)
+        models = ModelWatcher(
+            client,
+            frozenset(nodes),
+            starter.references,
+            starter.volumes,
+            events,
+            settings.home / "models.json",
+        )
+        models.subscribe(pods)
+        manager.background("models", models.run)
         ArchiveCleaner(self.records.archive, client).register(manager)
         manager.background("events", events.run)
         manager.background("probes", probes.run)

@@ -112,10 +112,10 @@ class ReferenceReader:
                     secrets[name] = (await self.client.get(SECRETS, Key(namespace, name))).data
         resources = {node.name: node.resources for node in self.nodes}
         node = resources.get(pod.spec.node_name, {})
-        claims = await self._claims(pod)
+        claims = await self.claims(pod)
         return PodContext(address, self.host_address, maps, binaries, secrets, claims, node)
 
-    async def _claims(self, pod: Pod) -> dict[str, HostPath]:
+    async def claims(self, pod: Pod) -> dict[str, HostPath]:
         """The directories of the pod's claims that are bound to volumes on this machine."""
         paths = {}
         for volume in pod.spec.volumes:

@@ -11,14 +11,14 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from muster.errors import StatusError
+from muster.errors import OutOfDescriptors, StatusError
 from muster.local.node import container_log_reader
 from muster.local.node.machine.usage import UsageMeter
 from muster.local.node.runtime.pod_records import read_attempt
 from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from muster.api.meta import Raw
     from muster.api.pod_logs import PodLog
@@ -41,7 +41,7 @@ class Backend:
         self.token_refused: Callable[[str], None] = _ignore
         """Called with the uid of a pod whose token the API server refused."""
 
-    async def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
+    async def logs(self, pod: Raw, options: LogOptions) -> AsyncGenerator[bytes, None]:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         records = self._runtime.records
         numbers = records.attempts(uid, options.container)
@@ -60,8 +60,17 @@ class Backend:
         def alive() -> bool:
             return read_attempt(path.parents[1], number).alive
 
+        if options.follow:
+            self._check_descriptors()
         async for data in container_log_reader.read(path, options, alive):
             yield data
+
+    def _check_descriptors(self) -> None:
+        """Refuse a stream for which the daemon has no descriptors."""
+        try:
+            self._runtime.descriptors.check_stream()
+        except OutOfDescriptors as error:
+            raise StatusError(str(error), status=503, reason="ServiceUnavailable") from error
 
     async def pod_logs(self) -> list[PodLog]:
         return await asyncio.to_thread(self._pod_logs)
@@ -73,7 +82,9 @@ class Backend:
         archived = {row.metadata.name: row for row in records.archive.entries()}
         return list((archived | logs).values())
 
-    async def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncIterator[bytes]:
+    async def read_pod_log(
+        self, pod_log: PodLog, options: LogOptions
+    ) -> AsyncGenerator[bytes, None]:
         records = self._runtime.records
         attempt = records.attempt(pod_log.pod_uid, pod_log.container, pod_log.attempt)
         # The log may move to the archive at any moment.
@@ -88,6 +99,7 @@ class Backend:
             yield data
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
+        self._check_descriptors()
         uid = pod["metadata"]["uid"]
         op = "exec" if options.command else "attach"
         request = {
@@ -113,6 +125,7 @@ class Backend:
         return code
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
+        self._check_descriptors()
         record = self._runtime.records.read(pod["metadata"]["uid"])
         if not record.open:
             raise _bad_request(f'pod "{pod["metadata"]["name"]}" is not running')

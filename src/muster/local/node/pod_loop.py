@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from muster import errors
 from muster.api.kinds import PODS
 from muster.control.loop import RequeueAfter
-from muster.errors import CannotRun, Conflict, InvalidImageName, MissingReference, NotFound
+from muster.errors import (
+    CannotRun,
+    Conflict,
+    InvalidImageName,
+    MissingReference,
+    NotFound,
+    OutOfDescriptors,
+)
 from muster.local.node.decide import (
     Close,
     Decision,
@@ -168,6 +175,8 @@ class PodLoop:
             waiting[name] = WaitingReason("CreateContainerConfigError", str(error))
         except InvalidImageName as error:
             waiting[name] = WaitingReason("InvalidImageName", str(error))
+        except OutOfDescriptors as error:
+            waiting[name] = WaitingReason("OutOfDescriptors", str(error))
         except (CannotRun, OSError) as error:
             waiting[name] = WaitingReason("RunContainerError", errors.describe(error))
         if name in waiting:
@@ -176,9 +185,11 @@ class PodLoop:
     async def _act(self, pod: Pod, action: Action) -> None:
         match action:
             case Open():
-                await self.starter.open(pod)
+                async with self.runtime.descriptors.for_start():
+                    await self.starter.open(pod)
             case Start():
-                await self.starter.start(pod, action.container, action.number)
+                async with self.runtime.descriptors.for_start():
+                    await self.starter.start(pod, action.container, action.number)
             case Stop():
                 self._record_stop(pod, action)
                 await self.stopper.stop(pod, action.container, action.number, action.grace)

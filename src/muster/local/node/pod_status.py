@@ -5,6 +5,7 @@ Conditions written by others (the scheduler's PodScheduled) stay.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from muster.local.node.pod import Container, Pod
     from muster.local.node.runtime.pod_records import Attempt, PodRecord
 
+_NOT_IN_PATH = re.compile(r'cannot run "[^/"]+": No such file or directory')
+_PATH_HINT = (
+    "this pod does not have your PATH: write an absolute path, set PATH in its env, "
+    "or use `arena submit`"
+)
 _REBOOTED = "The machine was restarted while the pod ran."
 
 
@@ -178,11 +184,18 @@ class _ContainerStatuses:
             "finishedAt": _api_time(attempt.finished_at),
             "containerID": self._id(container, attempt),
             **({"signal": attempt.signal} if attempt.signal else {}),
-            **({"message": attempt.message} if attempt.message else {}),
+            **({"message": message} if (message := _message(container, attempt)) else {}),
         }
 
     def _id(self, container: Container, attempt: Attempt) -> str:
         return f"muster://{self.record.uid}/{container.name}/{attempt.number}"
+
+
+def _message(container: Container, attempt: Attempt) -> str:
+    """The message of an attempt; about a program that is not in the node's PATH, with a hint."""
+    if not _NOT_IN_PATH.fullmatch(attempt.message) or any(v.name == "PATH" for v in container.env):
+        return attempt.message
+    return f"{attempt.message}; {_PATH_HINT}"
 
 
 def _conditions(

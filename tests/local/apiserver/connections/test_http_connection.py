@@ -282,3 +282,18 @@ def test_the_peer_of_a_local_connection_is_its_user() -> None:
     finder.close()
 
     assert peer == Peer(f"user {os.getuid()}", owner=True)
+
+
+async def test_an_endless_chunk_line_of_a_client_with_a_token_is_closed(api: ApiClient) -> None:
+    client = await Client.of(api)
+    token = f"Authorization: Bearer {api.server.token}\r\n".encode()
+    start = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\n" + token
+    await client.send(start + b"Transfer-Encoding: chunked\r\n\r\n1;")
+    with pytest.raises(ConnectionError):
+        await client.send_all(itertools.repeat(b"a" * 60_000, 1000))
+    client.abort()
+
+
+async def test_only_the_address_of_the_server_listens(api: ApiClient) -> None:
+    with pytest.raises(OSError, match=r"Connect call failed|not supported|Cannot assign"):
+        await asyncio.open_connection("::1", api.server.port)

@@ -81,8 +81,8 @@ def test_headers_of_waiting_connections_are_bounded_in_all() -> None:
     assert WAITING_HEADER_BYTES - HEADER_BYTES < held <= WAITING_HEADER_BYTES
 
 
-def test_few_descriptors_still_leave_room_for_the_components() -> None:
-    assert Limits.for_descriptors(256) == Limits(32, 160)
+def test_the_limits_follow_the_descriptors_of_the_process() -> None:
+    assert Limits.for_descriptors(256) == Limits(32, 64)
     assert Limits.for_descriptors(1024) == Limits(128, 256)
     assert Limits.for_descriptors(1 << 20) == Limits(256, 4096)
 

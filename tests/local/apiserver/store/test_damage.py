@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.errors import ConfigError, DamagedStore, MusterError, ServerError
-from muster.local.apiserver.store import backups, damage
+from muster.local.apiserver.store import backups, check, damage
+from muster.local.apiserver.store.lock import take_lock
 from muster.local.apiserver.store.salvage import salvage
 from muster.local.apiserver.store.store import Store
 
@@ -237,3 +238,74 @@ async def test_backups_are_few_verified_and_need_space(
     await store.close()
     assert backups.all_backups(path) == kept
     assert await opened(kept[-1]) == ({"pods/a/x": entry.value}, set())
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "flipped"])
+async def test_the_loss_of_the_record_of_acknowledged_writes_is_reported_once(
+    tmp_path: Path, lost: bool
+) -> None:
+    database, record = tmp_path / "objects.db", tmp_path / "objects.acknowledged"
+    await write_objects(database, tmp_path / "crashed", checkpoint=False)
+    assert check.check(database).problems == []
+    if lost:
+        record.unlink()
+    else:
+        content = bytearray(record.read_bytes())
+        content[10] ^= 1
+        record.write_bytes(content)
+
+    report = check.check(database)
+    store = await Store.open(database)
+
+    assert report.damaged
+    assert "objects.acknowledged" in report.problems[0]
+    assert store.record_lost
+    await store.close()
+    assert not check.check(database).damaged
+    store = await Store.open(database)
+    assert not store.record_lost
+    await store.close()
+
+
+async def test_a_database_that_never_had_a_record_opens_without_a_complaint(tmp_path: Path) -> None:
+    database = tmp_path / "objects.db"
+    await write_objects(database, tmp_path / "crashed", checkpoint=False)
+    (tmp_path / "objects.acknowledged").unlink()
+    with closing(sqlite3.connect(database)) as db:
+        db.execute("PRAGMA application_id = 0")  # as an earlier version leaves it
+
+    assert not check.check(database).damaged
+    store = await Store.open(database)
+
+    assert not store.record_lost
+    await store.close()
+
+
+async def test_a_check_holds_the_lock_to_its_end_and_a_running_store_gives_no_false_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "objects.db"
+    await write_objects(database, tmp_path / "crashed", checkpoint=False)
+    with closing(sqlite3.connect(database)) as db:
+        db.execute("UPDATE log SET value = 'x' WHERE key = 'pods/a/001'")
+        db.commit()
+
+    def salvage_under_lock(database: Path) -> object:
+        with pytest.raises(ConfigError, match="in use"):
+            take_lock(database)
+        return salvage(database)
+
+    monkeypatch.setattr(check, "salvage", salvage_under_lock)
+    assert check.check(database).unreadable == ["pods/a/001"]
+
+    store = await Store.open(database)
+    await store.create("pods/a/001", value("again"))
+    for number in range(20):
+        writes = [store.create(f"pods/b/{number}-{n}", value("new")) for n in range(50)]
+        checking = asyncio.create_task(asyncio.to_thread(check.check, database))
+        await asyncio.gather(*writes)
+        report = await checking
+        assert (report.running, report.problems, report.unreadable) == (True, [], [])
+    (tmp_path / "objects.acknowledged").unlink()
+    assert check.check(database).damaged
+    await store.close()

@@ -330,7 +330,7 @@ async def test_the_store_survives_a_failed_compaction(
 
     with monkeypatch.context() as patch:
         patch.setattr(store._log, "_drop", full)
-        with pytest.raises(ServerError, match="compact"):
+        with pytest.raises(ServerError, match="is full"):
             await store.compact(entry.revision)
 
     await store.update("pods/a/x", value("two"), entry.revision)

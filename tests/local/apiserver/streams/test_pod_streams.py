@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +14,7 @@ from muster.local.apiserver.streams import exec_websocket
 from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions
 from tests.local.apiserver.fake_node import FakeNode
 from tests.local.apiserver.running_server import MERGE, running_server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -180,3 +182,66 @@ async def test_a_request_is_forwarded_to_the_port_of_a_pod(api: ApiClient, node:
     assert (reply.status, reply.body) == (418, "POST /x/y?q=1 body")
     assert reply.headers["X-Pod"] == "yes"
     assert unreachable.status == 503
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+async def test_a_compressed_answer_of_a_pod_says_that_it_is_compressed(
+    api: ApiClient, node: FakeNode, accepted: str
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        assert request.headers["Accept-Encoding"] == accepted
+        response = web.Response(text="text " * 1000)
+        response.enable_compression()
+        return response
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    node.web_address = runner.addresses[0][:2]
+    headers = {"Accept-Encoding": accepted}
+    reply = await api.send("GET", f"{PODS}/a:80/proxy/", **headers)
+    await runner.cleanup()
+
+    assert reply.body == "text " * 1000
+
+
+@pytest.mark.parametrize("query", ["", "&timestamps=1"], ids=["busy", "quiet"])
+@pytest.mark.parametrize("polite", [True, False], ids=["closes", "aborts"])
+async def test_a_log_ends_when_its_reader_leaves_without_reading(
+    api: ApiClient, node: FakeNode, caplog: pytest.LogCaptureFixture, query: str, polite: bool
+) -> None:
+    context = ssl.create_default_context(cadata=api.server.ca.decode())
+    readers = [
+        await asyncio.open_connection("127.0.0.1", api.server.port, ssl=context, limit=1024)
+        for _ in range(10)
+    ]
+    path = f"{PODS}/a/log?follow=1&tailLines={node.ENDLESS}{query}"
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.server.token}\r\n\r\n"
+    for reader, writer in readers:
+        writer.write(head.encode())
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    during = node.streams
+    for _, writer in readers:
+        if polite:
+            writer.close()  # it says so to the server, and reads no more
+        else:
+            writer.transport.abort()
+    await eventually(lambda: node.streams == 0)
+
+    assert during == 10
+    assert [r for r in caplog.records if r.name == "asyncio" and "closed" in r.message] == []
+
+
+async def test_a_quiet_watch_ends_when_its_client_leaves(api: ApiClient) -> None:
+    before = len(asyncio.all_tasks())
+    watches = [await api.session.get(f"{api.server.url}{PODS}?watch=1") for _ in range(10)]
+    for watch in watches:
+        await watch.content.readline()  # pod `a`; nothing else will happen
+    during = len(asyncio.all_tasks())
+    for watch in watches:
+        watch.close()
+    await eventually(lambda: len(asyncio.all_tasks()) <= before)
+
+    assert during >= before + 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from tests.local.apiserver.running_server import ApiClient
 
@@ -55,6 +59,25 @@ async def test_usage_of_pods_and_nodes_comes_from_the_node_agent(tmp_path: Path)
         assert [item["metadata"]["name"] for item in selected["items"]] == ["b"]
         assert nodes["items"][0]["usage"] == {"cpu": "1750000000n", "memory": "4096Ki"}
         assert (await api.send("GET", f"{PODS}/unknown")).status == 404
+
+
+class NodeWithoutDescriptors(MeteredNode):
+    async def usage(self) -> Usage:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_usage_without_descriptors_is_one_line_of_log_and_a_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_server(tmp_path, NodeWithoutDescriptors()) as api:
+        replies = [await api.send("GET", f"{METRICS}/nodes") for _ in range(3)]
+
+    assert {reply.status for reply in replies} == {503}
+    assert (
+        "no descriptors left: Too many open files; raise `ulimit -n`"
+        in (replies[0].body["message"])
+    )
+    assert [record.exc_info for record in caplog.records] == [None]
 
 
 async def test_gpu_usage_is_shown_for_pods_with_gpus(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -12,9 +14,14 @@ import pytest
 from muster.api.core import Service
 from muster.api.kinds import PODS, SERVICES
 from muster.api.meta import Key
-from muster.local.node.network.node_ports import node_ports, ready_targets
+from muster.local.descriptors import Descriptors
+from muster.local.node.network import node_ports as node_ports_module
+from muster.local.node.network.node_ports import NodePorts, node_ports, ready_targets
+from muster.local.node.pod import Pod
 from tests.local.node.local_node import LocalNode, Raw, needs_namespaces, wait_for
 from tests.local.node.pod_builders import container, make_pod, manifest
+from tests.no_descriptors import no_descriptor_left, room_for
+from tests.waiting import eventually
 
 SERVE = """
 import socket
@@ -67,6 +74,79 @@ async def answer(port: int, message: bytes) -> bytes:
             return await reader.read()
     except OSError:
         return b""
+
+
+class _Services:
+    """An informer with one service."""
+
+    def __init__(self, *services: Service) -> None:
+        self.services = {each.metadata.key: each for each in services}
+
+    def subscribe(self, _: object) -> None: ...
+
+    async def synced(self) -> None: ...
+
+    def all(self) -> list[Service]:
+        return list(self.services.values())
+
+    def get(self, key: Key) -> Service | None:
+        return self.services.get(key)
+
+
+class _Pods:
+    def all(self) -> list[Pod]:
+        return [make_pod("a", meta={"labels": {"app": "web"}}, status=READY)]
+
+
+class _Runtime:
+    """A runtime whose pods are a server of this test, while there are descriptors for them."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.descriptors = Descriptors()
+
+    async def reach(self, uid: str, port: int) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self._port))
+
+
+async def test_a_node_port_listens_again_after_a_lack_of_descriptors(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(node_ports_module, "_LISTEN_AGAIN", 0.1)
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    services: Any = _Services(read(service(nodePort=port)))
+    pods: Any = _Pods()
+    runtime: Any = _Runtime(server.sockets[0].getsockname()[1])
+    ports = NodePorts(runtime, pods, services)
+    with no_descriptor_left():
+        running = asyncio.create_task(ports.run())
+        await eventually(lambda: ports._failed == {port})
+    await wait_for(lambda: _is(answer(port, b""), b"hello"), "it listens")
+    with socket.socket() as client:
+        client.connect(("127.0.0.1", port))
+        with no_descriptor_left():
+            await eventually(lambda: "cannot accept connections" in caplog.text)
+    after = [await answer(port, b"") for _ in range(3)]
+    with room_for(-20):  # connections of before may just be closing
+        refused = await answer(port, b"")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    closed = await answer(port, b"")
+    server.close()
+
+    assert after == [b"hello"] * 3
+    assert (refused, closed) == (b"", b"")
+
+
+async def _is(answer: Awaitable[bytes], expected: bytes) -> bool:
+    return await answer == expected
 
 
 @pytest.mark.slow

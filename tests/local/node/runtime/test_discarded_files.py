@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from muster.local.node.runtime import discarded_files
 from muster.local.node.runtime.discarded_files import _Search, names_of_discarded_files
 
 STEPS: list[list[Any]] = [
@@ -20,6 +21,7 @@ STEPS: list[list[Any]] = [
     ["dir", "/home/me", 0o755],
     ["host", "/home/me/code"],
     ["bind", "/v", "/home/me/data", False],
+    ["host", "/opt"],
     ["disk", "/opt/me", 0o755],
     ["bind", "/h", "/etc/hosts", False],
 ]
@@ -122,3 +124,14 @@ def test_a_file_whose_size_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     (tmp_path / ".2-gone").unlink()
 
     assert list(search) == ["/last"]
+
+
+def test_deeply_nested_folders_are_searched_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discarded_files, "_MAX_DEPTH", 2)
+    (tmp_path / "work" / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "work" / "a" / "b" / "seen").touch()
+    (tmp_path / "work" / "a" / "b" / "c" / "too deep").touch()
+
+    assert names_of_discarded_files(tmp_path) == "/a/b/seen"

@@ -194,6 +194,16 @@ def test_a_directory_that_the_user_may_not_enter_is_fresh() -> None:
     assert [step for step in plan if step[1].startswith("/root")] == [["dir", "/root", 0o755]]
 
 
+def test_an_open_directory_is_new_and_shows_the_entries_of_the_host() -> None:
+    """`/root`, if the home is elsewhere."""
+    rules = RootfsRules(home="/data", open=("/root",), hidden=("/root/.muster", "/root/.kube"))
+    plan = steps(rules=rules)
+
+    assert at(plan, "/root") == ["dir"]
+    assert at(plan, "/root/code") == ["host"]
+    assert at(plan, "/root/.kube") == at(plan, "/root/.muster") == []
+
+
 def of_home(*more: Mount, rules: RootfsRules = RULES) -> list[list[Any]]:
     """The steps below /root with the home directory as a writable volume."""
     plan = steps(Mount("/root", "/root"), *more, rules=rules)

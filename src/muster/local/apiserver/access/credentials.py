@@ -1,7 +1,8 @@
 """The server's secrets on disk: certificates, the admin's token, the key that signs tokens.
 
-All are files of mode 0600 under the data folder, created once. The certificate of the server is
-renewed when the server gets other names or the certificate expires soon.
+All are files of mode 0600 under the data folder, created once; files that others may open are not
+read. The certificate of the server is renewed when the server gets other names or the certificate
+expires soon.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from muster.errors import ConfigError
+from muster.kube.auth.private_file import read_private
 from muster.local.apiserver.codec import dump
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class ServerCredentials:
         """The TLS context of the listening sockets."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2  # as with kube-apiserver
+        read_private(self.folder / "server.key")  # it must be ours
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
         return context
 
@@ -60,7 +63,7 @@ class ServerCredentials:
         path = self.folder / "accounts.key"
         if not path.exists():
             _write(path, _pem(ec.generate_private_key(ec.SECP256R1())))
-        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        key = serialization.load_pem_private_key(read_private(path), None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ConfigError(f"{path} does not hold an elliptic curve key")
         return key
@@ -93,7 +96,7 @@ def load_or_create(folder: Path, addresses: Sequence[str]) -> ServerCredentials:
     ca, ca_key = _authority(folder)
     _server(folder, ca, ca_key, addresses)
     return ServerCredentials(
-        folder, token.read_text().strip(), ca.public_bytes(serialization.Encoding.PEM)
+        folder, read_private(token).decode().strip(), ca.public_bytes(serialization.Encoding.PEM)
     )
 
 
@@ -110,8 +113,8 @@ def _write(path: Path, data: bytes) -> None:
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     crt, key_file = folder / "ca.crt", folder / "ca.key"
     if crt.exists() and key_file.exists():
-        ca = x509.load_pem_x509_certificate(crt.read_bytes())
-        ca_key = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        ca = x509.load_pem_x509_certificate(read_private(crt))
+        ca_key = serialization.load_pem_private_key(read_private(key_file), None)
         if isinstance(ca_key, ec.EllipticCurvePrivateKey) and not _expiring(ca):
             return ca, ca_key
     key = ec.generate_private_key(ec.SECP256R1())
@@ -138,7 +141,7 @@ def _server(
 ) -> None:
     crt = folder / "server.crt"
     names = _alternatives(addresses)
-    if crt.exists() and _fits(x509.load_pem_x509_certificate(crt.read_bytes()), ca, names):
+    if crt.exists() and _fits(x509.load_pem_x509_certificate(read_private(crt)), ca, names):
         return
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])

@@ -9,9 +9,10 @@ however many come.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from asyncio import WriteTransport
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from socket import SHUT_RDWR, SO_RCVBUF, SOL_SOCKET
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,12 @@ from aiohttp import web
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from muster.local.apiserver import api_errors
-from muster.local.apiserver.connections.limits import HEADER_BYTES
+from muster.local.apiserver.connections.limits import CHUNKED_BYTES, HEADER_BYTES
 from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
+    from collections.abc import AsyncIterator, Callable
 
     from aiohttp.web_request import BaseRequest
 
@@ -49,9 +50,9 @@ _malformed, _large = (RepeatedLine(_log, logging.WARNING) for _ in range(2))
 
 
 class ClientSocket:
-    """An accepted socket, from its first moment to its end."""
+    """An accepted socket, from its first moment to its end; None for a client in this process."""
 
-    def __init__(self, sock: socket.socket, peer: Peer) -> None:
+    def __init__(self, sock: socket.socket | None, peer: Peer) -> None:
         self.peer = peer
         self.header_bytes = 0
         self._socket = sock
@@ -64,8 +65,9 @@ class ClientSocket:
         self._set_buffer(_BUFFER)
 
     def _set_buffer(self, size: int) -> None:
-        with suppress(OSError):  # the client has disconnected
-            self._socket.setsockopt(SOL_SOCKET, SO_RCVBUF, size)
+        if self._socket is not None:
+            with suppress(OSError):  # the client has disconnected
+                self._socket.setsockopt(SOL_SOCKET, SO_RCVBUF, size)
 
     def drop(self) -> None:
         """Close at once.
@@ -75,8 +77,9 @@ class ClientSocket:
         """
         if isinstance(self.transport, WriteTransport):
             self.transport.abort()
-        with suppress(OSError):  # the client was faster
-            self._socket.shutdown(SHUT_RDWR)
+        if self._socket is not None:
+            with suppress(OSError):  # the client was faster
+                self._socket.shutdown(SHUT_RDWR)
 
 
 class HttpConnection(web.RequestHandler):
@@ -103,10 +106,15 @@ class HttpConnection(web.RequestHandler):
         """Whether nothing is read until the request turns out to have a valid token."""
         self._body = EMPTY_PAYLOAD
         """The body of the newest request: until its end, no other request begins."""
+        self._chunked = False
+        """Whether that body is sent in chunks, whose lines aiohttp reads without a limit."""
+        self._body_received = 0
         self._headers_received = 0
         self._last_progress = loop.time()
         """When the connection began, the last headers were complete, or new headers began."""
         self._timer: asyncio.TimerHandle | None = None
+        self.on_lost: Callable[[], None] | None = None
+        """Called when the connection ends, for an answer that would not notice it."""
 
     def authenticate(self) -> bool:
         """A request has a valid token; False if there are too many connections already."""
@@ -128,8 +136,18 @@ class HttpConnection(web.RequestHandler):
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
+        if self.on_lost is not None:
+            self.on_lost()
         # Without cycles the buffers are freed now; Python looks for cycles only now and then.
         self._body, self._client.transport, self._timer = EMPTY_PAYLOAD, None, None
+
+    def eof_received(self) -> None:
+        """The client has closed its side: TLS has no other end than that of both sides.
+
+        asyncio would wait until the client has read what was written, and meanwhile drop, and log,
+        all that a stream writes as fast as it can.
+        """
+        self._loop.call_soon(self._client.drop)
 
     def data_received(self, data: bytes) -> None:
         headers = self._payload_parser is None and not self._upgraded and self._body.is_eof()
@@ -139,6 +157,8 @@ class HttpConnection(web.RequestHandler):
             self._headers_complete()
         elif headers and data:
             self._headers_grew(len(data))
+        elif self._chunked and not self._body.is_eof():
+            self._body_grew(len(data))
 
     def close(self) -> None:
         """The last answer is written, and the rest of its request is not wanted."""
@@ -148,7 +168,9 @@ class HttpConnection(web.RequestHandler):
 
     def _headers_complete(self) -> None:
         self._body = self._messages[-1][1] if self._messages else EMPTY_PAYLOAD
-        self._headers_received = 0
+        # A malformed request is an error in the place of its headers.
+        self._chunked = bool(self._messages) and getattr(self._messages[-1][0], "chunked", False)
+        self._body_received = self._headers_received = 0
         self._last_progress = self._loop.time()
         if not self._authenticated:
             self._connections.release_header_bytes(self._client)
@@ -157,6 +179,12 @@ class HttpConnection(web.RequestHandler):
             elif not self._body.is_eof() and not self._awaits_token:
                 self._awaits_token = True
                 self.pause_reading()
+
+    def _body_grew(self, count: int) -> None:
+        self._body_received += count
+        if self._body_received > CHUNKED_BYTES:
+            _large.log("an endless body from %s", self._client.peer.name)
+            self._client.drop()
 
     def _headers_grew(self, count: int) -> None:
         if not self._headers_received:
@@ -205,6 +233,33 @@ class HttpConnection(web.RequestHandler):
         error = kw.get("exc_info")
         reason = f": {type(error).__name__}: {_first_line(error)}" if error else ""
         _malformed.log("a request from %s failed%s", self._client.peer.name, reason)
+
+
+@asynccontextmanager
+async def while_connected(request: web.Request) -> AsyncIterator[None]:
+    """Raise ConnectionResetError in the block as soon as the client disconnects.
+
+    A stream with nothing to write would not notice it, and keep its files and tasks.
+    """
+    connection = request.protocol
+    if not isinstance(connection, HttpConnection):
+        yield
+        return
+    if connection.transport is None:
+        raise ConnectionResetError("the client has disconnected")
+    loop = asyncio.get_running_loop()
+    limit = asyncio.timeout(None)
+    try:
+        async with limit:
+            connection.on_lost = lambda: limit.reschedule(loop.time())
+            try:
+                yield
+            finally:
+                connection.on_lost = None
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise ConnectionResetError("the client has disconnected") from None
 
 
 def check_room(request: web.Request) -> None:

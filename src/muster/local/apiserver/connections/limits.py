@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 HEADER_BYTES = 1024 * 1024
 """Bytes of one request's line and headers together, as with Go."""
+CHUNKED_BYTES = 16 * 1024 * 1024
+"""Bytes of a chunked body with the lines of its chunks, which may be longer than the body."""
 WAITING_HEADER_BYTES = 8 * 1024 * 1024
 _MAX_WAITING, _MAX_AUTHENTICATED = 256, 4096
-_MIN_AUTHENTICATED = 160
-"""The components of the cluster alone have about ninety."""
 
 
 class Closable(Protocol):
@@ -49,8 +49,7 @@ class Limits:
     @classmethod
     def for_descriptors(cls, descriptors: int) -> Limits:
         """The limits of a process that may open so many descriptors: pods need most of them."""
-        authenticated = min(_MAX_AUTHENTICATED, max(_MIN_AUTHENTICATED, descriptors // 4))
-        return cls(min(_MAX_WAITING, descriptors // 8), authenticated)
+        return cls(min(_MAX_WAITING, descriptors // 8), min(_MAX_AUTHENTICATED, descriptors // 4))
 
     @property
     def per_peer(self) -> int:
@@ -74,6 +73,9 @@ class Connections:
     _authenticated: dict[Closable, None] = field(default_factory=dict, init=False)
     _by_peer: dict[Peer, int] = field(default_factory=dict, init=False)
     _header_bytes: int = field(default=0, init=False)
+
+    def __len__(self) -> int:
+        return self._waiting_count + len(self._authenticated)
 
     def enter(self, connection: Closable) -> None:
         """Let a new connection in; beyond the limit, close another one of the largest peer."""

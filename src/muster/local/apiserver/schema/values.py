@@ -13,6 +13,7 @@ from datetime import date, datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import re2
 
 from muster.local.apiserver.api_errors import (
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from muster.api.meta import Raw
+
+_sorted = msgspec.json.Encoder(order="sorted")
 
 
 def check_value(value: Any, raw: Raw, path: str) -> list[Cause]:
@@ -111,13 +114,14 @@ def _check_unique(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
     if kind not in ("set", "map"):
         return
     keys = raw.get("x-kubernetes-list-map-keys") or ()
-    seen: list[Any] = []  # items may be maps, which cannot be hashed
+    seen: set[bytes] = set()  # as JSON: items may be maps, which cannot be hashed
     for i, item in enumerate(value):
         by_key = {k: item.get(k) for k in keys if k in item} if isinstance(item, dict) else item
         identity = by_key if kind == "map" else item
-        if identity in seen:
+        encoded = _sorted.encode(identity)
+        if encoded in seen:
             yield duplicate(f"{path}[{i}]", identity)
-        seen.append(identity)
+        seen.add(encoded)
 
 
 def _check_number(value: float, raw: Raw, path: str) -> Iterator[Cause]:

@@ -5,13 +5,15 @@ all frames after it without an error. A store that comes back with an older revi
 has lost writes that clients were told of.
 
 The file is overwritten in place after every commit, and not synced: after a power failure it may be
-behind the database, never ahead of it.
+behind the database, never ahead of it. Once it exists, the database has a mark, so that its loss is
+noticed too: without it, nobody would know of lost writes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -48,6 +50,18 @@ def read(database: Path) -> Acknowledged | None:
     return Acknowledged(revision, compacted)
 
 
+MARK = 0x4D757374
+"""SQLite's `application_id` of a database that has a record."""
+LOST = (
+    "the record of acknowledged writes, objects.acknowledged, was lost or damaged: whether the last"
+    " writes are all there is not known"
+)
+
+
+def is_marked(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA application_id").fetchone()[0] == MARK)
+
+
 class AcknowledgedFile:
     """The open file of one database."""
 
@@ -60,6 +74,15 @@ class AcknowledgedFile:
         # On a full disk, the first write may fail. A lost record is no lost object.
         with contextlib.suppress(OSError):
             os.pwrite(self._fd, data + _CHECKSUM.pack(crc32(data)), 0)
+
+    def mark(self, db: sqlite3.Connection, database: Path) -> None:
+        """Let the database know of the file, once the file is on the disk."""
+        if is_marked(db):
+            return
+        with contextlib.suppress(OSError, sqlite3.Error):  # the disk is full: at the next start
+            os.fsync(self._fd)
+            if read(database) is not None:
+                db.execute(f"PRAGMA application_id = {MARK}")
 
     def close(self) -> None:
         os.close(self._fd)

@@ -15,9 +15,9 @@ import msgspec
 
 from muster.errors import ConfigError, DamagedStore, MusterError, UsageError
 from muster.local.apiserver.store import acknowledged, backups, damage
+from muster.local.apiserver.store.lock import take_lock
 from muster.local.apiserver.store.rows import COLUMNS, OddRow, Row, read_row
 from muster.local.apiserver.store.salvage import salvage, write_copy
-from muster.local.apiserver.store.store import take_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,19 +50,24 @@ def check(database: Path) -> CheckReport:
             f"there is no database in {database.parent}",
             hint="`arena check --data-dir DIR` checks another directory.",
         )
-    running = is_in_use(database)
-    problems, objects, odd = _read_running(database) if running else _read_stopped(database)
-    report = CheckReport(
-        database=str(database),
-        damaged=bool(problems or odd),
-        problems=problems,
-        objects=objects,
-        unreadable=odd,
-        older_saved=[],
-        backups=[str(path) for path in reversed(backups.all_backups(database))],
-        running=running,
-    )
-    if report.damaged and not running:
+    try:
+        lock = take_lock(database)
+    except ConfigError:
+        return _check_running(database)
+    with lock:
+        return _check_stopped(database)
+
+
+def _check_stopped(database: Path) -> CheckReport:
+    findings = damage.inspect(database)
+    problems = list(findings.problems)
+    if findings.index_damaged:
+        problems.append("the index does not match the rows; the next start builds it again")
+    if findings.record_lost:
+        problems.append(f"{acknowledged.LOST}; the next start begins a new record")
+    objects, odd = (0, []) if findings.problems else _rows(database)
+    report = _report(database, problems, objects, odd)
+    if report.damaged:
         saved = salvage(database)
         report.objects = len(saved.objects)
         report.unreadable = sorted({*odd, *saved.lost})[:_MAX_NAMES]
@@ -70,23 +75,37 @@ def check(database: Path) -> CheckReport:
     return report
 
 
-def _read_stopped(database: Path) -> tuple[list[str], int, list[str]]:
-    with _locked(database):
-        findings = damage.inspect(database)
-        problems = list(findings.problems)
-        if findings.index_damaged:
-            problems.append("the index does not match the rows; the next start builds it again")
-        return (problems, 0, []) if findings.problems else (problems, *_rows(database))
-
-
-def _read_running(database: Path) -> tuple[list[str], int, list[str]]:
-    with closing(damage.connect_read_only(database)) as db:
-        try:
+def _check_running(database: Path) -> CheckReport:
+    objects, odd = 0, list[str]()
+    try:
+        with closing(damage.connect_read_only(database)) as db:
             damage.check_version(db, database)
             problems, _ = damage.structure_problems(db)
-        except sqlite3.DatabaseError as error:
-            return [f"SQLite cannot read it: {error}"], 0, []
-    return (problems, 0, []) if problems else (problems, *_rows(database))
+            # Only whether it is there: the cluster writes to it.
+            if acknowledged.is_marked(db) and not acknowledged.file_of(database).exists():
+                problems.append(acknowledged.LOST)
+        if not problems:
+            objects, odd = _rows(database)
+    except sqlite3.OperationalError as error:  # no damage: the cluster starts or stops just now
+        raise MusterError(f"{database} cannot be read: {error}", hint="Try again.") from error
+    except sqlite3.DatabaseError as error:
+        problems = [f"SQLite cannot read it: {error}"]
+    report = _report(database, problems, objects, odd)
+    report.running = True
+    return report
+
+
+def _report(database: Path, problems: list[str], objects: int, odd: list[str]) -> CheckReport:
+    return CheckReport(
+        database=str(database),
+        damaged=bool(problems or odd),
+        problems=problems,
+        objects=objects,
+        unreadable=odd,
+        older_saved=[],
+        backups=[str(path) for path in reversed(backups.all_backups(database))],
+        running=False,
+    )
 
 
 def _rows(database: Path) -> tuple[int, list[str]]:
@@ -140,15 +159,6 @@ def _write(source: Path, database: Path, target: Path) -> None:
     except sqlite3.Error as error:
         target.unlink(missing_ok=True)
         raise MusterError(f"{target} cannot be written: {error}") from error
-
-
-def is_in_use(database: Path) -> bool:
-    """Whether a cluster is using the database."""
-    try:
-        with _locked(database):
-            return False
-    except UsageError:
-        return True
 
 
 @contextmanager

@@ -42,11 +42,14 @@ class Findings(NamedTuple):
     """Sentences about damage that forbids writing to the file."""
     index_damaged: bool = False
     """Whether only the index is wrong, which can be built again from the rows."""
+    record_lost: bool = False
+    """Whether the record of acknowledged writes is gone; nothing else may be wrong."""
 
 
 def inspect(database: Path) -> Findings:
     """Look at a database that no process has open."""
-    answered = acknowledged.read(database) or acknowledged.Acknowledged()
+    record = acknowledged.read(database)
+    answered = record or acknowledged.Acknowledged()
     if not database.exists() or not database.stat().st_size:
         # SQLite would delete the write-ahead log of an empty database.
         lost = _lost_writes(answered.revision)
@@ -57,7 +60,8 @@ def inspect(database: Path) -> Findings:
         with closing(connect_read_only(database)) as db:
             version = check_version(db, database)
             problems = [] if version < SCHEMA else _schema_problems(db)
-            return _look(db, database, commits, answered.revision, problems)
+            findings = _look(db, database, commits, answered.revision, problems)
+            return findings._replace(record_lost=record is None and acknowledged.is_marked(db))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         return Findings((f"SQLite cannot read it: {error}",))
 

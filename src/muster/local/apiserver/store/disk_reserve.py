@@ -8,13 +8,20 @@ takes the freed blocks before the store does. So the space is never given back t
   the file, and new rows go there. The file grows in large steps, before the free pages are used up.
   That costs processor time, so it begins when a program could fill the disk within seconds.
 
-While the disk is nearly full, objects can be changed and deleted, but none is created.
+While the disk is nearly full, objects can be changed and deleted, but none is created. The free
+pages are shared out, so that no write can take the space that deletions need:
+- A write that makes no object larger needs space only until the row before it is compacted.
+- A graceful deletion first writes the whole object once more. So the free pages for the largest
+  object are for deletions alone. The row of the deletion itself has no value on such a disk.
+- The next part is for small writes, most of which are statuses, and first those of objects that
+  are being deleted. Larger writes get the rest.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver.store.write_ahead_log import wal_of
@@ -23,23 +30,53 @@ if TYPE_CHECKING:
     import sqlite3
     from pathlib import Path
 
-SIZE = 4 * 1024 * 1024
-"""Bytes of free pages after the file has grown: room for some thousand rows between compactions."""
+SIZE = 8 * 1024 * 1024
+"""Bytes of free pages after the file has grown."""
+_LOW = 6 * 1024 * 1024
+"""Bytes of free pages at which the file grows."""
 WAL_SIZE = 8 * 1024 * 1024
 """SQLite begins the write-ahead log anew after about half of this."""
-_SMALL_WAL_SIZE = 2 * 1024 * 1024
+_SMALL_WAL_SIZE = 4 * 1024 * 1024
 """For a start on a disk that is nearly full."""
 _PAGE = 4096
 _NEARLY_FULL = 4 * 1024 * 1024
 _SECONDS_FROM_FULL = 4 * 1024 * 1024 * 1024
-_MIN_FREE = SIZE + WAL_SIZE + _NEARLY_FULL
-"""Free space that the file needs to grow."""
+_TIGHT = SIZE + WAL_SIZE + _NEARLY_FULL
+"""Free space below which a program can fill the disk before the file has grown."""
+_FOR_DELETIONS = 3 * 1024 * 1024 + 256 * 1024
+"""Bytes that only deletions may use: the largest object once more, and pages of the index."""
+_PART = 512 * 1024
+"""Bytes for small writes of objects being deleted, and the same for small writes of others."""
+_SMALL = 16 * 1024
 _STEP = 256 * 1024
 """Bytes written between two looks at the free pages."""
 _LOOK = 0.1
 """Seconds between two looks at the disk."""
 
 TABLE = "CREATE TABLE IF NOT EXISTS reserve (space BLOB)"
+
+
+class Purpose(Enum):
+    """What a write is for; it decides how much of the reserve the write must leave."""
+
+    CHANGE = 0
+    CHANGE_WHILE_DELETED = 1
+    """A change of an object that is being deleted, for instance a status or a finalizer."""
+    DELETION = 2
+
+
+def size_on_disk(length: int) -> int:
+    """The pages that a row of this length may need, in bytes, with pages of tree and index."""
+    return (length // _PAGE + 6) * _PAGE
+
+
+def left_by(purpose: Purpose, growth: int) -> int:
+    """The free pages, in bytes, that a write must leave."""
+    if growth <= 0 or purpose is Purpose.DELETION:
+        return 0
+    if growth > _SMALL:
+        return _FOR_DELETIONS + 2 * _PART
+    return _FOR_DELETIONS + (_PART if purpose is Purpose.CHANGE else 0)
 
 
 class DiskReserve:
@@ -56,14 +93,33 @@ class DiskReserve:
         """Whether the disk has room for new objects."""
         return self._recently_free() >= _NEARLY_FULL
 
+    def is_tight(self) -> bool:
+        """Whether writes must leave their part of the free pages: the file may not grow in time."""
+        # Looked at anew for every group of writes: a program can fill the disk between two looks.
+        try:
+            return self._recently_free() < _SECONDS_FROM_FULL and self.free() < _TIGHT
+        except OSError:
+            return False  # the write itself will tell
+
     def take(self) -> None:
         """Allocate the write-ahead log and, on a disk that is filling up, free pages."""
-        if _MIN_FREE <= self.free() < _SECONDS_FROM_FULL and self.free_pages() < SIZE // 2:
-            # Not in one transaction: pages that are freed at once would never be written.
-            self._db.execute("INSERT INTO reserve VALUES (zeroblob(?))", (SIZE,))
-            self._db.execute("DELETE FROM reserve")
-            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
         self._allocate_wal()
+        if self._recently_free() < _SECONDS_FROM_FULL and self.free_pages() < _LOW:
+            self._grow()
+
+    def _grow(self) -> None:
+        # In parts that fit into the write-ahead log, and as many as the disk has room for; the
+        # first ones take the present free pages. Pages that are freed in the transaction that
+        # allocates them would never be written.
+        try:
+            for _ in range(SIZE // _PART):
+                if self.free() < _NEARLY_FULL + 4 * _PART:  # new objects need some room too
+                    break
+                self._db.execute("INSERT INTO reserve VALUES (zeroblob(?))", (_PART,))
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            self._db.execute("DELETE FROM reserve")
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def count(self, written: int) -> None:
         """Count bytes that were written, and let the file grow in time."""
@@ -89,7 +145,9 @@ class DiskReserve:
         try:
             if os.fstat(fd).st_size < size <= free:
                 os.posix_fallocate(fd, 0, size)
-                self._db.execute(f"PRAGMA wal_autocheckpoint = {size // 2 // _PAGE}")
+                # The largest object must still fit behind what is not yet in the database.
+                limit = (size - _FOR_DELETIONS - _PART // 2) // _PAGE
+                self._db.execute(f"PRAGMA wal_autocheckpoint = {limit}")
         finally:
             os.close(fd)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
+from muster.local.apiserver.store import acknowledged
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,12 +36,15 @@ class OddRow(NamedTuple):
     key: str
 
 
-def set_aside_text(rows: Sequence[OddRow]) -> str:
-    """What is missing because its row is damaged; empty if nothing is."""
-    if not rows:
-        return ""
-    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    return f"damaged and set aside: {rows[0].key}{more}; `arena check` says what can be saved"
+def damage_text(rows: Sequence[OddRow], *, record_lost: bool) -> str:
+    """What is or may be missing because of damage; empty if nothing is."""
+    texts = [acknowledged.LOST] if record_lost else []
+    if rows:
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        texts.append(
+            f"damaged and set aside: {rows[0].key}{more}; `arena check` says what can be saved"
+        )
+    return "; ".join(texts)
 
 
 COLUMNS = "revision, CAST(key AS BLOB), previous, deleted, value, checksum"

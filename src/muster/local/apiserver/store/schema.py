@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,13 @@ CREATE TABLE IF NOT EXISTS log (
 CREATE TABLE IF NOT EXISTS compacted (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER);
 INSERT OR IGNORE INTO compacted VALUES (0, 0);
 """
+_FULL = 64 * 1024
+"""Free bytes; SQLite enlarges the index of its write-ahead log by half of it."""
 _INDEX = "CREATE UNIQUE INDEX IF NOT EXISTS swap ON log (key, previous)"
+
+
+class DiskFull(ServerError):
+    """A write does not fit on the disk."""
 
 
 class _Object(msgspec.Struct):
@@ -110,7 +117,7 @@ def advice(path: Path) -> str:
 
 def failure(path: Path, error: sqlite3.Error) -> MusterError:
     """The error about a database that cannot be opened."""
-    if is_full(error):
+    if is_full(error, path):
         return MusterError(
             f"the disk of {path.parent} is full: the database cannot be opened",
             hint="Free some space on it, then try again.",
@@ -118,6 +125,11 @@ def failure(path: Path, error: sqlite3.Error) -> MusterError:
     # SQLITE_ERROR: the tables are not as they were defined.
     if _is_damage(error) or _code(error) == sqlite3.SQLITE_ERROR:
         return damaged(path, [f"SQLite cannot read it: {error}"])
+    if _is_io_error(error):
+        return MusterError(
+            f"the disk of {path.parent} fails: {_named(error)}; the database cannot be opened",
+            hint="`dmesg` shows the errors of the disk. Copy the directory to another disk.",
+        )
     return MusterError(f"the database {path} cannot be opened: {error}")
 
 
@@ -125,14 +137,31 @@ def write_failure(path: Path, error: sqlite3.Error) -> ServerError:
     """The answer to writers whose write failed."""
     if _is_damage(error):
         return ServerError(f"{damaged(path, [str(error)])}. {advice(path)}", status=500)
-    if is_full(error):
-        return ServerError(f"the disk of the local cluster is full: {error}", status=500)
+    if is_full(error, path):
+        return DiskFull(f"the disk of the local cluster is full: {error}", status=500)
+    if _is_io_error(error):
+        text = f"the disk of the local cluster fails: {_named(error)}; `dmesg` shows its errors"
+        return ServerError(text, status=500)
     return ServerError(f"the store cannot write: {error}", status=500)
 
 
-def is_full(error: sqlite3.Error) -> bool:
-    """Whether the disk may be full; SQLite also reports that as an I/O error."""
-    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+def is_full(error: sqlite3.Error, path: Path) -> bool:
+    """Whether the disk is full; SQLite reports that of some files as an I/O error."""
+    if _code(error) == sqlite3.SQLITE_FULL:
+        return True
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return _is_io_error(error) and disk.f_bavail * disk.f_frsize < _FULL
+
+
+def _is_io_error(error: sqlite3.Error) -> bool:
+    return _code(error) == sqlite3.SQLITE_IOERR
+
+
+def _named(error: sqlite3.Error) -> str:
+    return f"{error} ({getattr(error, 'sqlite_errorname', 'SQLITE_IOERR')})"
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

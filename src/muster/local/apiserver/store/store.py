@@ -13,7 +13,6 @@ writer that lost to a write in flight gets its Conflict when that write is durab
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import queue
 import threading
 from collections import defaultdict
@@ -23,7 +22,6 @@ from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
 from muster.errors import (
     AlreadyExists,
-    ConfigError,
     Conflict,
     Gone,
     MusterError,
@@ -32,6 +30,8 @@ from muster.errors import (
 )
 from muster.local.apiserver.store import backups
 from muster.local.apiserver.store.changes import Change, Collection, Entry, RecentChanges
+from muster.local.apiserver.store.disk_reserve import Purpose
+from muster.local.apiserver.store.lock import take_lock
 from muster.local.apiserver.store.rows import OddRow, Row
 from muster.local.apiserver.store.watch_buffer import Watch
 from muster.local.apiserver.store.write_log import WriteLog
@@ -47,6 +47,7 @@ Listener = Callable[[Change], None]
 class _Write(NamedTuple):
     row: Row
     done: asyncio.Future[Entry]
+    purpose: Purpose
 
 
 class Store:
@@ -66,10 +67,10 @@ class Store:
         self._thread = threading.Thread(target=self._write, name="store", daemon=True)
         self.odd_rows: list[OddRow] = []
         """Damaged rows that were set aside: their objects are missing here."""
-        self.compacted = log.compacted
-        self.revision = self.compacted
+        self.record_lost = log.record_lost
+        self.revision = log.horizon
         self._load()
-        log.acknowledged.write(self.revision, self.compacted)
+        log.record(self.revision)
         self._next = self.revision + 1
         self._recent = RecentChanges(self.revision)
         self._thread.start()
@@ -97,6 +98,11 @@ class Store:
 
     # -- reading ---------------------------------------------------------------------------------
 
+    @property
+    def compacted(self) -> int:
+        """The revision up to which superseded writes were forgotten."""
+        return self._log.horizon
+
     def get(self, key: str) -> Entry | None:
         """The object as of the last durable write."""
         return self._collections[_collection(key)].entries.get(key)
@@ -114,6 +120,8 @@ class Store:
         if revision < self.compacted:
             raise _gone(revision, self.compacted)
         rows = await asyncio.to_thread(self._log.at, revision, prefix)
+        if revision < self.compacted:  # compacted meanwhile, so rows may be missing
+            raise _gone(revision, self.compacted)
         return [Entry(row.key, row.revision, row.value) for row in rows]
 
     def has_room(self) -> bool:
@@ -135,17 +143,23 @@ class Store:
             await self._wait_until_written(key)
             if self.get(key) is not None:
                 raise AlreadyExists(f"{key} already exists", status=409, reason="AlreadyExists")
-        return await self._submit(key, encode, deleted=False)
+        return await self._submit(key, encode, Purpose.CHANGE)
 
-    async def update(self, key: str, encode: Callable[[int], bytes], expected: int) -> Entry:
+    async def update(
+        self,
+        key: str,
+        encode: Callable[[int], bytes],
+        expected: int,
+        purpose: Purpose = Purpose.CHANGE,
+    ) -> Entry:
         """Replace the object read at revision `expected`; Conflict if it has changed since."""
         await self._check(key, expected)
-        return await self._submit(key, encode, deleted=False)
+        return await self._submit(key, encode, purpose)
 
     async def delete(self, key: str, encode: Callable[[int], bytes], expected: int) -> Entry:
         """Remove the object read at revision `expected`; `encode` gives its last state."""
         await self._check(key, expected)
-        return await self._submit(key, encode, deleted=True)
+        return await self._submit(key, encode, Purpose.DELETION, deleted=True)
 
     async def _check(self, key: str, expected: int) -> None:
         if self._latest.get(key) == expected:
@@ -161,7 +175,9 @@ class Store:
         while (write := self._in_flight.get(key)) is not None:
             await asyncio.wait([write])
 
-    async def _submit(self, key: str, encode: Callable[[int], bytes], *, deleted: bool) -> Entry:
+    async def _submit(
+        self, key: str, encode: Callable[[int], bytes], purpose: Purpose, *, deleted: bool = False
+    ) -> Entry:
         previous = self._latest.get(key, 0)
         revision = self._next
         # Nothing is registered before `encode` has succeeded: an error must leave no trace.
@@ -170,7 +186,7 @@ class Store:
         self._latest[key] = revision
         done: asyncio.Future[Entry] = self._loop.create_future()
         self._in_flight[key] = done
-        self._work.put(_Write(row, done))
+        self._work.put(_Write(row, done, purpose))
         # A cancelled caller does not cancel its write, which may be on disk already.
         return await asyncio.shield(done)
 
@@ -227,11 +243,8 @@ class Store:
     async def compact(self, revision: int) -> None:
         """Forget superseded writes up to `revision`; watches from before it get Gone."""
         revision = min(revision, self.revision)
-        reached = self.compacted
-        # Set before rows are deleted: a watch that starts meanwhile gets Gone instead of a gap.
-        self.compacted = max(revision, reached)
-        while reached < revision:
-            reached = await self._in_writer(partial(self._log.compact_step, reached, revision))
+        while await self._in_writer(partial(self._log.compact_step, revision)) < revision:
+            pass
         # No row of these deleted keys is left, so a new object can begin with `previous` 0 again.
         deleted = [k for k, at in self._latest.items() if at <= revision and self.get(k) is None]
         for key in deleted:
@@ -275,25 +288,39 @@ class Store:
                     item = self._work.get_nowait()
                 except queue.Empty:
                     break
-            if group:
-                self._commit(group)
+            if group and self._log.reserve.is_tight():
+                for write in group:  # one by one, since a large write would fail the others
+                    self._commit([write], self._append_within_reserve)
+            elif group:
+                self._commit(group, self._append)
             if item is None:
                 return
             if not isinstance(item, _Write):
                 item()
 
-    def _commit(self, group: list[_Write]) -> None:
+    def _commit(self, group: list[_Write], append: Callable[[list[_Write]], None]) -> None:
         try:
-            self._log.append([write.row for write in group])
+            append(group)
         except Exception as error:  # noqa: BLE001 - without this thread no write would be answered
             self._loop.call_soon_threadsafe(self._failed, group, _answerable(error))
         else:
             self._loop.call_soon_threadsafe(self._publish, group)
 
+    def _append(self, group: list[_Write]) -> None:
+        self._log.append([write.row for write in group])
+
+    def _append_within_reserve(self, group: list[_Write]) -> None:
+        for row, _, purpose in group:
+            # At most one write per key is in flight: the object in memory is the one before.
+            collection = self._collections.get(_collection(row.key))
+            before = collection.entries.get(row.key) if collection else None
+            growth = len(row.value) - (len(before.value) if before else 0)
+            self._log.append_within_reserve(row, growth, purpose)
+
     # -- back on the event loop ------------------------------------------------------------------
 
     def _publish(self, group: list[_Write]) -> None:
-        for row, done in group:
+        for row, done, _ in group:
             collection = self._collections[_collection(row.key)]
             before = collection.entries.get(row.key)
             entry = Entry(row.key, row.revision, row.value)
@@ -316,7 +343,7 @@ class Store:
             watch.push(change)
 
     def _failed(self, group: list[_Write], error: MusterError) -> None:
-        for row, done in group:
+        for row, done, _ in group:
             if row.previous:
                 self._latest[row.key] = row.previous
             else:
@@ -371,15 +398,3 @@ def _resolve(future: asyncio.Future[T], result: T) -> None:
 def _fail(future: asyncio.Future[T], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-def take_lock(database: Path) -> IO[bytes]:
-    """Lock a database, so that two servers never write to it; the kernel frees it on exit."""
-    path = database.with_suffix(".lock")
-    lock = path.open("wb")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise ConfigError(f"{path.parent} is in use by another local cluster") from error
-    return lock

@@ -11,16 +11,16 @@ from __future__ import annotations
 import logging
 import sqlite3
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.errors import ServerError
 from muster.local.apiserver.store import damage, schema
-from muster.local.apiserver.store.acknowledged import AcknowledgedFile
-from muster.local.apiserver.store.disk_reserve import DiskReserve
+from muster.local.apiserver.store.acknowledged import LOST, AcknowledgedFile
+from muster.local.apiserver.store.disk_reserve import DiskReserve, Purpose, left_by, size_on_disk
 from muster.local.apiserver.store.rows import COLUMNS, OddRow, Row, checksum, read_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,10 @@ class PastRow(NamedTuple):
 
 
 class WriteLog:
-    """The table. All methods block; `append` and `compact_step` are called by one thread only."""
+    """The table. All methods block; one thread calls those that write.
+
+    `horizon` is the revision up to which superseded rows may be gone.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,7 +56,10 @@ class WriteLog:
             raise schema.failure(path, error) from error
         self.reserve = DiskReserve(path, self._db)
         self.acknowledged = AcknowledgedFile(path)
-        self._compacted = self.compacted
+        self.record_lost = findings.record_lost
+        if findings.record_lost:
+            log.warning("%s", LOST)
+        self._compacted = self.horizon = self.compacted
         self.odd_revisions: list[int] = []
 
     def _connect(self) -> sqlite3.Connection:
@@ -63,6 +69,8 @@ class WriteLog:
         db.execute("PRAGMA journal_mode=WAL")
         # Every commit is synced: an answered write survives a power failure.
         db.execute("PRAGMA synchronous=FULL")
+        # Some systems build SQLite with it on: freed pages would be written once more.
+        db.execute("PRAGMA secure_delete = 0")
         return db
 
     @property
@@ -79,6 +87,11 @@ class WriteLog:
                 self.odd_revisions.append(row.revision)
             yield row
 
+    def record(self, revision: int) -> None:
+        """Record the newest revision of a store that was just opened."""
+        self.acknowledged.write(revision, self._compacted)
+        self.acknowledged.mark(self._db, self.path)
+
     def append(self, rows: Sequence[Row]) -> None:
         """Write all of `rows` or none; returns when they are durable."""
         try:
@@ -88,10 +101,52 @@ class WriteLog:
                 self._db.execute("ROLLBACK")
             raise schema.write_failure(self.path, error) from error
         self.acknowledged.write(rows[-1].revision, self._compacted)
+        self._reserve(partial(self.reserve.count, sum(len(row.value) for row in rows)))
+
+    def _reserve(self, work: Callable[[], None]) -> None:
         try:
-            self.reserve.count(sum(len(row.value) for row in rows))
+            work()
         except (sqlite3.Error, OSError) as error:
             log.warning("no space is reserved for a full disk: %s", error)
+
+    def append_within_reserve(self, row: Row, growth: int, purpose: Purpose) -> None:
+        """Write a row on a disk that is nearly full; ServerError if the reserve would suffer."""
+        if row.deleted:
+            row = row._replace(value=b"")  # watchers get the row before it instead
+        left = left_by(purpose, growth)
+        space = size_on_disk(len(row.value)) + left
+        if self.reserve.free_pages() < space:
+            self._compact_all()
+            self._reserve(self.reserve.take)
+            if left and self.reserve.free_pages() < space:
+                raise schema.DiskFull(
+                    "the disk of the local cluster is full: the change needs space that is kept"
+                    " for deletions; free some space or delete objects",
+                    status=500,
+                )
+        try:
+            self.append([row])
+        except schema.DiskFull:
+            self._compact_all()
+            self._begin_log_anew()
+            self.append([row])
+
+    def _compact_all(self) -> None:
+        newest = damage.newest_revision(self._db)
+        while self._compacted < newest:
+            try:
+                self.compact_step(newest)
+            except schema.DiskFull:
+                self._begin_log_anew()
+                self.compact_step(newest)
+
+    def _begin_log_anew(self) -> None:
+        """Let the next write begin at the start of the write-ahead log."""
+        try:
+            # Waits for connections that still read the log.
+            self._db.execute("PRAGMA wal_checkpoint(RESTART)")
+        except sqlite3.Error as error:
+            raise schema.write_failure(self.path, error) from error
 
     def _insert(self, rows: Sequence[tuple[object, ...]]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
@@ -109,7 +164,8 @@ class WriteLog:
         with closing(self._connect()) as db:
             found = db.execute(query, (after, upto, prefix, _end(prefix)))
             rows = [(read_row(tuple(row)), before) for *row, before in found]
-        return [PastRow(row, before) for row, before in rows if isinstance(row, Row)]
+        past = (PastRow(row, before) for row, before in rows if isinstance(row, Row))
+        return [_with_value(change) for change in past]
 
     def at(self, revision: int, prefix: str) -> list[Row]:
         """The objects under `prefix` at `revision`, in the order of keys."""
@@ -123,22 +179,27 @@ class WriteLog:
             rows = [*map(read_row, db.execute(query, (revision, prefix, _end(prefix))))]
         return [row for row in rows if isinstance(row, Row) and not row.deleted]
 
-    def compact_step(self, after: int, upto: int) -> int:
-        """Delete rows that rows in (after, upto] superseded; returns the revision reached.
+    def compact_step(self, upto: int) -> int:
+        """Delete rows that the next rows up to `upto` superseded; returns the revision reached.
 
         A row stays as long as a row beyond the step names it as its previous one, so every write
         after the compaction point still knows the object it replaced.
         """
+        after = self._compacted
+        if after >= upto:
+            return after
         reached = min(after + _STEP, upto)
+        # Before rows are deleted: a watch that starts meanwhile gets Gone instead of a gap.
+        self.horizon = max(self.horizon, reached)
         try:
             # Deleted rows are overwritten, so that `salvage` never takes one for an object. On a
             # full disk that would need too much of the write-ahead log.
-            self._db.execute(f"PRAGMA secure_delete = {int(self.reserve.has_room())}")
+            self._db.execute(f"PRAGMA secure_delete = {int(not self.reserve.is_tight())}")
             self._drop(after, reached)
             self._db.execute("PRAGMA secure_delete = 0")
         except sqlite3.Error as error:
-            raise ServerError(f"the store cannot compact: {error}", status=500) from error
-        self._compacted = max(self._compacted, reached)
+            raise schema.write_failure(self.path, error) from error
+        self._compacted = reached
         return reached
 
     def _drop(self, after: int, reached: int) -> None:
@@ -165,6 +226,15 @@ class WriteLog:
         """Close the files."""
         self._db.close()
         self.acknowledged.close()
+
+
+def _with_value(change: PastRow) -> PastRow:
+    """The change with the last state of a deleted object, if its row has none."""
+    row, before = change
+    if row.value or not row.deleted or not before:
+        return change
+    old, new = (b'"resourceVersion":"%d"' % number for number in (row.previous, row.revision))
+    return PastRow(row._replace(value=before.replace(old, new, 1)), before)
 
 
 def _end(prefix: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -100,7 +100,7 @@ class PodLogSource(Protocol):
     async def pod_logs(self) -> list[PodLog]:
         """Every attempt at a container of a job's pod, whether or not the pod still exists."""
 
-    def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncIterator[bytes]:
+    def read_pod_log(self, pod_log: PodLog, options: LogOptions) -> AsyncGenerator[bytes, None]:
         """The log of one attempt; raises a StatusError if it was removed meanwhile."""
 
 
@@ -115,7 +115,7 @@ class TokenOwner(Protocol):
 class NodeBackend(Protocol):
     """The node agent as the API server sees it."""
 
-    def logs(self, pod: Raw, options: LogOptions) -> AsyncIterator[bytes]:
+    def logs(self, pod: Raw, options: LogOptions) -> AsyncGenerator[bytes, None]:
         """The container's output; raises a StatusError if there is none."""
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:

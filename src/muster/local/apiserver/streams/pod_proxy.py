@@ -12,6 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from muster.errors import StatusError
+from muster.local.apiserver.connections.http_connection import while_connected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,6 @@ _NOT_FORWARDED = frozenset(
     {
         "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailers",
         "transfer-encoding", "upgrade", "host", "authorization", "content-length",
-        "content-encoding",
     }
 )  # fmt: skip
 
@@ -48,14 +48,15 @@ async def run(
     query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
     url = f"http://{host}:{host_port}/{call.route.rest}{query}"
     # The body is forwarded as it comes, so it must not be decompressed on the way.
-    async with aiohttp.ClientSession(auto_decompress=False) as session:
+    async with while_connected(request), aiohttp.ClientSession(auto_decompress=False) as session:
         try:
             answer = await session.request(
                 request.method,
                 url,
-                headers=_forwarded(request.headers),
+                headers=_forwarded(request.headers, "content-encoding"),  # the body is plain by now
                 data=call.body or None,
                 allow_redirects=False,  # the client follows them, or not
+                skip_auto_headers=("Accept-Encoding",),  # only the client knows what it accepts
             )
         except aiohttp.ClientError as error:
             message = f"error trying to reach service: {error}"
@@ -69,5 +70,7 @@ async def run(
             return response
 
 
-def _forwarded(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(k, v) for k, v in headers.items() if k.lower() not in _NOT_FORWARDED]
+def _forwarded(headers: Mapping[str, str], *others: str) -> list[tuple[str, str]]:
+    """The headers that pass, without those and the `others`."""
+    dropped = _NOT_FORWARDED.union(others)
+    return [(k, v) for k, v in headers.items() if k.lower() not in dropped]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from aiohttp import web
 
 from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver.connections.http_connection import while_connected
 from muster.local.apiserver.http.requests import query_bool
 from muster.local.apiserver.streams import exec_websocket, pod_proxy
 from muster.local.apiserver.streams.node_interface import (
@@ -21,7 +22,7 @@ from muster.local.apiserver.streams.node_interface import (
 from muster.local.apiserver.views import pod_logs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Call
@@ -103,18 +104,19 @@ class PodStreams:
         return await _stream(request, self.backend.read_pod_log(pod_log, options))
 
 
-async def _stream(request: web.Request, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
-    # The backend raises with the first piece, while the answer can still be a Status.
-    first = await anext(pieces, None)
+async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     response.enable_chunked_encoding()
-    await response.prepare(request)
-    with suppress(ConnectionResetError):  # the reader has disconnected
-        if first is not None:
-            await response.write(first)
+    async with while_connected(request), aclosing(pieces):
+        # The backend raises with the first piece, while the answer can still be a Status.
+        first = await anext(pieces, b"")
+        await response.prepare(request)
+        with suppress(ConnectionResetError):  # the reader has disconnected
+            if first:
+                await response.write(first)
             async for piece in pieces:
                 await response.write(piece)
-        await response.write_eof()
+            await response.write_eof()
     return response
 
 

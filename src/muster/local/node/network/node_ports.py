@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.core import port_number
 from muster.api.meta import condition_is_true
 from muster.errors import CannotRun
+from muster.local.acceptor import Acceptor
 from muster.local.node.network.pod_network import LOOPBACK
+from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +32,10 @@ log = logging.getLogger(__name__)
 
 _BLOCK = 64 * 1024
 _CONNECT_TIMEOUT = 5.0
+_BACKLOG = 100
+_LISTEN_AGAIN = 5.0
+"""Seconds until a port is tried again at which listening failed."""
+_refused = RepeatedLine(log, logging.WARNING)
 
 
 class Target(NamedTuple):
@@ -72,7 +79,9 @@ class NodePorts:
         self._pods = pods
         self._services = services
         self._changed = asyncio.Event()
-        self._listening: dict[int, asyncio.Server] = {}
+        self._listening: dict[int, Acceptor] = {}
+        self._failed: set[int] = set()
+        self._forwards: set[asyncio.Task[None]] = set()
         self._turn = 0
         services.subscribe(lambda _: self._changed.set())
 
@@ -81,26 +90,49 @@ class NodePorts:
         await self._services.synced()
         try:
             while True:
-                await self._listen(set(node_ports(self._services.all())))
-                await self._changed.wait()
+                self._listen(set(node_ports(self._services.all())))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LISTEN_AGAIN if self._failed else None):
+                        await self._changed.wait()
                 self._changed.clear()
         finally:
-            await self._listen(set())
+            self._listen(set())
+            for task in self._forwards:
+                task.cancel()
+            await asyncio.gather(*self._forwards, return_exceptions=True)
 
-    async def _listen(self, ports: set[int]) -> None:
+    def _listen(self, ports: set[int]) -> None:
         for port in self._listening.keys() - ports:
             self._listening.pop(port).close()
         for port in ports - self._listening.keys():
-            serve = partial(self._serve, port)
             try:
-                self._listening[port] = await asyncio.start_server(serve, LOOPBACK, port)
+                sock = socket.create_server((LOOPBACK, port), backlog=_BACKLOG)
+                self._listening[port] = Acceptor(sock, partial(self._serve, port), _refuse)
+                self._failed.discard(port)
             except OSError as error:  # another program has the port: the rest must work
-                log.warning("node port %d: %s", port, error.strerror)
+                if port not in self._failed:
+                    log.warning("node port %d: %s", port, error.strerror)
+                self._failed.add(port)
+        self._failed &= ports
 
-    async def _serve(
-        self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def _serve(self, port: int, sock: socket.socket) -> None:
+        """Forward a connection, or close it if there are no descriptors for it."""
+        if not self._runtime.descriptors.has_room(2):
+            _refused.log("node port %d refuses connections: the daemon has no descriptors", port)
+            sock.close()
+            return
+        forward = self._forward(port, sock)
+        task = asyncio.get_running_loop().create_task(forward)  # owner: this, until it is stopped
+        self._forwards.add(task)
+        task.add_done_callback(self._forwards.discard)
+
+    async def _forward(self, port: int, sock: socket.socket) -> None:
         """Forward one connection until both sides are closed."""
+        try:
+            reader, writer = await asyncio.open_connection(sock=sock)
+        except OSError:  # the client has disconnected
+            sock.close()
+            return
         with contextlib.closing(writer), contextlib.suppress(OSError, CannotRun, TimeoutError):
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 pod_reader, pod_writer = await self._connect(port)
@@ -119,6 +151,12 @@ class NodePorts:
         self._turn += 1
         sock = await self._runtime.reach(*pods[self._turn % len(pods)])
         return await asyncio.open_connection(sock=sock)
+
+
+def _refuse(error: OSError) -> bool:
+    """No connection is closed for a new one."""
+    _refused.log("a node port cannot accept connections: %s", error.strerror)
+    return False
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

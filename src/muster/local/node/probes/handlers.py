@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from muster import errors
 from muster.api.core import port_number
 from muster.errors import CannotRun
+from muster.local.descriptors import is_lack
 from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _MAX_OUTPUT = 10 * 1024
 """Bytes of a program's output that are kept, as in the kubelet."""
 _MAX_LINE = 8 * 1024
+_RETRY = 1.0
+"""Seconds until a handler is tried again for which there was no descriptor."""
 
 
 class HandlerResult(NamedTuple):
@@ -40,14 +43,17 @@ class HandlerRunner:
     async def run(
         self, uid: str, container: Container, handler: Handler, limit: float | None
     ) -> HandlerResult:
-        """Run a handler for at most `limit` seconds."""
-        try:
-            async with asyncio.timeout(limit):
-                return await self._run(uid, container, handler)
-        except TimeoutError:
-            return HandlerResult(False, f"no answer in {limit:g} s")
-        except (OSError, CannotRun, ValueError) as error:
-            return HandlerResult(False, errors.describe(error))
+        """Run a handler for at most `limit` seconds, as soon as there are descriptors for it."""
+        while True:
+            try:
+                async with asyncio.timeout(limit):
+                    return await self._run(uid, container, handler)
+            except TimeoutError:
+                return HandlerResult(False, f"no answer in {limit:g} s")
+            except (OSError, CannotRun, ValueError) as error:
+                if not is_lack(error):  # which says nothing about the container
+                    return HandlerResult(False, errors.describe(error))
+            await asyncio.sleep(_RETRY)
 
     async def _run(self, uid: str, container: Container, handler: Handler) -> HandlerResult:
         if handler.exec is not None:

@@ -3,8 +3,9 @@
 `Runtime` has the part that does not depend on namespaces: it starts shims, watches them, and finds
 them again after a restart of the daemon. `NamespaceRuntime` and `PlainRuntime` add how a pod is
 opened and closed. One task per running container waits for its shim to exit, so the pod loop hears
-of an exit at once. `records` reads the state of every pod from disk; the runtime calls `changed`
-when the pod loop should visit a pod again.
+of an exit at once; while the node's share of descriptors is in use, containers that have none are
+looked at every second. `records` reads the state of every pod from disk; the runtime calls
+`changed` when the pod loop should visit a pod again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import describe
+from muster.local.descriptors import Descriptors
 from muster.local.node.runtime import shim_client
 from muster.local.node.runtime.cgroups import Resources
 from muster.local.node.runtime.pod_records import AttemptKey, PodRecords
@@ -91,6 +93,7 @@ class Runtime(ABC):
 
     def __init__(self, data_dir: Path, groups: ControlGroups | None = None) -> None:
         self._groups = groups
+        self.descriptors = Descriptors()
         self.records = PodRecords(data_dir / "pods")
         self._to_watch: asyncio.Queue[AttemptKey] = asyncio.Queue()
         # The PIDs of shims that this daemon started, and so must reap.
@@ -208,14 +211,21 @@ class Runtime(ABC):
         # The lock tells whether the shim lives, not the socket. The kernel closes the files of a
         # killed process in any order: a shim that closed its socket may hold the lock a moment
         # longer.
+        modified = 0
         while True:
             pause = _POLL  # there is no event for a released lock
             try:
                 if not files.is_locked(folder / "lock"):
                     break
-                async with shim_client.connect_shim(folder, op="watch") as shim:
-                    async for _ in shim.frames():
+                if not self.descriptors.has_room_to_watch():
+                    before, modified = modified, _modified(folder)
+                    if modified != before:
                         changed(attempt.uid)
+                    pause = _WATCH_AGAIN
+                else:
+                    async with shim_client.connect_shim(folder, op="watch") as shim:
+                        async for _ in shim.frames():
+                            changed(attempt.uid)
             except ConnectionError:
                 pass  # the shim is about to exit
             except OSError as error:
@@ -228,3 +238,8 @@ class Runtime(ABC):
         if child:
             await asyncio.to_thread(os.waitpid, child, 0)
         changed(attempt.uid)
+
+
+def _modified(folder: Path) -> int:
+    """When a file of the attempt was last written: its start and its exit are new files."""
+    return os.stat(folder).st_mtime_ns

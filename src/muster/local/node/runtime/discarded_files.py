@@ -23,6 +23,8 @@ _TEMPORARY = (*PRIVATE_DIRECTORIES, "/dev", "/proc", "/sys")
 _LARGE = 1 << 20
 """Bytes from which on a file counts although its name has a leading dot."""
 _SHOWN, _COUNTED = 3, 1000
+_MAX_DEPTH = 100
+"""Levels of folders that are searched: a program may make thousands."""
 
 
 def names_of_discarded_files(pod: Path) -> str:
@@ -55,6 +57,9 @@ def _written_in_attempt(attempt: Path) -> Iterator[str]:
     yield from _Search(str(attempt / "root"), planned).walk()
     # A new directory over one of the host is stored beside the root.
     over = {path: "dir" if action == "disk" else action for path, action in planned.items()}
+    for path in [path for path, action in planned.items() if action == "disk"]:
+        for parent in PurePosixPath(path).parents:
+            over.pop(str(parent), None)  # mounted from the host, e.g. /home
     yield from _Search(str(attempt / "root.over"), over).walk()
 
 
@@ -71,12 +76,15 @@ class _Search:
             entries = sorted(os.scandir(self._root + path), key=lambda entry: entry.name)
         except OSError:
             return
+        is_deepest = path.count("/") >= _MAX_DEPTH
         for entry in entries:
             place = f"{path}/{entry.name}"
             planned = place in self._planned
             if (planned and self._planned[place] != "dir") or entry.name == "__pycache__":
                 continue  # the mount point of a file or directory that stays, or noise
             if entry.is_dir(follow_symlinks=False):
+                if is_deepest:
+                    continue
                 # The home or another new directory may be inside a temporary one.
                 inside = place in _TEMPORARY or (temporary and not planned)
                 if not inside or planned or place in self._above:

@@ -88,20 +88,20 @@ class NamespaceRuntime(Runtime):
             self.records.write_pod(spec.uid, body | {"pause": pid, "started": started})
             return self._network.link(address) if address else {}
 
-        shared = [["tmpfs", str(folder / "shm"), "mode=1777"]]
-        for name, mount_options in spec.memory_volumes.items():
-            shared.append(["tmpfs", str(folder / "volumes" / name), mount_options])
+        shared = [("shm", "mode=1777")]
+        shared += [(f"volumes/{name}", options) for name, options in spec.memory_volumes.items()]
         request = {
             "folder": str(folder),
             "hostname": spec.hostname,
             "network": bool(address),
             "shared": shared,
+            "hidden": self._rules.hidden,
             "join": self._network.holder,
         }
         await open_sandbox(folder, request, created)
 
     async def start(self, spec: ContainerSpec) -> None:
-        record = self.records.read(spec.uid)
+        record = self.records.read_open(spec.uid)
         folder = self.records.attempt(spec.uid, spec.name, spec.number)
         if folder.exists():
             return
@@ -120,6 +120,8 @@ class NamespaceRuntime(Runtime):
         layers = layers_of(spec.image, self._images)
         body = {
             "pause": record.pause,
+            "pause_started": kernel.start_time(record.pause),
+            "pod": str(pod),
             "root": str(folder / "root"),
             "steps": rootfs.plan_rootfs(self._rules, mounts.values(), layers, self._tree),
             "hidden": self._rules.hidden,

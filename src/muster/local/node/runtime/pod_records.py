@@ -19,11 +19,9 @@ lock is free was lost. All files are replaced by rename, so a reader never sees 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import logging
 import os
-import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -35,6 +33,7 @@ from muster.errors import CannotRun
 from muster.local.node.log_archive.archive import JobPod, LogArchive, pod_log
 from muster.local.node.pod import DEFAULT_GRACE
 from muster.local.node.runtime.discarded_files import names_of_discarded_files
+from muster.local.node.runtime.remove_tree import remove_tree
 from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
@@ -237,7 +236,7 @@ class PodRecords:
         folder = self.pod(uid)
         own = [folder / name for name in ("volumes", "root", "tmp", "work")]
         for place in (*own, *folder.glob("containers/*/*/root*")):
-            _remove_tree(place)
+            remove_tree(place)
 
     def write_job_pod(self, uid: str, pod: JobPod) -> None:
         """Record that the pod belongs to a job, so that its logs are archived."""
@@ -263,7 +262,7 @@ class PodRecords:
     def forget(self, uid: str) -> None:
         """Delete the record; the logs of a job's pod are moved to the archive."""
         self._archive_logs(self.pod_logs(uid))
-        _remove_tree(self.pod(uid))
+        remove_tree(self.pod(uid))
 
     def forget_old_attempts(self, uid: str, container: str) -> None:
         old = self.attempts(uid, container)[:-MAX_ATTEMPTS]
@@ -271,7 +270,8 @@ class PodRecords:
             logs = self.pod_logs(uid)
             self._archive_logs(p for p in logs if p.container == container and p.attempt in old)
         for number in old:
-            shutil.rmtree(self.attempt(uid, container, number), ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(self.attempt(uid, container, number))
 
     def _archive_logs(self, logs: Iterable[PodLog]) -> None:
         try:
@@ -284,21 +284,6 @@ class PodRecords:
     def _containers(self, uid: str) -> list[str]:
         folder = self.pod(uid) / "containers"
         return sorted(os.listdir(folder)) if folder.is_dir() else []
-
-
-def _remove_tree(path: Path) -> None:
-    """Delete a directory as far as possible.
-
-    Without descriptors nothing in it can be deleted: this is raised, so that the caller tries again
-    and the files of a deleted pod do not stay for ever.
-    """
-
-    def on_error(_function: object, _path: str, info: tuple[object, BaseException, object]) -> None:
-        error = info[1]
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            raise error
-
-    shutil.rmtree(path, onerror=on_error)
 
 
 def read_attempt(folder: Path, number: int) -> Attempt:

@@ -34,7 +34,7 @@ _RUN = (
 )
 _ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 _DESCRIPTORS_FROM = 64
-_EXIT_TIMEOUT = 10.0
+_EXIT_TIMEOUT, _REAP_TIMEOUT = 10.0, 1.0
 _user_limit: tuple[int, int] | None = None
 """The limits of descriptors before the daemon raised its own."""
 
@@ -117,19 +117,23 @@ def kill(pid: int) -> None:
 def kill_and_wait(pid: int) -> bool:
     """Kill a process and wait until it is gone; False if it is not gone in time.
 
-    The first process of a pod stays until every process of the pod is reaped.
+    The first process of a pod stays until every process of the pod is reaped. The first process of
+    the machine may never reap: in a container it is often a program that does not know of it.
     """
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
-    deadline = time.monotonic() + _EXIT_TIMEOUT
+    start = time.monotonic()
     with open(handle):
         signal.pidfd_send_signal(handle, signal.SIGKILL)
         while not (gone := bool(select.select([handle], [], [], 0.02)[0])):
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - start
+            if waited > _EXIT_TIMEOUT:
                 break
             kernel.reap_orphans()  # the zombies of the pod that became our children
+            if waited > _REAP_TIMEOUT and (gone := kernel.is_ending_pid_namespace(pid)):
+                break
     with contextlib.suppress(ChildProcessError):  # the child of an earlier daemon belongs to init
         os.waitpid(pid, os.WNOHANG)
     return gone

@@ -4,8 +4,9 @@
 except:
 - `/tmp`, `/run`, `/var/tmp` and `~/.cache` are new and writable, and so is `/root` if the user may
   not enter it: jobs often work there;
-- the home directory is new and writable, with the host's entries mounted into it read-only: the
-  user's code and interpreters are there, new files are private;
+- `open` directories (the home, and `/root` if the user may enter it) are new and writable, with the
+  host's entries mounted into them read-only: the user's code and interpreters are there, new files
+  are private;
 - `hidden` paths (the cluster's own state, `~/.kube`) do not exist;
 - `visible` paths (the interpreter, code directories) exist even inside new directories;
 - `/proc`, `/sys` and `/dev` are the container's own;
@@ -82,6 +83,7 @@ class RootfsRules:
     hidden: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     """Directories that may be mounted although they are inside hidden ones."""
     programs: Mapping[str, str] = field(default_factory=dict)
@@ -121,6 +123,8 @@ def plan_rootfs(
         sketch.put(path, _Kind.FRESH, mode=mode)
     for path in ("/proc", "/sys", "/dev"):
         sketch.put(path, _Kind.OWN)
+    for path in rules.open:
+        sketch.put(path, _Kind.OPEN, mode=0o755)
     if rules.home.strip("/"):
         sketch.put(rules.home, _Kind.OPEN, mode=0o755)
         sketch.put(posixpath.join(rules.home, ".cache"), _Kind.FRESH)

@@ -11,12 +11,12 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
 from muster.local.node.runtime.processes import start_program
+from muster.local.node.runtime.remove_tree import remove_tree
 from muster.local.node.standalone import shim_socket
 from muster.local.node.standalone.linux import files, kernel
 from muster.local.node.standalone.shim import LISTENER, LOCK
@@ -37,7 +37,7 @@ def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) ->
     """
     # Readers see only folders with a number as name: the draft becomes visible by its rename.
     draft = folder.with_name(f".{folder.name}")
-    shutil.rmtree(draft, ignore_errors=True)
+    remove_tree(draft)
     draft.mkdir(mode=0o700, parents=True)
     (draft / "root").mkdir()
     (draft / "log").touch()

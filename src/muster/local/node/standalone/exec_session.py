@@ -38,22 +38,24 @@ def serve(client: socket.socket, request: dict[str, Any], main: int, spec: dict[
     """Run the requested program in the namespaces of the container's process `main`, within the
     container's limits, until it exits."""
     client.setblocking(True)
-    # Opened here and entered in the child: inside the container's mounts the path does not exist.
+    # Opened here and used later: inside the container's mounts the path does not exist.
     procs = cgroup.open_procs(spec["limits"])
 
     def prepare() -> list[int]:
-        cgroup.enter(procs)
         kernel.die_with_parent(signal.SIGKILL)
         return []
 
-    fds = kernel.open_namespaces(main)
     tty = bool(request.get("tty"))
     env = spec["env"] | ({"TERM": "xterm"} if tty else {})
     try:
+        fds = kernel.open_namespaces(main)
+        pid_namespace = fds.pop("pid", -1)
         kernel.enter(fds)
         streams = _terminal() if tty else _pipes()
-        program = spawn.Program(request["argv"], env, "/", tty, prepare)
-        pid, _ = spawn.start(program, streams.theirs)
+        program = spawn.Program(request["argv"], env, spec["cwd"], tty, prepare, pid_namespace)
+        # From here, and not by the program itself: a container at its limit of processes would
+        # not let it fork.
+        pid, _ = spawn.start(program, streams.theirs, lambda pid: cgroup.admit(procs, pid))
     except (spawn.StartFailed, OSError) as error:
         code = error.code if isinstance(error, spawn.StartFailed) else _CANNOT_ENTER
         client.sendall(shim_socket.status({"exitCode": code, "message": str(error)}))

@@ -25,14 +25,19 @@ class Channel:
         return json.loads(self._file.readline() or "null")
 
 
+def close_streams() -> None:
+    """Replace standard input, output and error by `/dev/null`."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+
+
 def become_sleep(env: dict[str, str]) -> NoReturn:
     """Replace this process by `sleep`: it keeps our namespaces and needs only a megabyte.
 
     No descriptor of the daemon stays open. `env` names the cluster or pod that it belongs to.
     """
     os.chdir("/")
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
-    os.closerange(3, null + 1024)
+    last = os.open("/", os.O_PATH)
+    os.closerange(3, last + 1024)
     os.execvpe("sleep", ["sleep", "infinity"], env)

@@ -13,7 +13,7 @@ import ipaddress
 import os
 import socket
 
-from muster.local.node.standalone.handshake import Channel, become_sleep
+from muster.local.node.standalone.handshake import Channel, become_sleep, close_streams
 from muster.local.node.standalone.linux import files, kernel, nftables
 from muster.local.node.standalone.linux.netlink import Netlink
 
@@ -44,4 +44,5 @@ def main() -> int:
         net.add_address(net.index(request["bridge"]), ipaddress.IPv4Interface(request["address"]))
     _enable_nat(request)
     channel.send(ready=True)
+    close_streams()
     return become_sleep({"MUSTER_HOLDER": request["folder"]})

@@ -2,13 +2,15 @@
 
 Its standard input is a socket to the daemon. Two processes take part: the starter, which stays in
 the network namespace of the bridge, and its child, which becomes the pod's first process.
-1. The starter reads `{"folder", "hostname", "network", "shared", "join"}`, the child makes the
-   namespaces, and the starter answers `{"pid"}`.
+1. The starter reads `{"folder", "hostname", "network", "shared", "hidden", "join"}`, the child
+   makes the namespaces, and the starter answers `{"pid"}`.
 2. When the daemon has saved the PID, it sends `{"link", "bridge", "address", "gateway"}`; the
    starter makes the link, the child configures its end and answers `{"ready": true}`.
 If one of the three processes dies in between, the others read end of file and exit.
 
-Then the child becomes `sleep` with the pod's folder in its environment.
+Then the child becomes `sleep` with the pod's folder in its environment. Programs of the pod see it
+as process 1, and its root directory as `/proc/1/root`: so its root directory has nothing but what
+the containers of the pod share, and the directories where `sleep` is.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import signal
 import socket
 from typing import Any
 
-from muster.local.node.standalone.handshake import Channel, become_sleep
+from muster.local.node.standalone.handshake import Channel, become_sleep, close_streams
 from muster.local.node.standalone.linux import kernel, mounts
 from muster.local.node.standalone.linux.netlink import Netlink
 
@@ -76,7 +78,7 @@ def _become_first(channel: Channel, starter: Channel, request: dict[str, Any]) -
     kernel.unshare(_OWN | (kernel.CLONE_NEWNET if request["network"] else 0))
     socket.sethostname(request["hostname"])
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-    mounts.run_steps("", request["shared"])
+    mounts.share(request["folder"], request["shared"], request["hidden"])
     starter.send(made=True)
     network = starter.receive()
     if network is None:
@@ -84,6 +86,8 @@ def _become_first(channel: Channel, starter: Channel, request: dict[str, Any]) -
     if request["network"]:
         _configure(network)
     starter.send(done=True)
+    close_streams()  # after this there is no /dev
+    kernel.pivot_root(request["folder"])
     channel.send(ready=True)
     # An ignored SIGCHLD stays ignored after exec: the kernel then reaps every orphan of the pod.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -16,7 +16,7 @@ script below `sh -c "cd src && python train.py"` must be able to save a checkpoi
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import json
 import os
 import selectors
@@ -71,7 +71,7 @@ class Shim:
         try:
             self._start()
         except (spawn.StartFailed, OSError) as error:
-            if spawn.is_full_disk(error):
+            if spawn.is_full_disk(error) or self._pod_has_ended():
                 _withdraw()
                 return
             self._end({"exitCode": 128, "signal": 0, "reason": "StartError", "message": str(error)})
@@ -131,27 +131,26 @@ class Shim:
 
     def _start(self) -> None:
         spec = self._spec
-        own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        fds = kernel.open_namespaces(spec["pause"]) if spec.get("pause") else {}
-        # The shim itself stays on the host. But a pid namespace applies to later children only, and
-        # entering it needs the rights of the user namespace.
-        if "user" in fds:
-            kernel.enter({"user": fds.pop("user")})
-        if "pid" in fds:
-            kernel.enter({"pid": fds.pop("pid")})
+        fds = kernel.open_namespaces(spec["pause"]) if "pause" in spec else {}
+        if self._pod_has_ended() or ("pause" in spec and not {"pid", "mnt"} <= fds.keys()):
+            raise ProcessLookupError(errno.ESRCH, "the pod's first process has exited")
+        pid_namespace, pods_mounts = fds.pop("pid", -1), fds.pop("mnt", -1)
 
         def prepare() -> list[int]:
             # The control groups are entered first: the pod's mounts do not show them.
             cgroup.enter(cgroup.open_procs(spec["limits"]))
-            kernel.die_with_parent(signal.SIGKILL)
             kernel.enter(fds)
-            if spec.get("steps"):
-                mounts.build(spec["root"], spec["steps"], spec["hidden"], spec["own"])
-            mounts_fd = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            return [mounts_fd, _own_terminal()] if spec["tty"] else [mounts_fd]
+            kernel.die_with_parent(signal.SIGKILL)  # after the user namespace, which clears it
+            if pods_mounts >= 0:
+                pod = (spec["pod"], pods_mounts)
+                own = mounts.build(spec["root"], spec["steps"], spec["hidden"], spec["own"], pod)
+            else:
+                own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            return [own, _own_terminal()] if spec["tty"] else [own]
 
         # With a terminal the child opens its own streams: the terminal is in the pod's /dev.
-        program = spawn.Program(spec["argv"], spec["env"], spec["cwd"], False, prepare)
+        argv, env, cwd = spec["argv"], spec["env"], spec["cwd"]
+        program = spawn.Program(argv, env, cwd, spec["tty"], prepare, pid_namespace)
         stdio = _null_streams() if spec["tty"] else self._pipe_ends()
         self._pid, descriptors = spawn.start(program, stdio)
         if descriptors:  # else the kernel killed the child in `prepare`, at its memory limit
@@ -163,17 +162,21 @@ class Shim:
             )
             self._read_from(self._terminal, "stdout")
         # With our copies of the program's ends open, we would never read end of file.
-        for fd in {*stdio, *fds.values()}:
+        for fd in {*stdio, *fds.values(), pid_namespace, pods_mounts} - {-1}:
             os.close(fd)
-        # Later children (exec sessions) start in our own pid namespace again. Rootless, the kernel
-        # does not allow it.
-        with contextlib.suppress(PermissionError):
-            kernel.enter({"pid": own_pid_namespace})
         now = log_writer.stamp(time.time_ns())
         self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
         files.write_atomically("started", json.dumps(self._state))
         self._state = {"state": "running"} | self._state
         self._send_status()
+
+    def _pod_has_ended(self) -> bool:
+        """Whether the pod's first process is gone. Another process may have its PID by now."""
+        spec = self._spec
+        if "pause" not in spec:  # without namespaces
+            return False
+        same = kernel.start_time(spec["pause"]) == spec["pause_started"]
+        return not same or kernel.is_exiting(spec["pause"])
 
     def _pipe_ends(self) -> tuple[int, int, int]:
         out_read, out_write = os.pipe()
@@ -313,7 +316,8 @@ class Shim:
 
 
 def _withdraw() -> None:
-    """Remove this attempt after a while: a full disk is no failure of the container.
+    """Remove this attempt after a while: neither a full disk nor the end of the pod's first process
+    is a failure of the container.
 
     The node then makes the attempt again.
     """
@@ -332,7 +336,6 @@ def _own_terminal() -> int:
     controller, terminal = os.openpty()
     for fd in (0, 1, 2):
         os.dup2(terminal, fd)
-    spawn.take_terminal()
     return controller
 
 

@@ -1,7 +1,13 @@
 """Starts a program as a direct child, after preparing the child (namespaces, root directory).
 
-The child keeps one end of a socket pair that exec closes. If the parent reads end of file without a
-message, the program runs; otherwise the message says why not, and becomes `StartFailed`.
+Two processes come one after the other. The first one is outside the pod's pid namespace: it enters
+the other namespaces, builds the root directory and closes every descriptor that the program does
+not get. Only then it enters the pid namespace and forks the second one, as a sibling, which becomes
+the program. So programs of the pod, which may look into all processes that they see
+(`/proc/PID/root`, `cwd`, `fd`), never see one that has more than its container.
+
+The child has one end of a socket pair that exec closes. Messages are the descriptors of `prepare`,
+then the PID, or the reason why the program does not run, which becomes `StartFailed`.
 """
 
 from __future__ import annotations
@@ -16,12 +22,16 @@ import struct
 import termios
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from muster.local.node.standalone.linux import kernel
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 _NO_SPACE, _CANNOT_RUN, _NOT_FOUND = 125, 126, 127
-_MAX_DESCRIPTORS = 4
+_MAX_RECEIVED = 4
+_MAX_DESCRIPTORS = 1 << 20
+_PID, _ERROR = b"p", b"e"
 
 
 class StartFailed(Exception):
@@ -40,35 +50,82 @@ class Program(NamedTuple):
     env: dict[str, str]
     cwd: str
     tty: bool
+    """Whether standard input is a terminal that the program controls."""
     prepare: Callable[[], list[int]]
+    pid_namespace: int = -1
+    """The descriptor of the one to run in, if it is not ours."""
 
 
-def start(program: Program, stdio: tuple[int, int, int]) -> tuple[int, list[int]]:
+def start(
+    program: Program, stdio: tuple[int, int, int], admit: Callable[[int], None] | None = None
+) -> tuple[int, list[int]]:
     """Start the program with these descriptors in a session of its own; returns its PID and the
-    descriptors of `prepare`."""
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        code = _CANNOT_RUN
-        try:
-            _become(program, stdio, theirs)
-        except FileNotFoundError as error:
-            code = _NOT_FOUND
-            theirs.sendall(_text(error, program.argv[0]))
-        except OSError as error:
-            code = _NO_SPACE if is_full_disk(error) else _CANNOT_RUN
-            theirs.sendall(_text(error, program.argv[0]))
-        except ValueError as error:
-            theirs.sendall(str(error).encode())
-        finally:
-            os._exit(code)
+    descriptors of `prepare`. `admit` gets the PID before the program runs."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    first = os.fork()
+    if first == 0:
+        ours.close()
+        _run(program, stdio, theirs, admitted=admit is not None)
     theirs.close()
+    pid, error, descriptors = 0, b"", list[int]()
     with ours:
-        message, descriptors = _receive(ours)
-    if message:
-        code, _ = exit_code(os.waitpid(pid, 0)[1])
+        while True:
+            data, fds, _, _ = socket.recv_fds(ours, 4096, _MAX_RECEIVED)
+            descriptors += fds
+            if data[:1] == _PID and not pid:
+                pid = int(data[1:])
+                _admit(ours, admit, pid)
+            elif data[:1] == _ERROR:
+                error = data[1:]
+            elif not data:
+                break
+    for fd in descriptors:
+        os.set_inheritable(fd, False)
+    # Without a message, the kernel killed the first process at its memory limit.
+    if pid not in (0, first):
+        os.waitpid(first, 0)
+    if error:
+        code, _ = exit_code(os.waitpid(pid or first, 0)[1])
+        message = error.decode(errors="replace")
         raise StartFailed(f'cannot run "{program.argv[0]}": {message}', code)
-    return pid, descriptors
+    return pid or first, descriptors
+
+
+def _admit(child: socket.socket, admit: Callable[[int], None] | None, pid: int) -> None:
+    if admit is not None:
+        with contextlib.suppress(OSError):  # it was killed
+            admit(pid)
+            child.send(_PID)
+
+
+def _run(
+    program: Program, stdio: tuple[int, int, int], parent: socket.socket, *, admitted: bool
+) -> NoReturn:
+    """What the child does: it becomes the program, or sends why not."""
+    code = _CANNOT_RUN
+    try:
+        _prepare(program, stdio, parent)
+        if program.pid_namespace >= 0:
+            kernel.enter({"pid": program.pid_namespace})
+            _close_all_but(parent.fileno())
+            pid = kernel.fork_sibling()
+        else:
+            pid = os.getpid()
+        if pid:
+            parent.send(_PID + str(pid).encode())
+        if pid == 0 or program.pid_namespace < 0:
+            _become(program, parent, admitted=admitted)
+        code = 0
+    except FileNotFoundError as error:
+        code = _NOT_FOUND
+        parent.send(_ERROR + _text(error, program.argv[0]))
+    except OSError as error:
+        code = _NO_SPACE if is_full_disk(error) else _CANNOT_RUN
+        parent.send(_ERROR + _text(error, program.argv[0]))
+    except ValueError as error:
+        parent.send(_ERROR + str(error).encode())
+    finally:
+        os._exit(code)
 
 
 def is_full_disk(error: StartFailed | OSError) -> bool:
@@ -85,27 +142,10 @@ def _text(error: OSError, program: str) -> bytes:
     return f"{error.strerror}{suffix}".encode()
 
 
-def _receive(child: socket.socket) -> tuple[str, list[int]]:
-    """The child's error message, if any, and descriptors, until it becomes the program."""
-    # Descriptors come with a newline, because a message cannot be empty; `strip` removes it.
-    message, descriptors = b"", list[int]()
-    while True:
-        data, fds, _, _ = socket.recv_fds(child, 4096, _MAX_DESCRIPTORS)
-        for fd in fds:
-            descriptors.append(fd)
-            os.set_inheritable(fd, False)
-        if not data:
-            return message.strip(b"\n").decode(errors="replace"), descriptors
-        message += data
-
-
-def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket) -> NoReturn:
-    os.setsid()  # it can then have a controlling terminal of its own
+def _prepare(program: Program, stdio: tuple[int, int, int], parent: socket.socket) -> None:
     os.umask(0o022)  # ours makes private files; the program and its root directory get the usual
     for number, fd in enumerate(stdio):
         os.dup2(fd, number)
-    if program.tty:
-        take_terminal()
     descriptors = program.prepare()
     if descriptors:
         socket.send_fds(parent, [b"\n"], descriptors)
@@ -114,6 +154,20 @@ def _become(program: Program, stdio: tuple[int, int, int], parent: socket.socket
     for number in range(1, signal.NSIG):  # ignored signals would stay ignored after exec
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
+
+
+def _close_all_but(fd: int) -> None:
+    os.closerange(3, fd)
+    os.closerange(fd + 1, _MAX_DESCRIPTORS)
+
+
+def _become(program: Program, parent: socket.socket, *, admitted: bool) -> NoReturn:
+    kernel.die_with_parent(signal.SIGKILL)
+    os.setsid()  # it can then have a controlling terminal of its own
+    if program.tty:
+        take_terminal()
+    if admitted and not parent.recv(1):
+        os._exit(_CANNOT_RUN)
     os.execvpe(program.argv[0], program.argv, program.env)
 
 

@@ -31,6 +31,7 @@ def main() -> int:
         kernel.unshare(_ALL)
         kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
         kernel.mount("muster", "/tmp", "tmpfs")
+        os.close(kernel.copy_mount("/tmp"))  # since Linux 5.2
         with Netlink() as net:
             net.add_bridge("muster-trial")
     except OSError as error:

@@ -7,13 +7,13 @@ changed. A volume appears complete or not at all.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.api import quantity
 from muster.errors import MissingReference
 from muster.local.node import env
+from muster.local.node.runtime.remove_tree import remove_tree
 from muster.local.node.runtime.rootfs import Mount
 from muster.local.node.standalone.linux.files import inside
 from muster.local.node.volumes.atomic_writer import VolumeFile, replace_files
@@ -71,13 +71,22 @@ class VolumeDirectories:
         """The directories of volumes in the pod's folder, by name."""
         return {volume.name: str(self._folder(volume, pod)) for volume in pod.spec.volumes}
 
+    def directory(self, volume: Volume, pod: Pod, claims: Mapping[str, HostPath]) -> str:
+        """The directory of one volume, which may not exist yet; MissingReference for a claim that
+        is not bound, and for a path that is hidden from pods."""
+        host_path = _host_path(volume, claims)
+        if host_path is None:
+            return str(self._folder(volume, pod))
+        self.refuse_hidden(host_path.path)
+        return host_path.path
+
     def _folder(self, volume: Volume, pod: Pod) -> Path:
         return self._pods / pod.metadata.uid / "volumes" / volume.name
 
     def _prepare(self, volume: Volume, pod: Pod, context: PodContext) -> str:
-        host_path = _host_path(volume, context)
+        host_path = _host_path(volume, context.claims)
         if host_path is not None:
-            self._refuse_hidden(host_path.path)
+            self.refuse_hidden(host_path.path)
             _check(host_path)
             return host_path.path
         folder = self._folder(volume, pod)
@@ -85,33 +94,39 @@ class VolumeDirectories:
             _make(folder, volume_files(volume, pod, context))
         return str(folder)
 
-    def _refuse_hidden(self, path: str) -> None:
+    def refuse_hidden(self, path: str) -> None:
         """A volume in a hidden directory would be empty: say so instead."""
         _refuse_nul(f"the hostPath {path}", path)
+        if hidden := self._hidden_folder(path):
+            message = f"hostPath {path} is in {hidden}, which is hidden from pods"
+            raise MissingReference(message)
+
+    def is_hidden(self, path: str) -> bool:
+        """Whether pods see an empty directory in place of this path."""
+        return self._hidden_folder(path) is not None
+
+    def _hidden_folder(self, path: str) -> Path | None:
         real = Path(path).resolve()
         if any(shared.resolve() in real.parents for shared in self._shared):
-            return
-        for hidden in self._hidden:
-            if real.is_relative_to(hidden.resolve()):
-                message = f"hostPath {path} is in {hidden}, which is hidden from pods"
-                raise MissingReference(message)
+            return None
+        return next((row for row in self._hidden if real.is_relative_to(row.resolve())), None)
 
 
-def _host_path(volume: Volume, context: PodContext) -> HostPath | None:
+def _host_path(volume: Volume, claims: Mapping[str, HostPath]) -> HostPath | None:
     """The path on this machine that the volume shows; None for a directory of the pod."""
     if volume.persistent_volume_claim is None:
         return volume.host_path
     name = volume.persistent_volume_claim.claim_name
-    if name not in context.claims:
+    if name not in claims:
         raise MissingReference(
             f'persistentvolumeclaim "{name}" is not bound to a volume of this node'
         )
-    return context.claims[name]
+    return claims[name]
 
 
 def _make(folder: Path, files: list[VolumeFile] | None) -> None:
     draft = folder.with_name(f".{folder.name}")
-    shutil.rmtree(draft, ignore_errors=True)  # of a daemon that was killed here
+    remove_tree(draft)  # of a daemon that was killed here
     draft.mkdir(parents=True)
     draft.chmod(0o777 if files is None else 0o755)
     if files is not None:

@@ -37,8 +37,9 @@ def open_in_root(top: int, path: str) -> int:
 
 
 def _open(top: int, path: str, resolve: int) -> int:
-    with contextlib.suppress(FileNotFoundError, NotImplementedError):
-        return kernel.openat2(top, path or ".", _FLAGS, resolve | kernel.RESOLVE_NO_MAGICLINKS)
+    if "/" in path.strip("/"):  # one step needs no help of the kernel
+        with contextlib.suppress(FileNotFoundError, NotImplementedError):
+            return kernel.openat2(top, path, _FLAGS, resolve | kernel.RESOLVE_NO_MAGICLINKS)
     return walk(top, path, in_root=resolve == kernel.RESOLVE_IN_ROOT)
 
 

@@ -21,8 +21,13 @@ def open_procs(limits: dict[str, Any]) -> list[int]:
 
 def enter(procs: list[int]) -> None:
     """Put this process, and so its children, into the groups."""
+    admit(procs, 0)  # 0 is the writing process
+
+
+def admit(procs: list[int], pid: int) -> None:
+    """Put a process, and so its children, into the groups."""
     for fd in procs:
-        os.write(fd, b"0")  # 0 is the writing process
+        os.write(fd, str(pid).encode())
         os.close(fd)
 
 

@@ -15,20 +15,21 @@ import os
 import stat
 from typing import NamedTuple
 
-from muster.local.node.standalone.linux import files, kernel
+from muster.local.node.standalone.linux import kernel
 
 _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Place(NamedTuple):
-    """A directory by its file system and its path there."""
+    """A directory by its file system and its path there, which is empty for its root."""
 
     device: str
     path: str
 
     def contains(self, other: Place) -> bool:
-        same, top = self.device == other.device, self.path.rstrip("/")
-        return same and (other.path.rstrip("/") == top or other.path.startswith(f"{top}/"))
+        if self.device != other.device or not other.path.startswith(self.path):
+            return False
+        return other.path[len(self.path) :][:1] in ("", "/")
 
 
 class MountPoint(NamedTuple):
@@ -50,18 +51,19 @@ def hide(root: str, hidden: list[str], own: list[str]) -> None:
                 if not any(e.contains(mount.shown) for e in allowed):
                     _cover(mount, mount.path)
             elif mount.shown.contains(place):
-                below = place.path[len(mount.shown.path.rstrip("/")) :]
+                below = place.path[len(mount.shown.path) :]
                 _cover(mount, mount.path + below)
 
 
 def read_mounts() -> dict[int, MountPoint]:
     """All mounts of this mount namespace, by number."""
     mounts = {}
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            number, _, device, shown, path, _ = line.split(" ", 5)
-            place = Place(device, _unescaped(shown))
-            mounts[int(number)] = MountPoint(int(number), place, _unescaped(path))
+    with open("/proc/self/mountinfo", "rb") as file:
+        text = os.fsdecode(file.read())
+    for line in text[:-1].split("\n"):  # a path may contain any other end of a line
+        number, _, device, shown, path, _ = line.split(" ", 5)
+        place = Place(device, _unescaped(shown).rstrip("/"))
+        mounts[int(number)] = MountPoint(int(number), place, _unescaped(path))
     return mounts
 
 
@@ -77,7 +79,7 @@ def _place(path: str, mounts: dict[int, MountPoint]) -> Place | None:
     finally:
         os.close(fd)
     below = path[len(mount.path.rstrip("/")) :]
-    return Place(mount.shown.device, (mount.shown.path.rstrip("/") + below) or "/")
+    return Place(mount.shown.device, mount.shown.path + below.rstrip("/"))
 
 
 def _cover(mount: MountPoint, path: str) -> None:
@@ -100,8 +102,8 @@ def _cover(mount: MountPoint, path: str) -> None:
 
 def _mount_number(fd: int) -> int:
     """The number of the mount that an open file is in."""
-    lines = files.read(f"/proc/self/fdinfo/{fd}").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("mnt_id:"))
+    with open(f"/proc/self/fdinfo/{fd}", "rb", buffering=0) as file:
+        return int(file.read(1024).partition(b"mnt_id:")[2].split()[0])
 
 
 def _unescaped(text: str) -> str:

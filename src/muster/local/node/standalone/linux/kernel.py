@@ -44,9 +44,16 @@ RESOLVE_BENEATH = 0x08
 RESOLVE_IN_ROOT = 0x10
 
 _AT_FDCWD = -100
+_AT_EMPTY_PATH = 0x1000
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 0x1
-_SYS_OPENAT2, _SYS_MOUNT_SETATTR = 437, 442  # the same on every architecture
+_OPEN_TREE_CLONE = 0x1
+_MOVE_MOUNT_EMPTY_PATHS = 0x44
+_CLONE_PARENT = 0x8000
+_CLONE_ARGUMENTS = 8  # 64-bit numbers; the first one has the flags
+# The same on every architecture.
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_CLONE3 = 428, 429, 435
+_SYS_OPENAT2, _SYS_MOUNT_SETATTR = 437, 442
 _PF_EXITING = 0x4
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -71,6 +78,17 @@ class _OpenHow(ctypes.Structure):
     )
 
 
+# A function of its own, with types: a container's root needs about a hundred of these calls.
+_openat2 = _libc["syscall"]
+_openat2.argtypes = (
+    ctypes.c_long,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.POINTER(_OpenHow),
+    ctypes.c_size_t,
+)
+
+
 def _checked(result: int, subject: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
@@ -85,6 +103,20 @@ def unshare(flags: int) -> None:
 def setns(fd: int, flag: int) -> None:
     """Enter the namespace of `fd`; a pid namespace applies only to later children."""
     _checked(_libc.setns(ctypes.c_int(fd), ctypes.c_int(flag)), "setns")
+
+
+def fork_sibling() -> int:
+    """Like `os.fork`, but the new process is a child of our parent.
+
+    With one thread only, and for a process that soon becomes another program: Python does not
+    learn of it.
+    """
+    # All zero but the flags: the memory is copied, and the parent gets the same signal as for us.
+    arguments = (ctypes.c_uint64 * _CLONE_ARGUMENTS)(_CLONE_PARENT)
+    call = ctypes.PyDLL(None, use_errno=True).syscall  # keeps the interpreter's lock
+    result = call(ctypes.c_long(_SYS_CLONE3), arguments, ctypes.c_size_t(ctypes.sizeof(arguments)))
+    _checked(result, "clone3")
+    return int(result)
 
 
 def die_with_parent(signal: int) -> None:
@@ -134,14 +166,8 @@ def unmount(target: str, flags: int = 0) -> None:
 
 def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     """Open a path under the rules of `resolve`; NotImplementedError before Linux 5.6."""
-    how = _OpenHow(flags=flags, resolve=resolve)
-    result = _libc.syscall(
-        ctypes.c_long(_SYS_OPENAT2),
-        ctypes.c_int(folder),
-        ctypes.c_char_p(os.fsencode(path)),
-        ctypes.byref(how),
-        ctypes.c_size_t(ctypes.sizeof(how)),
-    )
+    how = _OpenHow(flags, 0, resolve)
+    result = _openat2(_SYS_OPENAT2, folder, os.fsencode(path), how, ctypes.sizeof(how))
     # EPERM: a container whose seccomp filter does not know the call. EAGAIN: a race with a rename.
     if result < 0 and ctypes.get_errno() in (errno.ENOSYS, errno.EPERM, errno.EAGAIN):
         raise NotImplementedError
@@ -149,19 +175,47 @@ def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
     return int(result)
 
 
-def make_read_only(target: str) -> None:
-    """Make a mount and everything mounted below it read-only."""
+def make_read_only(fd: int) -> None:
+    """Make the mount of an open directory or file, and everything mounted below it, read-only."""
     attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
     result = _libc.syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
-        ctypes.c_int(_AT_FDCWD),
-        ctypes.c_char_p(target.encode()),
-        ctypes.c_uint(_AT_RECURSIVE),
+        ctypes.c_int(fd),
+        b"",
+        ctypes.c_uint(_AT_EMPTY_PATH | _AT_RECURSIVE),
         ctypes.byref(attributes),
         ctypes.c_size_t(ctypes.sizeof(attributes)),
     )
     if result < 0:  # before Linux 5.12: only this mount
-        mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+        mount("none", f"/proc/self/fd/{fd}", flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+
+
+def copy_mount(path: str) -> int:
+    """A copy of the file or directory at `path`, with everything mounted below it.
+
+    The descriptor can be attached in another mount namespace.
+    """
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_OPEN_TREE),
+        ctypes.c_int(_AT_FDCWD),
+        ctypes.c_char_p(os.fsencode(path)),
+        ctypes.c_uint(_OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE),
+    )
+    _checked(result, path)
+    return int(result)
+
+
+def attach(copy: int, target: int) -> None:
+    """Mount what `copy_mount` returned on an open directory."""
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOVE_MOUNT),
+        ctypes.c_int(copy),
+        b"",
+        ctypes.c_int(target),
+        b"",
+        ctypes.c_uint(_MOVE_MOUNT_EMPTY_PATHS),
+    )
+    _checked(result, "move_mount")
 
 
 def pivot_root(root: str) -> None:
@@ -181,6 +235,23 @@ def pids() -> list[int]:
 def boot_id() -> str:
     """A text that is different after every start of the machine."""
     return files.read("/proc/sys/kernel/random/boot_id").strip()
+
+
+def is_ending_pid_namespace(pid: int) -> bool:
+    """Whether this first process of a pid namespace is dead and waits only for zombies' parents."""
+    try:
+        ending = files.read(f"/proc/{pid}/statm").startswith("0 ")  # it has no memory any more
+        others = [other for other in pids() if other != pid and start_time(other)]
+        return ending and not any(_share_pid_namespace(other, pid) for other in others)
+    except OSError:  # it is gone
+        return False
+
+
+def _share_pid_namespace(one: int, other: int) -> bool:
+    try:
+        return os.path.samefile(f"/proc/{one}/ns/pid", f"/proc/{other}/ns/pid")
+    except OSError:  # it is gone, or another user's
+        return False
 
 
 def start_time(pid: int) -> int:

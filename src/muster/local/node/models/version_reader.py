@@ -1,0 +1,159 @@
+"""One look at the directory of a model: which versions are there, complete and new.
+
+A version is complete when its files did not change between two looks, or for SETTLED seconds; a
+folder that was renamed into place is complete at the first look at which that is so. A file that
+states its own size and is shorter is never complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from muster.jobs.exported_models import NPZ, ONNX, SAFETENSORS, SAVED_MODEL, Version
+from muster.local.node.models import folders, npz_archive, signatures, tensors
+from muster.local.node.models.tensors import Damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from muster.jobs.exported_models import Signature, Tensor
+    from muster.local.node.models.folders import Contents, Folder
+
+SETTLED = 2.0
+_TENSORS: dict[str, Callable[[int], tuple[Tensor, ...]]] = {
+    NPZ: npz_archive.npz,
+    SAFETENSORS: tensors.safetensors,
+}
+_SIGNATURES: dict[str, Callable[[int], tuple[Signature, ...]]] = {
+    SAVED_MODEL: signatures.saved_model,
+    ONNX: signatures.onnx,
+}
+
+
+@dataclass
+class Look:
+    """The versions of a directory after one look."""
+
+    versions: dict[str, Version] = field(default_factory=dict)
+    """Complete versions by their path."""
+    stamps: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    """The state of their folders."""
+    states: dict[str, int] = field(default_factory=dict)
+    """The state of the files of every version that was read."""
+    unsettled: bool = False
+    """Whether a version is there that is not complete yet."""
+
+
+def look(
+    top: str,
+    path: str,
+    last: Look,
+    job_uid: str,
+    others: Container[tuple[int, int]],
+    is_hidden: Callable[[str], bool] = lambda _: False,
+) -> Look:
+    """Read the directory at `path` below `top`; versions that did not change are not read again.
+
+    `others` are the folders (device and inode) that other models have as their versions. A
+    directory that `is_hidden` from pods is one that is not there.
+    """
+    result = Look()
+    try:
+        directory = folders.open_directory(top, path)
+    except (FileNotFoundError, NotADirectoryError):
+        return result
+    if is_hidden(folders.real_path(directory)):
+        os.close(directory)
+        return result
+    try:
+        for folder in folders.find_versions(directory):
+            if folder.stamp[:2] not in others:
+                with contextlib.suppress(OSError):  # deleted meanwhile, or not ours to read
+                    _read(directory, folder, last, job_uid, result)
+    finally:
+        os.close(directory)
+    return result
+
+
+def remaining(top: str, path: str, last: Look) -> Look:
+    """The versions of an earlier look whose folders are still there."""
+    result = Look()
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        directory = folders.open_directory(top, path)
+        try:
+            present = {folder.path for folder in folders.find_versions(directory)}
+            if (
+                "." in present
+                and not folders.read_contents(
+                    directory, folders.Folder("", ".", (0, 0, 0, 0))
+                ).format
+            ):
+                present = set()
+        finally:
+            os.close(directory)
+        result.versions = {key: row for key, row in last.versions.items() if key in present}
+        result.stamps = {key: row for key, row in last.stamps.items() if key in present}
+    return result
+
+
+def _read(directory: int, folder: Folder, last: Look, job_uid: str, result: Look) -> None:
+    path, before = folder.path, last.versions.get(folder.path)
+    # The stamp of a folder does not tell of files that are overwritten in place; those of an
+    # unversioned model are.
+    if before is not None and path != "." and last.stamps.get(path) == folder.stamp:
+        result.versions[path], result.stamps[path] = before, folder.stamp
+        return
+    contents = folders.read_contents(directory, folder)
+    result.states[path] = contents.state
+    if not contents.format:
+        result.unsettled |= contents.count > 0
+        return
+    is_same = last.states.get(path) == contents.state
+    # Without a stamp, `before` describes older files than those of the last look.
+    if before is not None and is_same and path in last.stamps:
+        result.versions[path], result.stamps[path] = before, folder.stamp
+        return
+    if not is_same and time.time() - contents.changed / 1e9 < SETTLED:
+        result.unsettled = True
+        if before is not None:  # until the new files are complete
+            result.versions[path] = before
+        return
+    try:
+        version = _version(directory, folder, contents, job_uid)
+    except Damaged:
+        result.unsettled = True
+        return
+    if before is not None and structs.replace(version, job_uid=before.job_uid) == before:
+        version = before  # read again after a restart
+    result.versions[path], result.stamps[path] = version, folder.stamp
+
+
+def _version(directory: int, folder: Folder, contents: Contents, job_uid: str) -> Version:
+    arrays: tuple[Tensor, ...] = ()
+    functions: tuple[Signature, ...] = ()
+    with folders.open_file(directory, folder, contents.main) as file:
+        if contents.format in _TENSORS:
+            arrays = _TENSORS[contents.format](file)
+        else:
+            # Nothing in these formats says whether they are complete, so they are published
+            # without a signature if it cannot be read.
+            with contextlib.suppress(Damaged):
+                functions = _SIGNATURES[contents.format](file)
+    return Version(
+        version=folder.version,
+        path=folder.path,
+        format=contents.format,
+        created=contents.created,
+        size=contents.size,
+        files=tuple(contents.files),
+        file_count=contents.count,
+        tensors=arrays,
+        signatures=functions,
+        job_uid=job_uid,
+    )

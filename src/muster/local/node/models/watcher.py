@@ -1,0 +1,331 @@
+"""Publishes the models that pods export: looks at their directories, writes ConfigMaps.
+
+Only pods with the annotation `muster.dev/model-dir` cost anything. While one of a job's pods runs,
+its directory is looked at every two seconds, and once more after the last one ended. From then on
+only deletions are noticed, at leisure: the ConfigMap goes when the last version is gone. This task
+is the only writer of these ConfigMaps. Its own file in the data directory says where the versions
+are: a ConfigMap can be changed by other users, and must not direct the node to other files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.api.kinds import CONFIG_MAPS
+from muster.api.meta import Key
+from muster.errors import MissingReference, MusterError, NotFound, describe
+from muster.jobs import exported_models
+from muster.jobs.exported_models import Model, Version, version_order
+from muster.local.node.models import location, version_reader
+from muster.local.node.models.version_reader import Look
+from muster.local.node.standalone.linux.files import read, write_atomically
+from muster.telemetry.log_bounds import RepeatedLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from muster.kube.client import Client
+    from muster.kube.watch.informer import Informer
+    from muster.kube.watch.informer_cache import Change
+    from muster.local.node.config_maps_and_secrets import ReferenceReader
+    from muster.local.node.events import PodEvents
+    from muster.local.node.models.location import Location
+    from muster.local.node.pod import Pod
+    from muster.local.node.volumes.directories import VolumeDirectories
+
+log = logging.getLogger(__name__)
+_failures = RepeatedLine(log, logging.WARNING)
+
+INTERVAL = 2.0
+"""Seconds between two looks at the directory of a running job."""
+_PAUSE_PER_WORK = 20.0
+"""Looking may cost a twentieth of a processor."""
+_LIGHT = 0.01
+"""Seconds of processor time of a look. Directories that cost more share a twentieth of a processor
+among themselves and do not delay the others."""
+_IDLE_ROUNDS = 15
+"""Every so many rounds, the directories of ended jobs are checked for deletions."""
+_LAST_LOOKS = 5
+"""Looks after the end of a job for a version that is not complete."""
+
+
+class SavedModel(msgspec.Struct):
+    """A model in the node's own file."""
+
+    namespace: str
+    config_map: str
+    top: str
+    path: str
+    model: Model
+    versions: dict[str, Version] = {}
+    stamps: dict[str, tuple[int, int, int, int]] = {}
+    is_of_pod: bool = False
+
+
+@dataclass
+class WatchedModel:
+    key: Key
+    """Of the ConfigMap."""
+    place: Location
+    model: Model
+    last: Look = field(default_factory=Look)
+    running: set[str] = field(default_factory=set)
+    """The uids of the pods that may write to it."""
+    looks_left: int = _LAST_LOOKS
+    """After the last of these pods ended."""
+    published: bool = True
+    """Whether the ConfigMap shows the last look."""
+    work: float = 0.0
+    """Processor time of the last look, in seconds."""
+    due: float = 0.0
+    """When the next look may be, on the monotonic clock."""
+
+
+class ModelWatcher:
+    def __init__(
+        self,
+        client: Client,
+        nodes: frozenset[str],
+        references: ReferenceReader,
+        volumes: VolumeDirectories,
+        events: PodEvents,
+        file: Path,
+    ) -> None:
+        self._client, self._nodes, self._events = client, nodes, events
+        self._references, self._volumes, self._file = references, volumes, file
+        self._new: dict[str, Pod] = {}
+        self._models: dict[Key, WatchedModel] = {}
+        self._of_pod: dict[str, Key] = {}
+        self._wake = asyncio.Event()
+        self._saved = ""
+
+    def subscribe(self, pods: Informer[Pod]) -> None:
+        """Follow the pods with a model directory."""
+        pods.subscribe(self._pod_changed)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pod = change.current
+        if not location.model_directory(pod) or pod.spec.node_name not in self._nodes:
+            return
+        uid = pod.metadata.uid
+        if uid not in self._of_pod:
+            if change.new is not None:  # a pod that is gone wrote nothing that was not seen
+                self._new[uid] = pod
+                self._wake.set()
+            else:
+                self._new.pop(uid, None)
+        elif (change.new is None or pod.finished) and self._of_pod[uid] in self._models:
+            self._models[self._of_pod[uid]].running.discard(uid)
+        if change.new is None:
+            self._of_pod.pop(uid, None)
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        self._load()
+        rounds = 0
+        while True:
+            if not self._new and not self._models:
+                self._wake.clear()
+                await self._wake.wait()
+            started = time.thread_time()
+            work = await self._round(check_ended=rounds % _IDLE_ROUNDS == 0)
+            work += time.thread_time() - started
+            rounds += 1
+            await asyncio.sleep(max(INTERVAL, _PAUSE_PER_WORK * work))
+
+    async def _round(self, *, check_ended: bool) -> float:
+        """Returns the processor time of directories that are cheap to look at."""
+        for uid, pod in list(self._new.items()):
+            if await self._add(pod):
+                self._new.pop(uid, None)
+        work = 0.0
+        for model in list(self._models.values()):
+            is_active = bool(model.running or model.looks_left)
+            if not (is_active or check_ended or not model.published):
+                continue
+            if time.monotonic() >= model.due:
+                await self._attempt(model, is_active=is_active)
+                work += min(model.work, _LIGHT)
+        await self._save()
+        return work
+
+    async def _attempt(self, model: WatchedModel, *, is_active: bool) -> None:
+        """Look at one directory, whose files may be made to break this: others are not affected."""
+        try:
+            await (self._look(model) if is_active else self._check(model))
+        except Exception as error:  # noqa: BLE001 - of hostile files; the node must go on
+            _failures.log("the models in %s cannot be listed: %r", model.place.top, error)
+            model.work = max(model.work, INTERVAL)
+        if model.work > _LIGHT:
+            heavy = sum(row.work > _LIGHT for row in self._models.values())
+            model.due = time.monotonic() + _PAUSE_PER_WORK * model.work * max(heavy, 1)
+
+    async def _add(self, pod: Pod) -> bool:
+        """Begin to watch the directory of a pod; False to try again later."""
+        try:
+            claims = await self._references.claims(pod)
+            place = location.locate(pod, self._volumes, claims)
+        except MissingReference as error:
+            if _waits_for_claim(pod):
+                return False
+            self._events.record_once_per_owner(pod, "ModelDirNotSeen", str(error), warning=True)
+            return True
+        except MusterError as error:
+            log.warning("the models of pod %s are not listed: %s", pod.metadata.key, error)
+            return False
+        except (OSError, RuntimeError, ValueError) as error:  # a loop of links, for example
+            message = f"{location.model_directory(pod)[:200]}: {describe(error)}"
+            self._events.record_once_per_owner(pod, "ModelDirNotSeen", message, warning=True)
+            return True
+        self._watch(pod, place)
+        return True
+
+    def _watch(self, pod: Pod, place: Location) -> None:
+        job = location.maker(pod)
+        key = Key(pod.metadata.namespace, exported_models.config_map_name(job.kind, job.name))
+        model = self._models.get(key)
+        if model is None or model.place != place:
+            model = self._models[key] = WatchedModel(key, place, Model())
+        model.model = msgspec.structs.replace(
+            model.model,
+            name=location.model_name(pod),
+            job=job,
+            directory=location.model_directory(pod),
+        )
+        model.looks_left = _LAST_LOOKS
+        if not pod.finished:
+            model.running.add(pod.metadata.uid)
+        self._of_pod[pod.metadata.uid] = key
+
+    async def _look(self, model: WatchedModel) -> None:
+        """Look for new versions."""
+        others = {
+            stamp[:2]
+            for other in self._models.values()
+            if other is not model
+            for stamp in other.last.stamps.values()
+        }
+        ended = not model.running
+        is_hidden = _nowhere if model.place.is_of_pod else self._volumes.is_hidden
+        result = await asyncio.to_thread(_measured, model, others, is_hidden)
+        if ended:
+            model.looks_left = model.looks_left - 1 if result.unsettled else 0
+        await self._take(model, result)
+
+    async def _check(self, model: WatchedModel) -> None:
+        """Notice deleted versions of a job that has ended."""
+        result = await asyncio.to_thread(_measured, model, None, _nowhere)
+        await self._take(model, result)
+
+    async def _take(self, model: WatchedModel, result: Look) -> None:
+        if result.versions != model.last.versions:
+            model.published = False
+        model.last = result
+        if not model.published:
+            await self._publish(model)
+        if not (result.versions or model.running or model.looks_left) and model.published:
+            self._models.pop(model.key, None)
+
+    async def _publish(self, model: WatchedModel) -> None:
+        rows = sorted(
+            model.last.versions.values(), key=lambda row: version_order(row.version), reverse=True
+        )
+        model.model = msgspec.structs.replace(model.model, versions=tuple(rows))
+        body = exported_models.manifest(model.model, *model.key)
+        try:
+            if not rows:
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(CONFIG_MAPS, model.key)
+            else:
+                await self._write(model.key, body)
+        except MusterError as error:
+            log.warning("the model %s is not published: %s", model.key, error)
+            # A namespace that is being deleted takes no ConfigMap any more.
+            model.published = not model.running and not model.looks_left
+            return
+        model.published = True
+
+    async def _write(self, key: Key, body: dict[str, object]) -> None:
+        try:
+            await self._client.patch(CONFIG_MAPS, key, body)
+        except NotFound:
+            await self._client.create(CONFIG_MAPS, body)
+
+    def _load(self) -> None:
+        """Continue with the models of an earlier process."""
+        try:
+            self._saved = read(self._file)
+            rows = msgspec.json.decode(self._saved, type=list[SavedModel])
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError) as error:
+            log.warning("models that were found earlier are not known: %s", describe(error))
+            return
+        for row in rows:
+            key = Key(row.namespace, row.config_map)
+            place = location.Location(row.top, row.path, row.is_of_pod)
+            last = Look(row.versions, row.stamps)
+            model = WatchedModel(key, place, row.model, last, looks_left=0)
+            self._models.setdefault(key, model)
+
+    async def _save(self) -> None:
+        rows = [
+            SavedModel(
+                *model.key,
+                model.place.top,
+                model.place.path,
+                model.model,
+                model.last.versions,
+                model.last.stamps,
+                model.place.is_of_pod,
+            )
+            for model in self._models.values()
+            if model.last.versions
+        ]
+        text = msgspec.json.encode(rows).decode()
+        if text == self._saved or not (rows or self._saved):
+            return
+        try:
+            await asyncio.to_thread(write_atomically, self._file, text)
+        except OSError as error:  # a full disk: the next round tries again
+            log.warning("the list of models is not saved: %s", describe(error))
+            return
+        self._saved = text
+
+
+def _measured(
+    model: WatchedModel, others: set[tuple[int, int]] | None, is_hidden: Callable[[str], bool]
+) -> Look:
+    """A look at new versions, or with None at those that are left."""
+    started = time.thread_time()
+    top, path, _ = model.place
+    try:
+        if others is None:
+            return version_reader.remaining(top, path, model.last)
+        return version_reader.look(top, path, model.last, model.model.job.uid, others, is_hidden)
+    except OSError as error:  # not ours to read now: nothing is known, so nothing changes
+        log.info("the models in %s cannot be read: %s", top, describe(error))
+        return model.last
+    except Exception as error:  # noqa: BLE001 - one hostile file of one job
+        _failures.log("the models in %s cannot be read: %r", top, error)
+        return model.last
+    finally:
+        model.work = time.thread_time() - started
+
+
+def _nowhere(_: str) -> bool:
+    return False
+
+
+def _waits_for_claim(pod: Pod) -> bool:
+    """Whether a claim of the pod may be bound later."""
+    has_claim = any(row.persistent_volume_claim is not None for row in pod.spec.volumes)
+    return has_claim and not pod.finished and pod.status.phase != "Running"
