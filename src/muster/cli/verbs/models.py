@@ -1,0 +1,204 @@
+"""`arena models`: the models that jobs exported, newest first; download one, or try it.
+
+The list comes from ConfigMaps. `download` and `try` run in a pod of the job that made the model,
+with the user's rights.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from muster.cli.options import Target, all_namespaces_option, cluster_options, output_option
+from muster.cli.show.messages import note, printable
+from muster.cli.show.table import json_or_yaml, table
+from muster.cli.verb_groups import AliasGroup
+from muster.client.models import catalog
+from muster.errors import MusterError, UsageError
+from muster.jobs.view.units import age, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from typing import IO
+
+    from muster.client.models.catalog import PublishedModel
+    from muster.client.target import Cluster
+    from muster.jobs.exported_models import Version
+    from muster.kube.client import Client
+
+    Chunks = Callable[[Client], AsyncGenerator[bytes, None]]
+
+_COLUMNS = ("NAME", "VERSION", "FORMAT", "SIZE", "JOB", "AGE")
+_version_option = click.option(
+    "--version", "version", default="", help="The version  [default: the newest]"
+)
+_name_argument = click.argument("name", metavar="MODEL")
+
+
+@click.group(
+    name="models", cls=AliasGroup, aliases={"ls": "list", "get": "list"},
+    invoke_without_command=True,
+)  # fmt: skip
+@click.option("--all-versions", is_flag=True, help="All versions, not only the newest.")
+@all_namespaces_option
+@output_option("wide", "json", "yaml", "name")
+@cluster_options
+@click.pass_context
+def command(ctx: click.Context, /, target: Target, **given: Any) -> None:
+    """List the models that jobs exported, newest first.
+
+    A job exports models into the directory of `submit --model-dir`: numbered folders with a
+    SavedModel, an ONNX, safetensors or npz file. They are listed as soon as they are complete.
+
+    \b
+    Examples:
+      arena models
+      arena models download mnist --version 2 -o mnist.tar
+      arena models try mnist --input '{"inputs": [[0.1, 0.2]]}'
+    """
+    if ctx.invoked_subcommand is None:
+        _list(target, **given)
+
+
+@command.command(name="list")
+@click.option("--all-versions", is_flag=True, help="All versions, not only the newest.")
+@all_namespaces_option
+@output_option("wide", "json", "yaml", "name")
+@cluster_options
+def list_(target: Target, **given: Any) -> None:
+    """List the models that jobs exported, newest first."""
+    _list(target, **given)
+
+
+def _list(target: Target, *, all_namespaces: bool, all_versions: bool, output: str) -> None:
+    cluster = target.cluster()
+    namespace = "" if all_namespaces else target.namespace_in(cluster)
+    with cluster.connect() as client:
+        rows = catalog.read_models(client, namespace)
+    if output == "name":
+        for row in rows:
+            print(printable(row.model.name))
+    elif output == "wide":
+        print(_table(rows, all_versions=all_versions, all_namespaces=all_namespaces))
+    else:
+        print(json_or_yaml([_data(row) for row in rows], output))
+
+
+def _table(rows: list[PublishedModel], *, all_versions: bool, all_namespaces: bool) -> str:
+    now = datetime.now(UTC)
+    lines: list[tuple[str, ...]] = [("NAMESPACE", *_COLUMNS) if all_namespaces else _COLUMNS]
+    for row in rows:
+        versions = row.model.versions if all_versions else row.model.versions[:1]
+        for version in versions:
+            cells = tuple(map(printable, _cells(row, version, now)))
+            lines.append((row.namespace, *cells) if all_namespaces else cells)
+    return table(lines)
+
+
+def _cells(row: PublishedModel, version: Version, now: datetime) -> tuple[str, ...]:
+    job = row.model.job
+    maker = f"{job.kind.lower()}/{job.name}"
+    size = size_of(version.size)
+    return (row.model.name, version.version, version.format, size, maker, age(version.created, now))
+
+
+def _data(row: PublishedModel) -> Any:
+    return {"namespace": row.namespace, **msgspec.to_builtins(row.model)}
+
+
+@command.command(name="try")
+@_name_argument
+@click.option(
+    "--input", "-i", "text", default="{}", help="JSON, e.g. '{\"inputs\": [[1, 2]]}'; - is stdin."
+)
+@_version_option
+@cluster_options
+def try_(target: Target, name: str, text: str, version: str) -> None:
+    """Ask a model for a prediction, in a pod with the image and volumes of its job.
+
+    npz needs numpy in the job's environment, SavedModel TensorFlow, ONNX onnxruntime; of
+    safetensors, and without an input of npz, the tensors are listed.
+
+    \b
+    Example:
+      arena models try mnist --input '{"inputs": [[0.1, 0.2]]}'
+    """
+    from muster.client.models import model_runs
+
+    if text == "-":
+        text = sys.stdin.read(model_runs.MAX_INPUT + 1)
+    cluster, model, row = _chosen(target, name, version)
+    note(f"trying version {row.version} of {model.model.name} in a pod of its job")
+    result = _run(cluster, lambda client: model_runs.predict(client, model, row, text))
+    print(json_or_yaml(result, "json"))
+
+
+@command.command(name="download")
+@_name_argument
+@_version_option
+@click.option("--output", "-o", default="", help="File to write; - is stdout  [default: NAME.tar]")
+@cluster_options
+def download(target: Target, name: str, version: str, output: str) -> None:
+    """Download the files of a version as a tar archive.
+
+    \b
+    Example:
+      arena models download mnist -o - | tar -x
+    """
+    from muster.client.models import model_runs
+
+    cluster, model, row = _chosen(target, name, version)
+    path = output or f"{model.model.name}-{row.version}.tar".replace("/", "-")
+    if path != "-" and not output and os.path.exists(path):
+        raise UsageError(f"{path} exists", hint="Name another file with -o, or remove it.")
+    _save(cluster, lambda client: model_runs.download(client, model, row), path)
+    if path != "-":
+        note(f"wrote {path}")
+
+
+def _save(cluster: Cluster, chunks: Chunks, path: str) -> None:
+    """Write the file beside its place and rename it: a broken download leaves no file."""
+    if path == "-":
+        _run(cluster, lambda client: _write(chunks(client), sys.stdout.buffer))
+        return
+    draft = Path(f"{path}.part")
+    try:
+        with draft.open("wb") as file:
+            _run(cluster, lambda client: _write(chunks(client), file))
+        draft.replace(path)
+    except OSError as error:
+        raise MusterError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+async def _write(chunks: AsyncGenerator[bytes, None], file: IO[bytes]) -> None:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            file.write(chunk)
+
+
+def _chosen(target: Target, name: str, version: str) -> tuple[Cluster, PublishedModel, Version]:
+    cluster = target.cluster()
+    with cluster.connect() as client:
+        model = catalog.find_model(catalog.read_models(client, target.namespace_in(cluster)), name)
+    return cluster, model, catalog.find_version(model, version)
+
+
+def _run(cluster: Cluster, call: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
+    import asyncio
+
+    from muster.kube.client import Client
+
+    async def connected() -> Any:
+        async with Client.connect(cluster.endpoint, user_agent="arena") as client:
+            return await call(client)
+
+    return asyncio.run(connected())

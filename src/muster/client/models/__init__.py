@@ -1,0 +1,1 @@
+"""Models that jobs exported: list them, download a version, ask one for a prediction."""

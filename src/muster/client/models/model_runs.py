@@ -1,0 +1,158 @@
+"""Using a model in a short-lived pod: a prediction, or an archive of a version's files.
+
+Everything goes through the Kubernetes API with the rights of the user: the pod is created, its log
+or its exec stream is read, and it is deleted, whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from muster.api.kinds import PODS, Kind
+from muster.api.meta import Key
+from muster.client.models import runner_pod
+from muster.errors import MusterError, NotFound, UsageError
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.client.models.catalog import PublishedModel
+    from muster.jobs.exported_models import Version
+    from muster.kube.client import Client
+
+MAX_INPUT = 64 << 10
+"""Bytes: the input is an argument of a program."""
+MAX_OUTPUT = 1 << 20
+MARK = "muster.dev/prediction "
+"""The start of the line with the result, as `predict_program` prints it."""
+_START_SECONDS = 60
+_RUN_SECONDS = 120
+_DOWNLOAD_SECONDS = 3600
+_POLL = 0.2
+
+
+async def predict(client: Client, published: PublishedModel, version: Version, text: str) -> Any:
+    """The answer of a version of a model to an input, which is JSON."""
+    _check_input(text)
+    folder = runner_pod.version_folder(published, version)
+    command = runner_pod.python_command("predict_program", folder, version.format, text)
+    async with _running(client, published, command, _RUN_SECONDS) as pod:
+        ended = await _until(client, pod, _RUN_SECONDS, "finished")
+        log = await _log(client, pod)
+    lines = [line for line in log.splitlines() if line.startswith(MARK)]
+    if not lines:
+        reason = ended.status.reason or "; ".join(log.splitlines()[-3:]) or ended.status.phase
+        raise MusterError(f"the model gave no prediction: {reason}")
+    try:
+        result = msgspec.json.decode(lines[-1].removeprefix(MARK))
+    except msgspec.MsgspecError:
+        result = {}
+    if not isinstance(result, dict) or "prediction" not in result:
+        error = result.get("error") if isinstance(result, dict) else None
+        raise MusterError(f"the model gave no prediction: {error or 'its answer is not JSON'}")
+    return result["prediction"]
+
+
+def _check_input(text: str) -> None:
+    if len(text.encode(errors="replace")) > MAX_INPUT:
+        raise UsageError(f"the input is larger than {MAX_INPUT} bytes")
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        hint = """For example --input '{"inputs": [[1, 2, 3]]}'"""
+        raise UsageError(f"the input is not JSON: {error}", hint=hint) from None
+
+
+async def download(
+    client: Client, published: PublishedModel, version: Version
+) -> AsyncGenerator[bytes, None]:
+    """The files of a version as a tar archive, in chunks."""
+    folder = runner_pod.version_folder(published, version)
+    wait = ["sh", "-c", f"sleep {_DOWNLOAD_SECONDS}"]
+    async with _running(client, published, wait, _DOWNLOAD_SECONDS) as pod:
+        await _until(client, pod, _START_SECONDS, "running")
+        command = runner_pod.python_command("archive_program", folder)
+        errors = b""
+        async with client.exec(pod, command, container=runner_pod.CONTAINER) as session:
+            async for channel, data in session:
+                if channel == 1:
+                    yield data
+                else:
+                    errors = (errors + data)[-4096:]
+        if session.exit_code:
+            lines = errors.decode(errors="replace").strip().splitlines()
+            reason = lines[-1] if lines else f"exit code {session.exit_code}"
+            raise MusterError(f"the files cannot be read: {reason}")
+
+
+@asynccontextmanager
+async def _running(
+    client: Client, published: PublishedModel, command: list[str], seconds: int
+) -> AsyncGenerator[Key, None]:
+    """A pod of the model's job that runs this command; it is deleted at the end."""
+    owner = await _owner(client, published)
+    body = runner_pod.runner_pod(published, owner, command, seconds=seconds)
+    created = await client.create(PODS, body)
+    key = created.metadata.key
+    try:
+        yield key
+    finally:
+        with contextlib.suppress(MusterError):
+            await asyncio.shield(client.delete(PODS, key, uid=created.metadata.uid, grace=0))
+
+
+async def _owner(client: Client, published: PublishedModel) -> Raw:
+    job = published.model.job
+    known = JOB_KIND_BY_NAME.get(job.kind)
+    kind: Kind[Raw] = known.resource if known else Kind.of(job.api_version, job.kind, dict)
+    try:
+        owner = await client.get(kind.read_as(dict), Key(published.namespace, job.name))
+    except NotFound:
+        owner = {}
+    owner = {**owner, "kind": job.kind} if owner else {}
+    if not owner or not runner_pod.names_directory(owner, published.model.directory):
+        raise NotFound(
+            f"the job {job.name} that made the model is gone, and with it the description of the "
+            "volumes and programs that a pod needs",
+            hint=f"The files are in {published.model.directory} of the job's volume. "
+            "Submit the job again to use the model from here.",
+        )
+    return owner
+
+
+async def _until(client: Client, key: Key, seconds: float, state: str) -> Pod:
+    """Wait until the pod runs or has ended."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                pod = await client.get(PODS, key)
+                if pod.finished or (state == "running" and pod.status.phase == "Running"):
+                    break
+                await asyncio.sleep(_POLL)
+    except TimeoutError:
+        raise MusterError(
+            f"the pod {key.name} is not {state} after {seconds:.0f} seconds: {_why(pod)}"
+        ) from None
+    if state == "running" and pod.finished:
+        raise MusterError(f"the pod {key.name} has ended ({pod.status.phase})")
+    return pod
+
+
+def _why(pod: Pod) -> str:
+    messages = [row.message for row in pod.status.conditions if row.message]
+    return messages[0] if messages else pod.status.phase or "Pending"
+
+
+async def _log(client: Client, key: Key) -> str:
+    data = b""
+    async for chunk in client.logs(key, container=runner_pod.CONTAINER):
+        data = (data + chunk)[-2 * MAX_OUTPUT :]
+    return data.decode(errors="replace")
