@@ -13,6 +13,7 @@ RESULTS = Path(__file__).parent / "results"
 SUITE = (
     "arena_startup",
     "arena_list",
+    "dashboard",
     "watch_decode",
     "client_binds",
     "local_apiserver",
@@ -31,7 +32,8 @@ def main(names: list[str]) -> int:
             f"# {name}",
             "",
             f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, Python {platform.python_version()}, "
-            f"{os.cpu_count()} cores. Medians of repeated, alternating runs.",
+            f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}. "
+            "Medians of repeated, alternating runs.",
             "",
             "| what | ours | peer | ratio | bar | |",
             "|---|---|---|---|---|---|",

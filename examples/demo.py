@@ -62,7 +62,7 @@ def main() -> int:
         print(f"The demo ended early: {failure}", file=sys.stderr)
     else:
         say("Done, and the cluster is gone. Your own script, in your own directory:")
-        command(f'{shorter(ARENA)} submit tf --name=mine --workers=2 "python train.py"')
+        command(f'{shlex.quote(str(ARENA))} submit tf --name=mine --workers=2 "python train.py"')
     return code
 
 

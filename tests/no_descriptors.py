@@ -1,10 +1,14 @@
-"""A process that can open nothing, for tests of a lack of descriptors."""
+"""A process that can open nothing, or little, for tests of a lack of descriptors."""
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+KEPT = 64
+"""Descriptors that the daemon keeps for its store."""
 
 
 @contextmanager
@@ -15,3 +19,16 @@ def no_descriptor_left() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+@contextmanager
+def room_for(count: int) -> Iterator[int]:
+    """A limit at which the node may open so many more descriptors; yields the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    share = len(os.listdir("/proc/self/fd")) - 1 + count
+    limit = next(n for n in range(1 << 16) if n - n // 8 - n // 4 - KEPT >= share)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        yield limit
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

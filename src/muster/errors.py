@@ -147,6 +147,10 @@ class StatusError(ApiError):
         self.metadata: dict[str, object] = {}
 
 
+class Aborted(MusterError):
+    """Another thread has ended the client that this thread used."""
+
+
 class Unreachable(MusterError):
     """No response; whether a write happened is unknown."""
 
@@ -216,6 +220,10 @@ class JobFailed(MusterError):
 
 class CannotRun(MusterError):
     """The local node could not create a pod's namespaces or start a container."""
+
+
+class OutOfDescriptors(CannotRun):
+    """The share of the daemon's descriptors that pods may use is in use."""
 
 
 class MissingReference(MusterError):

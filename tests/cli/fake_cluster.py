@@ -28,11 +28,12 @@ from muster.kube.request import Request, Response
 Raw = dict[str, Any]
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 CLOCKED = (
-    "cli.show.units",
+    "jobs.view.units",
     "cli.verbs.data",
     "cli.verbs.explain",
     "cli.verbs.get",
     "cli.verbs.list",
+    "cli.verbs.models",
     "cli.verbs.prune",
     "client.jobs.explain",
     "client.jobs.lookup",

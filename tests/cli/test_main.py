@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import muster
 from muster import errors
 from muster.cli import main
-from muster.cli.habits import HABITS
+from muster.cli.habits import FLAG_HABITS, HABITS, NO_NAME
+from muster.cli.verb_groups import RootGroup
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -64,8 +66,38 @@ def test_a_verb_of_another_program_gets_a_hint(
     assert f"`arena {verb} " in err or f"`arena {verb}`" in err
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("delete --all", "`arena prune --since 1h`"), ("delete -A", "`arena delete JOB…`"),
+        ("delete -f job.yaml", "names, not files"), ("del --force x", "also a running job"),
+        ("logs --all-containers x", "`arena logs --all JOB`"), ("logs -p x", "--previous"),
+        ("list -a", "finished jobs too"), ("ls --all", "`arena list -A`"),
+        ("list -l a=b", "`arena get jobs -l KEY=VALUE`"), ("scale x --replicas=3", "--workers"),
+        ("up -d", "--detach"), ("get --watch", "`arena list`"),
+    ],
+)  # fmt: skip
+def test_a_flag_of_another_program_gets_a_hint(
+    line: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, *line.split())
+
+    assert code == 2
+    assert hint in err.splitlines()[0]
+
+
+def test_no_flag_of_another_program_is_one_of_ours() -> None:
+    group = RootGroup(name="arena")
+    context = click.Context(group)
+    for verb, flag in FLAG_HABITS:
+        command = group.get_command(context, verb)
+        assert command is not None
+        assert flag not in [spelling for option in command.params for spelling in option.opts]
+
+
 def test_every_verb_that_a_hint_names_exists() -> None:
-    named = {verb for hint in HABITS.values() for verb in re.findall(r"`arena (\w+)", hint)}
+    hints = [*HABITS.values(), *FLAG_HABITS.values(), *NO_NAME.values()]
+    named = {verb for hint in hints for verb in re.findall(r"`arena (\w+)", hint)}
 
     assert named <= {verb.name for verb in main.VERBS}
     assert not set(HABITS) & {*(verb.name for verb in main.VERBS), *main.ALIASES}

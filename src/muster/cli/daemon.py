@@ -38,6 +38,8 @@ class DaemonOptions:
     metrics_port: int | None
     metrics_host: str
     log_format: str
+    beside_local: str = ""
+    """A warning for a daemon that is started beside the local cluster, which has its own."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,13 @@ def run(
     logging_setup.setup(format=options.log_format)
     cluster = target.cluster()
     note(f"{options.name}: {cluster}")
+    if cluster.local and options.beside_local:
+        note(f"warning: {options.beside_local}", "warn")
 
     async def main() -> None:
         async with Client.connect(cluster.endpoint, user_agent=f"muster-{options.name}") as client:
             election = _election(client, options.name) if options.leader_elect else None
-            context = DaemonContext(client, Health(), election, _stop_event())
+            context = DaemonContext(client, Health(), election, stop_event())
             if options.metrics_port is None:
                 await work(context)
                 return
@@ -91,7 +95,7 @@ def run(
     uvloop.run(main())
 
 
-def _stop_event() -> asyncio.Event:
+def stop_event() -> asyncio.Event:
     """An event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

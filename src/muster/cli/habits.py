@@ -1,6 +1,6 @@
-"""Verbs of other programs (docker, kubectl, ray, slurm), and what to write instead.
+"""Verbs and flags of other programs (docker, kubectl, ray, slurm), and what to write instead.
 
-Only the error about an unknown verb reads this table.
+Only the errors about an unknown verb or flag read these tables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STATUS = "`arena status` shows the cluster in use"
 _EXPLAIN = "`arena explain JOB` says why a job waits, and its place in line"
 _CHANGE = "`arena scale JOB --workers N` changes a job, `arena apply -f FILE` any object"
 _FILES = "mount files with `arena submit … --data-dir`, or fetch code with `--sync-mode`"
-_BOARD = "`arena open JOB` opens a job's TensorBoard"
+_BOARD = "`arena open` opens the dashboard, `arena open JOB` a job's TensorBoard"
 _CONTEXT = "`arena use local` or `arena use kube:CONTEXT` chooses the cluster"
 
 _WORDS = {
@@ -44,7 +44,7 @@ _WORDS = {
     _EXPLAIN: "why queue pending events",
     _CHANGE: "edit patch update set replace rollout autoscale",
     _FILES: "cp copy upload sync mount push rsync",
-    _BOARD: "tensorboard dashboard ui port-forward web",
+    _BOARD: "tensorboard ui port-forward web browse",
     _CONTEXT: "context contexts switch login connect",
     "`arena wait JOB` waits for a job, `arena logs -f JOB` follows it": "watch join",
     "there are no images to build: a job runs the image that --image names": "build pull images",
@@ -52,6 +52,35 @@ _WORDS = {
 }
 HABITS: dict[str, str] = {word: hint for hint, words in _WORDS.items() for word in words.split()}
 """The hint for each verb of another program."""
+
+_DELETE_MANY = (
+    "`arena delete JOB…` deletes the jobs that it names, `arena prune --since 1h` those that ended "
+    "at least an hour ago"
+)
+_ALL_LOGS = "`arena logs --all JOB` prints the logs of all replicas, --container names a container"
+_ALL_JOBS = "`arena list` lists finished jobs too, `arena list -A` the jobs of all namespaces"
+_LABELS = "`arena get jobs -l KEY=VALUE` lists jobs by their labels"
+
+_FLAGS = {
+    ("delete", _DELETE_MANY): "--all -A --all-namespaces --selector -l",
+    ("delete", "`arena delete JOB…` takes names, not files"): "--filename -f",
+    ("delete", "`arena delete JOB` deletes also a running job"): "--force --grace-period --now",
+    ("delete", "`arena wait JOB --for deleted` waits for the deletion"): "--wait",
+    ("logs", _ALL_LOGS): "--all-containers --all-pods --prefix --selector -l",
+    ("logs", "write --previous"): "-p",
+    ("list", _ALL_JOBS): "--all -a",
+    ("list", _LABELS): "--selector -l",
+    ("list", "`arena list -o name` prints names only"): "--quiet -q",
+    ("scale", "write --workers"): "--replicas",
+    ("up", "write --detach"): "-d",
+}
+FLAG_HABITS: dict[tuple[str, str], str] = {
+    (verb, flag): hint for (verb, hint), flags in _FLAGS.items() for flag in flags.split()
+}
+"""The hint for each flag of another program, by our verb and the flag."""
+
+NO_NAME = {"get": "`arena list` lists all jobs, with -w as they change"}
+"""The hint for a verb without a name."""
 
 DESTRUCTIVE = ("prune", "delete", "del", "down")
 

@@ -40,8 +40,9 @@ VERBS: tuple[Verb, ...] = (
     Verb("resume", "Start suspended jobs again", "Jobs"),
     Verb("scale", "Change the number of a job's workers", "Jobs"),
     Verb("top", "Show the CPU, memory and GPUs that nodes and jobs use", "Jobs"),
-    Verb("open", "Open a job's TensorBoard in the browser", "Jobs"),
-    Verb("logviewer", "Accepted as in arena; this version has no dashboard", "Jobs"),
+    Verb("open", "Open the dashboard, or a job's TensorBoard, in the browser", "Jobs"),
+    Verb("logviewer", "Print the address of a job's page in the dashboard", "Jobs"),
+    Verb("models", "List the models that jobs exported; download one, or try it", "Jobs"),
     Verb("data", "List the volumes that jobs can mount", "Jobs"),
     Verb("process", "Fill in a template's parameters and print its objects", "Manifests"),
     Verb("apply", "Create or change the objects of manifests", "Manifests"),
@@ -54,6 +55,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("whoami", "Print your user name on the cluster", "Cluster"),
     Verb("scheduler", "Run the gang scheduler", "Daemons"),
     Verb("operator", "Run the job operator", "Daemons"),
+    Verb("dashboard", "Serve the dashboard of any cluster on this machine", "Daemons"),
     Verb("crds", "Print every CRD as YAML", "Daemons"),
     Verb("config", "Read and write arena's config file", "Other"),
     Verb("completion", "Print the script that completes commands in your shell", "Other"),
@@ -63,9 +65,11 @@ VERBS: tuple[Verb, ...] = (
 ALIASES = {"ls": "list", "log": "logs", "del": "delete"}
 
 _SERVING = "Muster trains models; serving, storing and evaluating them is left to other tools"
+_REGISTRY = "Muster has no model registry; `arena models` lists the models that jobs exported"
 _NO_TYPE = "Muster does not run this type of job; it runs tfjob, mpijob, pytorchjob and jaxjob"
 UNSUPPORTED: dict[str, str] = {
-    **dict.fromkeys(("serve", "model", "evaluate", "llm"), _SERVING),
+    **dict.fromkeys(("serve", "evaluate", "llm"), _SERVING),
+    "model": _REGISTRY,
     "cron": "Muster has no cron jobs; a Kubernetes CronJob can run `arena submit`",
     **dict.fromkeys(("scalein", "scaleout"), "Muster has no etjobs; `arena scale` is for the rest"),
     **{
@@ -218,11 +222,27 @@ def _usage_error(program: str, error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print_to_stderr(error.format_message())
         return 2
-    print_to_stderr(f"error: {error.format_message()}")
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context else program
+    print_to_stderr(f"error: {_habit_hint(command, error) or error.format_message()}")
     print_to_stderr(f"see: {command} --help")
     return 2
+
+
+def _habit_hint(command: str, error: click.ClickException) -> str:
+    """The message about a flag or line that users of other programs write; empty if it is none."""
+    import click
+
+    from muster.cli.habits import FLAG_HABITS, NO_NAME
+
+    word = (*command.split(), "")[1]
+    verb = ALIASES.get(word, word)
+    if isinstance(error, click.NoSuchOption):
+        hint = FLAG_HABITS.get((verb, error.option_name), "")
+        return hint and f"No such option {error.option_name!r}: {hint}."
+    if isinstance(error, click.MissingParameter) and verb in NO_NAME:
+        return f"{error.format_message().rstrip('.')}: {NO_NAME[verb]}."
+    return ""
 
 
 def _report(error: Exception, *, debug: bool) -> int:

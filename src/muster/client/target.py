@@ -17,7 +17,7 @@ import msgspec
 
 from muster.api.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from muster.client import config_file
-from muster.errors import ConfigError, NoCluster, NotFound
+from muster.errors import ConfigError, NoCluster
 from muster.kube.auth import kube_config
 from muster.kube.auth.endpoint import Endpoint, in_cluster
 from muster.local.home import Home
@@ -75,11 +75,6 @@ class Target(msgspec.Struct, frozen=True):
 def no_cluster(hint: str = "`arena up --detach` starts one on this machine.") -> NoCluster:
     """The error of a command that needs a cluster and has none."""
     return NoCluster("no cluster is configured, and the local cluster is not running", hint=hint)
-
-
-def no_dashboard(hint: str) -> NotFound:
-    """The error of a command that shows the dashboard, which this version does not have."""
-    return NotFound("this version has no dashboard", hint=hint)
 
 
 def find_cluster(target: Target) -> Cluster | None:
@@ -142,7 +137,7 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
 
 
 def _running_local_cluster(home: Home, source: str) -> Cluster:
-    return Cluster(kube_config.load(home.kubeconfig), "local", source, local=True)
+    return Cluster(kube_config.load(home.trusted_kubeconfig()), "local", source, local=True)
 
 
 def _user_kubeconfig() -> Path:

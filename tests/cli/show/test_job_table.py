@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from muster.cli.show.job_table import reason_notes
+from muster.cli.show.job_table import reason_notes, row
 from muster.jobs.view.summary import summarize
-from tests.jobs.test_summary import job
+from tests.jobs.test_summary import job, pod
 
 END = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 
@@ -32,3 +32,10 @@ def test_waiting_jobs_say_why_in_a_few_words() -> None:
     assert note.endswith("free …")
     assert len(note) < 140
     assert reason_notes([waiting] * 5, END)[3:] == ["2 more jobs are waiting"]
+
+
+def test_a_finished_job_whose_chief_is_gone_shows_the_node_of_the_pod_that_is_left() -> None:
+    left = [pod(index=1, phase="Failed", hostIP="10.0.0.2")]
+
+    assert row(summarize(job("Failed"), left), timedelta())[-1] == "10.0.0.2"
+    assert row(summarize(job("Running"), left), timedelta())[-1] == "N/A"

@@ -45,13 +45,6 @@ def test_a_line_whose_next_try_comes_closer_is_not_printed_again(
     assert text.startswith("j RESTARTING: crashed; next try in 1 min ")
 
 
-def test_a_quiet_line_prints_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with StatusLine(quiet=True) as line:
-        line.show_job(job("RUNNING"))
-
-    assert capsys.readouterr().err == ""
-
-
 def test_every_change_of_an_instance_is_printed_on_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -132,7 +132,8 @@ def test_the_full_output_of_a_running_job(scene: Scene) -> None:
         "Trainer:     MPIJOB\n"
         "Duration:    5m\n"
         "CreateTime:  2026-01-02 02:59:30\n"
-        "EndTime:\n\n"
+        "EndTime:\n"
+        "Node:        cn-1 (192.168.0.1)\n\n"
         "Instances:\n"
     )
     assert out.endswith(
@@ -322,6 +323,17 @@ def test_a_mistyped_name_of_a_job_gets_the_similar_name(scene: Scene, verb: str)
     assert "Did you mean" not in scene.arena(verb, "resnet")[2]
 
 
+@pytest.mark.parametrize("verb", ["get", "logs", "explain", "wait", "delete", "suspend"])
+def test_a_job_of_another_type_is_named(scene: Scene, verb: str) -> None:
+    waiting_mpi(scene)
+    scene.objects["tfjobs"] = []
+
+    for words in (["tfjob/mpi-dist"], ["mpi-dist", "--type=tfjob"]):
+        code, _, err = scene.arena(verb, *words)
+        assert code == 3
+        assert err.endswith("\nThere is mpijob/mpi-dist.\n")
+
+
 def test_several_names_are_all_shown_although_one_is_missing(scene: Scene) -> None:
     waiting_mpi(scene)
 
@@ -388,7 +400,7 @@ def test_explain_reports_why_a_job_is_invalid(scene: Scene) -> None:
     assert reason.removeprefix("Reason:").strip() in out
 
 
-def test_a_tensorboard_that_cannot_start_is_shown_with_its_reason(scene: Scene) -> None:
+def test_a_tensorboard_that_does_not_answer_is_shown_with_its_reason(scene: Scene) -> None:
     tfjob = condition(job("TFJob", "a", {"Worker": 1}), "Running")
     service = {
         "metadata": {"name": "a-tensorboard", "namespace": "default"},
@@ -406,12 +418,16 @@ def test_a_tensorboard_that_cannot_start_is_shown_with_its_reason(scene: Scene) 
     scene.objects = {"tfjobs": [tfjob], "pods": [board], "services": [service], "configmaps": []}
 
     _, out, _ = scene.arena("get", "a")
-    assert "http://127.0.0.1:30001\n  It is not running: CrashLoopBackOff: " in out
+    assert "http://127.0.0.1:30001\n  It does not answer yet: CrashLoopBackOff: " in out
     assert "tensorboard: not found" in out
+
+    board["status"]["containerStatuses"] = [{"name": "c", "state": {"running": {}}}]
+    _, out, _ = scene.arena("get", "a")
+    assert "It does not answer yet: it has started and is loading\n" in out
 
     board["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     _, out, _ = scene.arena("get", "a")
-    assert "not running" not in out
+    assert "does not answer" not in out
 
 
 def test_attaching_to_a_missing_container_is_an_error(scene: Scene) -> None:

@@ -96,7 +96,8 @@ def test_following_an_mpi_job_waits_for_its_launcher(
 
 
 @pytest.mark.parametrize(
-    "words", [("tf",), ("tf", "-i", "tf-worker-0"), ("tf-worker-0",), ("pod/tf-worker-0",)]
+    "words",
+    [("tf",), ("tf", "-i", "tf-worker-0"), ("tf-worker-0",), ("pod/tf-worker-0",), ("tf", "--all")],
 )
 def test_the_log_of_a_pod_without_a_node_says_why_it_is_empty(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
@@ -110,6 +111,21 @@ def test_the_log_of_a_pod_without_a_node_says_why_it_is_empty(
 
     assert (code, out) == (0, "")
     assert err == "tf-worker-0 has no log yet, because it waits for a node: 0 of 1 worker fits\n"
+
+
+def test_the_logs_of_all_pods_of_a_gang_without_nodes_say_why_they_are_empty(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = fake_cluster.condition(fake_cluster.job("TFJob", "tf", {"Worker": 2}), "Created")
+    why = "1 of 2 workers fits"
+    pods = [fake_cluster.pod(job, "worker", index, why=why) for index in (0, 1)]
+    scene.objects = {"tfjobs": [job], "pods": pods}
+    monkeypatch.setattr(read_logs, "read_log", lambda *_: [])
+
+    code, out, err = scene.arena("logs", "--all", "tf")
+
+    assert (code, out) == (0, "")
+    assert err == f"no pod of tf has a log yet, because they wait for a node: {why}\n"
 
 
 def test_without_follow_a_missing_launcher_is_an_error(mpi: Scene) -> None:

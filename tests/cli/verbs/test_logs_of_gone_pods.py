@@ -71,6 +71,30 @@ def test_the_log_of_a_failed_job_names_the_pod_that_failed(failed: Scene, flags:
     )
 
 
+def test_get_of_a_job_whose_pods_are_gone_names_the_command_for_its_logs(failed: Scene) -> None:
+    _, out, _ = failed.arena("get", "tf")
+
+    assert out.partition("Instances:")[2] == (
+        "\n  Its pods are gone (cleaned up); "
+        "their logs stay: arena logs tf -i tf-worker-1 -n default\n"
+        "  Restarts: tf-worker-1 1\n"
+    )
+
+
+def test_get_of_a_job_whose_logs_are_gone_too_has_the_restarts_of_its_status(failed: Scene) -> None:
+    failed.objects["podlogs"] = []
+    status = failed.objects["tfjobs"][0]["status"]
+    status |= {
+        "earlierRestarts": {"worker-1": 2},
+        "replicaStatuses": {"Worker": {"failed": 1, "succeeded": 2}},
+    }
+    _, out, _ = failed.arena("get", "tf")
+
+    assert out.partition("Instances:")[2] == (
+        "\n  Its pods are gone (cleaned up); their logs too\n  Restarts: worker-1 2\n"
+    )
+
+
 @pytest.mark.parametrize("flags", [[], ["-f"]])
 def test_all_replicas_of_a_finished_job_are_shown(failed: Scene, flags: list[str]) -> None:
     code, out, err = failed.arena("logs", "tf", "--all", "--tail", "5", *flags)

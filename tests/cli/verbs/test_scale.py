@@ -180,3 +180,11 @@ def test_a_role_that_the_job_lacks_cannot_be_scaled(place: Place) -> None:
     assert place.arena("scale", "a")[0] == 2
     with pytest.raises(UsageError):
         scaling.operations({"spec": {"xReplicaSpecs": {"Master": {}, "Worker": {}}}}, {"worker": 0})
+
+
+@pytest.mark.parametrize(("word", "flag"), [("3", "--workers=3"), ("three", "--workers=N")])
+def test_a_number_without_its_flag_gets_the_flag(place: Place, word: str, flag: str) -> None:
+    code, _, err = place.arena("scale", "ck", word)
+
+    assert code == 2
+    assert err == f"error: unexpected {word} after the name of the job\nDid you mean {flag}?\n"

@@ -271,6 +271,13 @@ def board(**given: Any) -> dict[str, Any]:
     return pod
 
 
+def test_tensorboard_is_ready_once_its_port_is_open_and_its_log_explains_its_failure() -> None:
+    (container,) = board()["containers"]
+
+    assert container["readinessProbe"]["tcpSocket"] == {"port": 6006}
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def test_tensorboard_goes_where_the_replica_is_that_writes_the_logs() -> None:
     def beside(**flags: Any) -> dict[str, str]:
         term = board(**flags)["affinity"]["podAffinity"]

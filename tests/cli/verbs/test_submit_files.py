@@ -144,6 +144,14 @@ def test_set_values_of_a_manifest_are_typed_unless_that_changes_them(
     assert type(document["spec"]["x"]) is type(expected)
 
 
+def test_set_takes_a_new_variable_that_resembles_another_one() -> None:
+    document: dict[str, Any] = {"kind": "tf", "env": {"EPOCHS": "3"}}
+
+    job_file.set_field(document, "env.EPOCH=5", typed=False)
+
+    assert document["env"] == {"EPOCHS": "3", "EPOCH": "5"}
+
+
 def test_set_takes_a_field_of_the_kind_although_the_file_has_it_misspelt() -> None:
     document: dict[str, Any] = {
         "kind": "MPIJob",

@@ -57,6 +57,9 @@ SHARED: dict[str, Effect] = {
     "--image-pull-policy": Effect("Never", "main:@/imagePullPolicy", "Never"),
     "--model-name": Effect("m", "job/metadata/labels/modelName", "m", ("--model-source=pvc://a",)),
     "--model-source": Effect("pvc://a", "job/metadata/labels/modelName", "m", ("--model-name=m",)),
+    "--model-dir": Effect(
+        "/usr/m", "job/metadata/annotations/muster.dev~model-dir", "/usr/m", ("--data-dir=/usr",)
+    ),
     "--gang": Effect("", "job/metadata/annotations/muster.dev~gang", "true"),
     "--priority": Effect("high", "pod:@/priorityClassName", "high"),
     "--queue": Effect("", "job/metadata/annotations/scheduling.x-k8s.io~suspend", "true"),

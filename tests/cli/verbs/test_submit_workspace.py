@@ -274,6 +274,20 @@ def test_isolated_jobs_and_jobs_that_fetch_code_get_no_directories_of_the_user(
     assert str(machine.home) not in mounts(built)
 
 
+def test_an_isolated_job_is_told_which_files_it_does_not_see(machine: Machine) -> None:
+    Path("train.py").write_text("")
+    words = ("submit", "tf", "--name=j", "--isolated", "--dry-run")
+
+    _, _, err = machine.run(*words, "python train.py --lr 1")
+    assert err.startswith("the job does not see train.py of this directory, because it is isolated")
+    for more in (
+        ("python other.py",),
+        (f"--data-dir={Path.cwd()}:/root", "python train.py"),
+        (f"--working-dir={Path.cwd()}", "python train.py"),
+    ):
+        assert "does not see" not in machine.run(*words, *more)[2]
+
+
 def test_a_cluster_that_was_started_isolated_makes_every_job_isolated(machine: Machine) -> None:
     home = Home.of_user()
     with home.held():
@@ -360,3 +374,17 @@ def test_on_kubernetes_an_image_is_required(machine: Machine) -> None:
 
     assert "--image or --worker-image must be set" in err
     assert "only the local cluster needs no image" in err
+
+
+def test_a_model_directory_is_relative_to_the_working_directory(machine: Machine) -> None:
+    annotation = "job/metadata/annotations/muster.dev~model-dir"
+
+    expected = str(machine.home / "project" / "out" / "models")
+    assert dry(machine, "--model-dir=out/models").at(annotation) == expected
+    assert dry(machine, "--model-dir=~/m").at(annotation) == str(machine.home / "m")
+
+    code, _, err = machine.run(
+        "submit", "tf", "--name=x", "--dry-run=client", "--model-dir=/srv/m", "true"
+    )
+    assert code == 2
+    assert "--model-dir /srv/m is in no volume of the job" in err

@@ -34,6 +34,40 @@ def test_the_exit_code_of_wait_is_the_jobs(place: Place) -> None:
     assert place.arena("wait", "nope", "--for", "deleted")[:2] == (0, "nope deleted\n")
 
 
+def test_a_job_that_waits_says_so_in_a_pipe_once_per_change(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = JobWatch.wait
+    reasons = ["1 of 2 workers fit", "1 of 2 workers fit", "0 of 2 workers fit"]
+
+    def wait(self: JobWatch, seconds: float) -> None:
+        if reasons:
+            wait_for_room(reasons.pop(0))
+        else:
+            finish(place, "w", "Succeeded")
+        real(self, seconds)
+
+    def wait_for_room(reason: str) -> None:
+        status = {"waiting": {"reason": "Unschedulable", "message": reason}}
+        place.client.patch(
+            TFJOBS, Key(place.namespace, "w"), {"status": status}, subresource="status"
+        )
+
+    monkeypatch.setattr(JobWatch, "wait", wait)
+    place.job("w")
+    wait_for_room("no worker fits")
+
+    code, out, err = place.arena("wait", "w")
+
+    assert (code, out) == (0, "tfjob/w succeeded\n")
+    assert err.splitlines() == [
+        "w PENDING: no worker fits",
+        "w PENDING: 1 of 2 workers fit",
+        "w PENDING: 0 of 2 workers fit",
+        "w SUCCEEDED",
+    ]
+
+
 def watch(place: Place, name: str) -> JobWatch:
     return JobWatch(place.client, TFJOBS, place.client.get(TFJOBS, Key(place.namespace, name)))
 

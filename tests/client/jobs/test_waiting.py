@@ -65,6 +65,49 @@ def test_waiting_ends_with_success_and_survives_an_unreachable_cluster() -> None
     assert notes == ["waiting for the cluster: no answer"]
 
 
+def test_the_other_workers_of_a_job_that_succeeded_are_waited_for() -> None:
+    settling = msgspec.structs.replace(job("SUCCEEDED"), settling=True)
+    sentence = "Worker 1 was stopped because the job had succeeded (worker 0 had ended)."
+
+    assert wait(settling, settling, job("SUCCEEDED", sentence)).reason == sentence
+    # Not beyond the deadline, and not if only the start of the job matters.
+    assert wait(settling, deadline=0) is settling
+    assert waiting.wait_for(cast(JobWatch, Script(settling)), waiting.STARTED) is settling
+
+
+def test_workers_that_nobody_stops_are_waited_for_some_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "SETTLE_SECONDS", 0.0)
+    settling = msgspec.structs.replace(job("SUCCEEDED"), settling=True)
+
+    assert wait(settling) is settling
+
+
+@pytest.mark.parametrize(
+    ("policy", "active", "settling"),
+    [("Running", 1, True), ("All", 1, True), ("None", 1, False), ("Running", 0, False)],
+)
+def test_a_succeeded_job_settles_while_its_workers_may_end(
+    policy: str, active: int, settling: bool
+) -> None:
+    raw: Raw = {
+        "kind": "TFJob",
+        "apiVersion": "kubeflow.org/v1",
+        "metadata": {"name": "j", "namespace": "n", "uid": "u"},
+        "spec": {
+            "runPolicy": {"cleanPodPolicy": policy},
+            "tfReplicaSpecs": {"Worker": {"replicas": 2, "template": TEMPLATE}},
+        },
+        "status": {
+            "conditions": [{"type": "Succeeded", "status": "True"}],
+            "replicaStatuses": {"Worker": {"active": active, "succeeded": 2 - active}},
+        },
+    }
+
+    assert summarize(raw, []).settling is settling
+
+
 def test_a_job_that_fails_is_an_error_with_its_own_exit_code() -> None:
     with pytest.raises(JobFailed, match="the job j failed: out of memory") as failed:
         wait(job("RUNNING"), job("FAILED", "out of memory"))

@@ -71,8 +71,10 @@ def follow(
     """The followed log and the notes, where each pod has one log and its UID."""
     scripts, notes = iter(logs), list[str]()
 
-    def follow_log(*_: object) -> Generator[bytes, None, str]:
+    def follow_log(*_: object, former: str) -> Generator[bytes, None, str]:
         script = next(scripts)
+        if former:
+            notes.append(f"after {former}")
         if isinstance(script, Exception):
             raise script
         yield script[0]
@@ -103,7 +105,7 @@ def test_a_suspended_replica_continues_with_its_next_pod(monkeypatch: pytest.Mon
     text, notes = follow(monkeypatch, job, [(b"a", "1"), (b"b", "2")])
 
     assert text == b"ab"
-    assert notes == ["waiting for the next pod of j-worker-0: it is suspended"]
+    assert notes == ["waiting for the next pod of j-worker-0: it is suspended", "after j-worker-0"]
 
 
 def test_a_replica_that_succeeded_has_no_next_pod(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,9 +131,36 @@ def test_a_cluster_that_is_unreachable_is_reported_once(monkeypatch: pytest.Monk
     text, notes = follow(monkeypatch, job, [(b"a", "1"), (b"b", "2")])
 
     assert text == b"ab"
-    assert notes == ["the cluster is unreachable: refused; waiting for it"]
+    assert notes == ["the cluster is unreachable: refused; waiting for it", "after j-worker-0"]
 
 
 def test_a_job_that_is_deleted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JobDeleted, match="the job j was deleted meanwhile"):
         follow(monkeypatch, Job([NotFound("no such job")]), [(b"a", "1")])
+
+
+def test_sentences_about_one_of_many_replicas_keep_their_place_between_its_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def follow_replica(*words: Any) -> Generator[tuple[Key, bytes], None, None]:
+        _, _, first, _, notify = words
+        yield first, b"one\n"
+        notify("-- attempt 2 --")
+        yield first, b"two\n"
+
+    class Client:
+        def __enter__(self) -> Client:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    seen: list[object] = []
+    monkeypatch.setattr(followed_job, "follow_replica", follow_replica)
+    monkeypatch.setattr(followed_job, "_replicas", lambda *_: iter([POD]))
+    chunks = followed_job.follow_all(
+        cast(Any, Client), cast(FollowedJob, None), LogOptions(follow=True), seen.append
+    )
+    for _, chunk in chunks:
+        seen.append(chunk)
+
+    assert seen == [b"one\n", "-- attempt 2 --", b"two\n", b""]

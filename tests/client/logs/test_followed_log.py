@@ -26,10 +26,15 @@ KEY = Key("default", "p")
 Play = list[bytes | Exception]
 
 
-def pod(phase: str, uid: str = "u") -> Pod:
-    running: dict[str, Any] = {"running": {}} if phase == "Running" else {}
-    status = {"phase": phase, "containerStatuses": [{"state": running}]}
-    return msgspec.convert({"metadata": {"name": "p", "uid": uid}, "status": status}, Pod)
+def pod(phase: str, uid: str = "u", restarts: int = 0, *, waits: bool = False) -> Pod:
+    running: dict[str, Any] = {"running": {}} if phase == "Running" and not waits else {}
+    row = {"name": "c", "state": running, "restartCount": restarts}
+    status = {"phase": phase, "containerStatuses": [row]}
+    metadata, spec = (
+        {"name": "p", "namespace": "default", "uid": uid},
+        {"containers": [{"name": "c"}]},
+    )
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod)
 
 
 class Script:
@@ -105,6 +110,22 @@ def test_a_stream_that_ends_while_the_pod_runs_is_opened_again() -> None:
     )
 
     assert run(script, LogOptions(follow=True)) == b"a\nb\n"
+
+
+@pytest.mark.parametrize("last", ["Running", "Succeeded"])
+def test_each_new_attempt_is_announced_before_its_lines(last: str) -> None:
+    script = Script(
+        [[line(1, "a")], [line(2, "b")], [line(3, "c")]],
+        # The second attempt ends before anybody looks.
+        [pod("Running"), pod("Running", restarts=1, waits=True), pod(last, restarts=2),
+         pod("Succeeded", restarts=2)],
+    )  # fmt: skip
+    seen: list[str] = []
+    client, see = cast(BlockingClient, script), seen.append
+    for chunk in read_logs.read_log(client, KEY, LogOptions(follow=True), see):
+        see(chunk.decode())
+
+    assert seen == ["a\n", "-- p: attempt 2 --", "b\n", "-- p: attempt 3 --", "c\n"]
 
 
 @pytest.mark.parametrize("end", [pod("Failed"), pod("Running", "another"), NotFound("x")])

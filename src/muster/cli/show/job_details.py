@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from muster.api import limits
 from muster.cli.show.messages import printable
 from muster.cli.show.table import table, underlined_table
-from muster.cli.show.units import age, duration, local_time, next_try
 from muster.jobs import names
+from muster.jobs.view.units import age, duration, local_time, next_try
 from muster.scheduler.job_explanation import place_in_words
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
-    from muster.client.jobs.events import EventRow
     from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.job_state import Crash
+    from muster.jobs.view.events import EventRow
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
     from muster.scheduler.job_explanation import JobExplanation
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 INSTANCES = ("NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE")
 RESTARTS = "RESTARTS"
 """The last column of the instances, if one of them has restarted: other tables are arena's."""
+_MAX_RESTARTS = 8
+"""Pods that are gone whose restarts are listed."""
 GPUS = ("INSTANCE", "NODE(IP)", "GPU(Requested)")
 EVENTS = ("SOURCE", "TYPE", "AGE", "MESSAGE")
 
@@ -41,6 +43,8 @@ class Extras:
     tensorboard: TensorBoard | None = None
     events: Sequence[EventRow] | None = None
     gpus: bool = False
+    gone_pods: Sequence[str] = ()
+    """What is known of the pods of a finished job that has none any more."""
     unenforced_limits: Mapping[str, str] = field(default_factory=dict)
     """Why the cluster does not enforce the job's limit of a resource, by resource."""
 
@@ -60,6 +64,9 @@ def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
         ("CreateTime:", local_time(job.created)),
         ("EndTime:", local_time(job.finished)),
     ]
+    if job.chief and job.chief.node_ip:
+        # `list` has the address alone and the table below the name alone, as in arena.
+        facts.append(("Node:", _node(job.chief)))
     if job.reason:
         facts.append(("Reason:", f"{job.headline}{next_try(job.next_try, now)}"))
     if extras.line:
@@ -68,14 +75,19 @@ def header(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
         facts.append(("Limits:", limits.in_words(extras.unenforced_limits)))
     if job.discarded:
         facts.append(("Files:", job.discarded))
-    if job.still_restarted:
-        facts.append(("Pods:", job.still_restarted))
+    if job.left_pods:
+        facts.append(("Pods:", job.left_pods))
     return table(facts)
+
+
+def _node(row: Instance) -> str:
+    """The node of a pod by its name and its address."""
+    return f"{row.node} ({row.node_ip})" if row.node and row.node_ip else row.node or "N/A"
 
 
 def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     """The form with sections: a header, the instances, and the extras."""
-    parts = [header(job, now, extras), *last_lines(job.last_lines), _instances(job, now)]
+    parts = [header(job, now, extras), *last_lines(job.last_lines), _instances(job, now, extras)]
     if extras.gpus:
         parts.append(_gpus(job))
     if extras.tensorboard:
@@ -83,7 +95,9 @@ def sections(job: JobSummary, now: datetime, extras: Extras = NO_EXTRAS) -> str:
     return _with_events(parts, extras.events, now)
 
 
-def _instances(job: JobSummary, now: datetime) -> str:
+def _instances(job: JobSummary, now: datetime, extras: Extras) -> str:
+    if extras.gone_pods:
+        return "\n  ".join(["Instances:", *extras.gone_pods])
     restarted = any(instance.restarts for instance in job.instances)
     rows = [
         (
@@ -101,6 +115,15 @@ def _instances(job: JobSummary, now: datetime) -> str:
     return f"Instances:\n{underlined_table(columns, rows, indent='  ')}"
 
 
+def gone_pods(logs_command: str, restarts: Mapping[str, int]) -> list[str]:
+    """Sentences about pods that are gone; the command is empty if their logs are gone too."""
+    logs = f"their logs stay: {logs_command}" if logs_command else "their logs too"
+    rows = [f"{name} {count}" for name, count in restarts.items()]
+    more = [f"{len(rows) - _MAX_RESTARTS} more"] if len(rows) > _MAX_RESTARTS else []
+    counts = ", ".join([*rows[:_MAX_RESTARTS], *more])
+    return [f"Its pods are gone (cleaned up); {logs}", *([f"Restarts: {counts}"] if rows else ())]
+
+
 def last_lines(lines: Sequence[str]) -> list[str]:
     """The section with the end of the log of the pod that failed; none without lines."""
     return ["\n  ".join(["Last lines:", *map(printable, lines)])] if lines else []
@@ -111,7 +134,7 @@ def _tensorboard(tensorboard: TensorBoard) -> list[str]:
     if not url:
         return [f"Its address is not known: {problem}"]
     lines = ["Your tensorboard will be available on:", url]
-    return [*lines, f"It is not running: {problem}"] if problem else lines
+    return [*lines, f"It does not answer yet: {problem}"] if problem else lines
 
 
 def _gpus(job: JobSummary) -> str:
@@ -161,7 +184,7 @@ def pod_details(pod: Pod, row: Instance, now: datetime, events: Sequence[EventRo
         ("Status:", row.status),
         ("Namespace:", pod.metadata.namespace),
         ("Job:", pod.metadata.labels.get(names.JOB) or "N/A"),
-        ("Node:", row.node or "N/A"),
+        ("Node:", _node(row)),
         ("IP:", row.ip or "N/A"),
         ("Age:", age(row.created, now)),
         ("Restarts:", str(row.restarts)),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from muster.api.meta import Key
 from muster.cli.show.live import Frame
 from muster.cli.show.table import json_or_yaml, table, with_namespaces
-from muster.cli.show.units import UNKNOWN, duration, next_try
 from muster.jobs.job_state import FAILED, PENDING, RESTARTING, SUSPENDED
+from muster.jobs.view.units import UNKNOWN, duration, next_try
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,6 @@ def _failed_recently(job: JobSummary, now: datetime) -> bool:
 
 def row(job: JobSummary, time: timedelta) -> tuple[str, ...]:
     """One job, with its duration or its age."""
-    chief = job.chief
     return (
         job.name,
         job.status,
@@ -103,5 +102,16 @@ def row(job: JobSummary, time: timedelta) -> tuple[str, ...]:
         duration(time.total_seconds()),
         str(job.requested_gpus),
         UNKNOWN if job.over else str(job.allocated_gpus),
-        (chief.node_ip if chief and job.status not in (PENDING, SUSPENDED) else "") or UNKNOWN,
+        _node_address(job) or UNKNOWN,
     )
+
+
+def _node_address(job: JobSummary) -> str:
+    """The address of the chief's node, or, if only other pods of a finished job are left, theirs.
+
+    arena shows the address, not the name, and scripts read it.
+    """
+    if job.status in (PENDING, SUSPENDED):
+        return ""
+    rows = [job.chief] if job.chief else job.instances if job.over else ()
+    return next((row.node_ip for row in rows if row.node_ip), "")

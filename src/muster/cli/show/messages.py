@@ -56,10 +56,9 @@ def warn_of_unknown_fields(job: Raw, subject: str = "") -> None:
     `subject` names one of several manifests.
     """
     # Only verbs with `-f` need it.
-    from muster.jobs.unknown_fields import find_unknown_fields, find_unknown_value
+    from muster.jobs.unknown_fields import warnings
 
-    problems = [f"unknown field {field}" for field in find_unknown_fields(job)]
-    for problem in filter(None, [*problems, find_unknown_value(job)]):
+    for problem in warnings(job):
         note(f"warning: {subject and subject + ': '}{problem}", "warn")
 
 

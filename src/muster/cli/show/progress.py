@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.cli.show.messages import note, print_to_stderr, printable
-from muster.cli.show.units import duration, next_try
+from muster.jobs.view.units import duration, next_try
 
 if TYPE_CHECKING:
     from typing import Self
@@ -30,16 +30,13 @@ class StatusLine:
 
     Ctrl-C ends it with a sentence about the `subject`.
 
-    With `instances`, each change of an instance is printed as a line that stays. With `quiet`, no
-    status line is printed where stderr is not a terminal.
+    With `instances`, each change of an instance is printed as a line that stays.
     """
 
-    def __init__(
-        self, *, instances: bool = False, quiet: bool = False, subject: str = "the job"
-    ) -> None:
+    def __init__(self, *, instances: bool = False, subject: str = "the job") -> None:
         self._subject = subject
         self._terminal = sys.stderr.isatty()
-        self._with_instances, self._quiet = instances, quiet
+        self._with_instances = instances
         self._last = ""
         self._instances: dict[str, str] = {}
 
@@ -71,7 +68,7 @@ class StatusLine:
             # One row, so that `\r` returns to its beginning.
             line = printable(f"{elapsed} {text}{rest}".strip()).replace("\n", " ")[:width]
             print_to_stderr(f"\r{line}\x1b[K", end="")
-        elif text != self._last and not self._quiet:
+        elif text != self._last:
             note(f"{text}{rest}")
         self._last = text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from muster.api.quantity import format_bytes
 from muster.cli.show import job_details, job_table
 from muster.cli.show.table import table, underlined_table, with_namespaces
-from muster.cli.show.units import UNKNOWN, cores
+from muster.jobs.view.units import UNKNOWN, cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

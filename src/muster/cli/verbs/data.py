@@ -10,8 +10,8 @@ import click
 from muster.api.storage import VOLUME_CLAIMS
 from muster.cli.options import Target, all_namespaces_option, cluster_options, output_option
 from muster.cli.show.table import json_or_yaml, table
-from muster.cli.show.units import age
 from muster.cli.verb_groups import AliasGroup
+from muster.jobs.view.units import age
 
 if TYPE_CHECKING:
     from muster.api.storage import VolumeClaim

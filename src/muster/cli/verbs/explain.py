@@ -12,8 +12,8 @@ from muster.cli.options import Target, cluster_options, name_argument, output_op
 from muster.cli.show.job_details import last_lines, place_in_line
 from muster.cli.show.messages import debug
 from muster.cli.show.table import json_or_yaml, table, underlined_table
-from muster.cli.show.units import count, next_try
 from muster.client.jobs.explain import explain
+from muster.jobs.view.units import count, next_try
 
 if TYPE_CHECKING:
     from muster.scheduler.job_explanation import JobExplanation

@@ -28,6 +28,8 @@ from muster.cli.show.table import json_or_yaml, server_table
 from muster.client import server_tables
 from muster.client.jobs import events, explain, lookup, tensorboard_url
 from muster.client.jobs.limits import unenforced_limits
+from muster.client.jobs.waiting import logs_command
+from muster.client.logs.attempts import attempts_of_job, restarts_by_pod
 from muster.client.logs.last_lines import summary_with_last_lines
 from muster.client.server_tables import ObjectQuery
 from muster.errors import Forbidden, UsageError
@@ -38,9 +40,9 @@ from muster.scheduler.waiting_line_format import ordinal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.client.jobs.events import EventRow
     from muster.client.jobs.lookup import FoundJob
     from muster.client.target import Cluster
+    from muster.jobs.view.events import EventRow
     from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
 
@@ -210,12 +212,29 @@ class _View:
         if self.output == "name":
             return Frame(f"{job.trainer}/{job.name}", state)
         rows = self._events(job, pods) if self.events else None
-        unenforced = unenforced_limits(self.client, self.cluster, job_object.raw)
-        extras = Extras(place, self._tensorboard(job_object.key), rows, self.gpus, unenforced)
+        unenforced = unenforced_limits(self.client, job_object.raw, local=self.cluster.local)
+        extras = Extras(
+            place,
+            self._tensorboard(job_object.key),
+            rows,
+            self.gpus,
+            self._gone_pods(job),
+            unenforced,
+        )
         if self.output in ("json", "yaml"):
             return Frame("", state, job_details.as_data(job, now, extras))
         draw = job_details.classic_table if self.form == "classic" else job_details.sections
         return Frame(draw(job, now, extras), state)
+
+    def _gone_pods(self, job: JobSummary) -> list[str]:
+        """Sentences about the pods of a finished job that has none any more."""
+        if job.instances or not job.over:
+            return []
+        attempts = attempts_of_job(self.client, job.key, job.uid)
+        if not attempts and not any(job.ended):
+            return []  # it never had pods
+        command = logs_command(job) if attempts else ""
+        return job_details.gone_pods(command, restarts_by_pod(attempts) or job.earlier_restarts)
 
     def _tensorboard(self, job: Key) -> tensorboard_url.TensorBoard | None:
         try:

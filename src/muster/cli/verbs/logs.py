@@ -102,7 +102,8 @@ def command(
             _note_silence(job, logs, wanted)
         if job is not None:
             shown = sources[0].pod.name if printed and not everyone else None
-            _note_state(client, job, shown, wanted)
+            pods = {source.pod.name for source in sources}
+            _note_end(client, job, shown, pods, wanted)
         elif not options.follow:
             with suppress(NotFound):  # the log of a pod that is gone
                 _note_waiting(view(client.get(PODS, sources[0].pod)))
@@ -144,26 +145,30 @@ def _read_all(
     return followed_job.follow_all(connect, followed, options, note, warn)
 
 
-def _note_state(
-    client: BlockingClient, job: JobSummary, shown: str | None, wanted: WantedLogs
+def _note_end(
+    client: BlockingClient, job: JobSummary, shown: str | None, pods: set[str], wanted: WantedLogs
 ) -> None:
-    """Say why the job failed.
+    """Say why the job failed, or that its success stopped one of these pods.
 
-    Not if the user chose a pod, or if it was `shown`: the pod whose log was printed.
+    Not why it failed if the user chose a pod, or if it was `shown`: the pod whose log was printed.
     """
-    if not job.over:  # it may have ended while its log was followed
+    if not job.over or job.settling:  # it may have ended while its log was followed
         with suppress(MusterError):
             job = lookup.get_summary(client, job.key, job.trainer)
     if job.status == FAILED and job.failed_pod != shown and not wanted.instance:
         # With --all the last lines were printed.
         cause = f": {job.headline}" if wanted.everyone and job.headline else job.cause
         note(f"the job {job.name} failed{cause}")
+    if job.stopped is not None and not pods.isdisjoint(job.stopped.names):
+        note(job.stopped.message)
 
 
 def _note_silence(job: JobSummary, logs: FoundLogs, wanted: WantedLogs) -> None:
     """Say why a pod has no log, or name the log before the restart if it logged nothing since."""
     options = wanted.options
-    if not (wanted.everyone or options.follow):
+    if wanted.everyone and not options.follow:
+        _note_waiting_pods(job)
+    elif not options.follow:
         for row in job.instances:
             if row.name == logs.sources[0].pod.name:
                 _note_waiting(row, job.reason)
@@ -175,6 +180,15 @@ def _note_silence(job: JobSummary, logs: FoundLogs, wanted: WantedLogs) -> None:
         choice = "--all" if wanted.everyone else f"-i {logs.sources[0].pod.name}"
         command = f"arena logs {job.name} {choice} --previous"
         note(f"nothing is logged yet since the last restart; `{command}` shows the log before it")
+
+
+def _note_waiting_pods(job: JobSummary) -> None:
+    waiting = [row for row in job.instances if row.phase == "Pending" and not row.node]
+    if len(waiting) == 1 or len(waiting) < len(job.instances):
+        for row in waiting[:1]:
+            _note_waiting(row, job.reason)
+    elif waiting:
+        note(f"no pod of {job.name} has a log yet, because they wait for a node{job.because}")
 
 
 def _note_waiting(pod: Instance, reason: str = "") -> None:

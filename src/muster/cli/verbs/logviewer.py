@@ -1,13 +1,13 @@
-"""`arena logviewer JOB`: an error, since this version has no dashboard."""
+"""`arena logviewer JOB`: the address of the job's page in the dashboard."""
 
 from __future__ import annotations
 
 import click
 
 from muster.api.meta import Key
+from muster.cli import dashboard_url
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.client.jobs import lookup
-from muster.client.target import no_dashboard
 
 
 @click.command(name="logviewer")
@@ -15,8 +15,11 @@ from muster.client.target import no_dashboard
 @type_option
 @cluster_options
 def command(target: Target, name: str, type_: str) -> None:
-    """Accepted as in arena; this version has no dashboard."""
+    """Print the address of a job's page in the dashboard, with its logs.
+
+    The address logs one browser in, once, within ten minutes.
+    """
     cluster = target.cluster()
     with cluster.connect() as client:
-        lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)
-    raise no_dashboard(f"`arena logs -f {name}` follows the logs.")
+        job = lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)
+    print(dashboard_url.of_cluster(cluster, dashboard_url.job_path(job.kind.kind, job.key)))

@@ -1,4 +1,4 @@
-"""`arena open JOB`: a job's TensorBoard in the browser; without a job, an error."""
+"""`arena open`: the dashboard in the browser; with a job, the job's TensorBoard."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import webbrowser
 import click
 
 from muster.api.meta import Key
+from muster.cli import dashboard_url
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import note
 from muster.client.jobs import lookup, tensorboard_url
-from muster.client.target import no_dashboard
 from muster.errors import MusterError, NotFound
 
 
@@ -20,15 +20,19 @@ from muster.errors import MusterError, NotFound
 @type_option
 @cluster_options
 def command(target: Target, name: str | None, only_print: bool, type_: str) -> None:
-    """Open a job's TensorBoard in the browser, and print its address.
+    """Open the dashboard, or a job's TensorBoard, in the browser, and print its address.
+
+    The address of the dashboard logs one browser in, once, within ten minutes.
 
     \b
-    Example:
+    Examples:
+      arena open
       arena open hello
     """
-    if name is None:
-        raise no_dashboard("`arena open JOB` opens a job's TensorBoard.")
     cluster = target.cluster()
+    if name is None:
+        _browse(dashboard_url.of_cluster(cluster), only_print)
+        return
     with cluster.connect() as client:
         job = lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)
         tensorboard = tensorboard_url.of_job(client, cluster, job.key)
@@ -42,8 +46,12 @@ def command(target: Target, name: str | None, only_print: bool, type_: str) -> N
         raise MusterError(
             f"the address of the TensorBoard of {name} is not known: {tensorboard.problem}"
         )
-    print(tensorboard.url, flush=True)
+    _browse(tensorboard.url, only_print or bool(tensorboard.problem))
     if tensorboard.problem:
-        raise MusterError(f"the TensorBoard of {name} is not running: {tensorboard.problem}")
-    if not only_print and not webbrowser.open(tensorboard.url):
+        raise MusterError(f"the TensorBoard of {name} does not answer yet: {tensorboard.problem}")
+
+
+def _browse(url: str, only_print: bool) -> None:
+    print(url, flush=True)
+    if not only_print and not webbrowser.open(url):
         note("no browser could be started here: open the address yourself")

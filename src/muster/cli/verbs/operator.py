@@ -14,6 +14,11 @@ from muster.errors import no_such
 if TYPE_CHECKING:
     from muster.operator.settings import Settings
 
+BESIDE_LOCAL = (
+    "the local cluster runs an operator already, which takes no part in leader election: both act "
+    "on every job and record its events twice; stop this one with Ctrl-C unless you are testing it"
+)
+
 
 @click.command(name="operator", cls=ArenaCommand)
 @click.option(
@@ -61,7 +66,8 @@ def command(target: Target, **given: Any) -> None:
         run_options = Options(target.namespace, settings, lead=lead, health=context.health)
         await run(context.client, run_options, context.stop)
 
-    daemon.run(target, daemon.DaemonOptions("operator", **given), work)
+    options = daemon.DaemonOptions("operator", **given, beside_local=BESIDE_LOCAL)
+    daemon.run(target, options, work)
 
 
 def _settings(given: dict[str, Any]) -> Settings:

@@ -12,9 +12,9 @@ import click
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
 from muster.cli.show.messages import note_cluster, note_once
-from muster.cli.show.units import count, duration
 from muster.client.jobs import job_operations, lookup
 from muster.errors import NotFound, UsageError
+from muster.jobs.view.units import count, duration
 
 if TYPE_CHECKING:
     from muster.client.target import Cluster

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 
-@click.command(name="scale")
+@click.command(name="scale", context_settings={"allow_extra_args": True})
 @name_argument()
 @click.option(
     "--workers", type=click.IntRange(0, MAX_INT32), help="Number of workers, as submit counts them."
@@ -39,6 +39,12 @@ def command(target: Target, name: str, workers: int | None, ps: int | None, type
     Example:
       arena scale hello --workers 4
     """
+    if words := click.get_current_context().args:
+        number = words[0] if words[0].isdecimal() else "N"
+        raise UsageError(
+            f"unexpected {' '.join(words)} after the name of the job",
+            hint=f"Did you mean --workers={number}?",
+        )
     if workers == 0:
         raise UsageError(
             "--workers must be greater than 0", hint=f"`arena suspend {name}` stops all of them."

@@ -9,7 +9,7 @@ import click
 from muster.api import limits
 from muster.api.kinds import NODES
 from muster.api.meta import condition_is_true
-from muster.cli import options
+from muster.cli import dashboard_url, options
 from muster.cli.show.table import json_or_yaml, table
 from muster.client.target import Target, find_cluster, no_cluster
 from muster.errors import Forbidden, MusterError
@@ -31,6 +31,8 @@ def command(target: Target, output: str) -> None:
         "local": "up" if daemon else "down",
         **({"daemon": daemon} if daemon else _without_daemon(home)),
     }
+    if cluster is None or cluster.local:
+        data |= _dashboard(home)
     problem: MusterError | None = None
     if cluster is not None:
         try:
@@ -60,6 +62,12 @@ def command(target: Target, output: str) -> None:
         raise no_cluster(hint="")  # the table says how to start one
     if problem is not None:
         raise problem
+
+
+def _dashboard(home: Home) -> dict[str, str]:
+    """The dashboard's address with a fresh token, if the local cluster serves one."""
+    url = dashboard_url.of_local_cluster(home)
+    return {"dashboard": url} if url else {}
 
 
 def _components(checks: dict[str, str]) -> str:

@@ -137,7 +137,7 @@ def _submit(
             client, prepared, namespace, dry_run=chosen.dry_run == "server", notify=note
         )
         _print_submitted(submitted, namespace, chosen)
-        unenforced = unenforced_limits(client, cluster, submitted.job)
+        unenforced = unenforced_limits(client, submitted.job, local=cluster.local)
         if unenforced:
             note(limits.in_words(unenforced), "warn")
         for sentence in missing_volumes(client, submitted.job, namespace, local=cluster.local):

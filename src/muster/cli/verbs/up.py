@@ -6,15 +6,19 @@ commands use the local cluster; `arena down` restores the former choice.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from muster.api.quantity import MAX_INT64, parse_whole
+from muster.cli import dashboard_url
 from muster.cli.show.messages import note
 from muster.client import local_cluster
 from muster.errors import InvalidQuantity, UsageError
+from muster.local.descriptor_limit import check_limit
 from muster.local.home import Home
 
 if TYPE_CHECKING:
@@ -67,6 +71,12 @@ def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     default=None,
     help="Give jobs private directories instead of the user's own.",
 )
+@click.option("--no-dashboard", is_flag=True, default=None, help="Do not serve the dashboard.")
+@click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the dashboard  [default: the last one, else 7080 or the next free one]",
+)
 @click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
 def command(detach: bool, log_format: str, **settings: Any) -> None:
     """Start the local cluster on this machine.
@@ -82,8 +92,11 @@ def command(detach: bool, log_format: str, **settings: Any) -> None:
       arena up --detach
       arena up --nodes 4 --gpus-per-node 2
     """
+    if warning := check_limit():
+        note(warning)
     if detach:
         local_cluster.start(_flags(settings), note, log_format=log_format)
+        _note_dashboard(Home.of_user())
     else:
         _serve(settings, log_format)
 
@@ -106,9 +119,12 @@ def _serve(settings: dict[str, Any], log_format: str) -> None:
         started = True
         home = Home.of_user()
         home.choose_local()
-        note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
-        if text := (home.status() or {}).get("note"):
-            note(text)
+        with contextlib.suppress(OSError):  # the disk of the log is full: the cluster runs on
+            note(f"local cluster is ready: {url}; commands now use it (arena down stops it)")
+            if text := (home.status() or {}).get("note"):
+                note(text)
+            # A log file must not have a token.
+            _note_dashboard(home, with_token=sys.stderr.isatty())
 
     try:
         _run(settings, log_format, on_ready)
@@ -121,6 +137,14 @@ def _serve(settings: dict[str, Any], log_format: str) -> None:
     note("local cluster is down")
 
 
+def _note_dashboard(home: Home, *, with_token: bool = True) -> None:
+    url = dashboard_url.of_local_cluster(home)
+    if url and with_token:
+        note(f"dashboard: {url} (valid once, for ten minutes; `arena open` opens a new one)")
+    elif url:
+        note(f"dashboard: {url.partition('?')[0]} (`arena open` opens it)")
+
+
 def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], None]) -> None:
     import uvloop
 
@@ -129,6 +153,7 @@ def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], No
 
     home = Home.of_user()
     logging_setup.setup(format=log_format, file=log_bounds.BoundedFile.behind_stderr(home.log))
-    chosen = Settings(home, **{key: value for key, value in settings.items() if value is not None})
+    given = {key: value for key, value in settings.items() if value is not None}
+    chosen = Settings(home, dashboard=not given.pop("no_dashboard", False), **given)
     uvloop.run(serve(chosen, on_ready))
     home.choose_former()

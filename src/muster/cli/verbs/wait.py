@@ -53,7 +53,7 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
         if goal == "deleted":
             for key in keys:
                 subject = f"the deletion of {key.name}"
-                with StatusLine(quiet=True, subject=subject) as line:
+                with StatusLine(subject=subject) as line:
                     waiting.wait_until_deleted(
                         client, key, type_, deadline=deadline, notify=line.show
                     )
@@ -61,7 +61,7 @@ def command(target: Target, names: tuple[str, ...], goal: str, timeout: str, typ
             return
         for watch in _find_all(client, keys, type_):
             try:
-                with StatusLine(quiet=True, subject=f"the job {watch.name}") as line:
+                with StatusLine(subject=f"the job {watch.name}") as line:
                     job = waiting.wait_for(
                         watch, GOALS[goal], deadline=deadline, on_look=line.show_job,
                         notify=line.show,

@@ -21,7 +21,7 @@ from muster.errors import Forbidden
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
 from muster.jobs.view.instance import instance
 from muster.scheduler import waiting_line_format
-from muster.scheduler.job_explanation import EMPTY, RUNS, UNSEEN, WAITS, JobExplanation, explain_job
+from muster.scheduler.job_explanation import EMPTY, RUNS, WAITS, JobExplanation, explain_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
     from muster.kube.blocking_client import BlockingClient
-
-
-PATIENCE = 5.0
-"""Seconds that a scheduler may take to report on new pods."""
 
 
 def explain(
@@ -90,18 +86,7 @@ def explain_pods(
     client: BlockingClient, name: str, pods: Sequence[Pod], notify: Notify = ignore
 ) -> JobExplanation:
     """The explanation of a job with these pods."""
-    explanation = explain_job(name, pods, _read_line(client, notify))
-    if explanation.state == UNSEEN and _are_new(pods):
-        text = "the scheduler has not reported on its new pods yet"
-        return replace(explanation, state=WAITS, text=text)
-    return explanation
-
-
-def _are_new(pods: Sequence[Pod]) -> bool:
-    """Whether the newest pod is younger than a scheduler needs to report a reason."""
-    times = [pod.metadata.creation_timestamp for pod in pods]
-    newest = max((time for time in times if time is not None), default=None)
-    return newest is not None and (datetime.now(UTC) - newest).total_seconds() < PATIENCE
+    return explain_job(name, pods, _read_line(client, notify), datetime.now(UTC))
 
 
 def _read_line(client: BlockingClient, notify: Notify) -> list[waiting_line_format.WaitingGang]:

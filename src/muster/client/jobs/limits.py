@@ -11,16 +11,15 @@ from muster.jobs.view.summary import limited_resources
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.client.target import Cluster
     from muster.kube.blocking_client import BlockingClient
 
 
-def unenforced_limits(client: BlockingClient, cluster: Cluster, job: Raw) -> dict[str, str]:
+def unenforced_limits(client: BlockingClient, job: Raw, *, local: bool) -> dict[str, str]:
     """The resources that the job limits and the cluster does not, and why not.
 
     Costs a request only for a job with limits on the local cluster.
     """
-    resources = limited_resources(job) & limits.ANNOTATIONS.keys() if cluster.local else set()
+    resources = limited_resources(job) & limits.ANNOTATIONS.keys() if local else set()
     if not resources:
         return {}
     try:

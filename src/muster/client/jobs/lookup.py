@@ -241,7 +241,12 @@ def _get_pod(client: BlockingClient, key: Key) -> Pod:
 
 
 def _with_similar_name(client: BlockingClient, error: NoSuchJob) -> NoSuchJob:
-    """The error; if a job has a similar name, its hint is that name."""
+    """The error; its hint is a job of another type with that name, or one with a similar name."""
+    if error.type:
+        with suppress(MusterError):
+            other = _get_job(client, error.key, "")
+            error.hint = f"There is {other.kind.kind.lower()}/{error.key.name}."
+            return error
     with suppress(MusterError):
         names_of_jobs = list_names(client, error.key.namespace, error.type)
         if similar := nearest(error.key.name, names_of_jobs):

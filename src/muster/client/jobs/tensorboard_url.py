@@ -8,7 +8,7 @@ be allowed to list nodes.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from muster.api.kinds import NODES, PODS, SERVICES
 from muster.api.meta import Key, Raw, condition_is_true, key_of
@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.api.core import Pod
-    from muster.client.target import Cluster
     from muster.kube.blocking_client import BlockingClient
 
 _RAW = SERVICES.read_as(dict)
 _ROLE = ",".join(f"{key}={value}" for key, value in names.TENSORBOARD_LABEL.items())
+
+
+class KnownCluster(Protocol):
+    """A cluster of which is known whether it runs on this machine."""
+
+    @property
+    def local(self) -> bool: ...
 
 
 class TensorBoard(NamedTuple):
@@ -36,7 +42,7 @@ class TensorBoard(NamedTuple):
     """Why it does not answer there, or has no address; empty if it should answer."""
 
 
-def of_job(client: BlockingClient, cluster: Cluster, job: Key) -> TensorBoard | None:
+def of_job(client: BlockingClient, cluster: KnownCluster, job: Key) -> TensorBoard | None:
     """The job's TensorBoard; None if it has none."""
     service = client.find(_RAW, Key(job.namespace, names.tensorboard(job.name)))
     if service is None:
@@ -49,7 +55,9 @@ def of_job(client: BlockingClient, cluster: Cluster, job: Key) -> TensorBoard | 
     return TensorBoard(url, "" if pods is None else _problem(pods))
 
 
-def by_service(client: BlockingClient, cluster: Cluster, namespace: str) -> dict[Key, TensorBoard]:
+def by_service(
+    client: BlockingClient, cluster: KnownCluster, namespace: str
+) -> dict[Key, TensorBoard]:
     """The TensorBoards of a namespace or of all, by their Service; problems are not looked for."""
     try:
         services = client.list(_RAW, namespace, labels=_ROLE).items
@@ -81,6 +89,8 @@ def _problem(pods: Sequence[Pod]) -> str:
     if not pods:
         return "it has no pod yet"
     row = instance(pods[-1])
+    if row.status == "Running":
+        return "it has started and is loading"
     reason = row.reason or (pod_status.failure(pods[-1]) if row.restarts else "")
     if not reason.startswith(row.status):
         reason = f"{row.status}: {reason}" if reason else row.status
@@ -103,7 +113,7 @@ def _url(service: Raw, pods: Sequence[Pod], hosts: _Hosts) -> str:
 class _Hosts:
     """Addresses where node ports answer; nodes are listed at most once, and only if needed."""
 
-    def __init__(self, client: BlockingClient, cluster: Cluster) -> None:
+    def __init__(self, client: BlockingClient, cluster: KnownCluster) -> None:
         self._client, self._local = client, cluster.local
         self.problem = ""
         """Why there is no address; set when none was found."""

@@ -38,7 +38,7 @@ class _Measured(Object, frozen=True):
     usage: dict[str, str | int | float] = {}
 
 
-class _Metrics(Object, frozen=True):
+class Metrics(Object, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     usage: dict[str, str | int | float] = {}
     containers: tuple[_Measured, ...] = ()
@@ -46,8 +46,8 @@ class _Metrics(Object, frozen=True):
 
 _GPU, _GPU_MEMORY = "nvidia.com/gpu", "nvidia.com/gpu-memory"
 _GROUP = ("metrics.k8s.io", "v1beta1")
-POD_METRICS = Kind(*_GROUP, "pods", "PodMetrics", _Metrics)
-NODE_METRICS = Kind(*_GROUP, "nodes", "NodeMetrics", _Metrics, namespaced=False)
+POD_METRICS = Kind(*_GROUP, "pods", "PodMetrics", Metrics)
+NODE_METRICS = Kind(*_GROUP, "nodes", "NodeMetrics", Metrics, namespaced=False)
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class Amount:
     """Bytes."""
 
 
-def read_usage(client: BlockingClient, kind: Kind[_Metrics], namespace: str) -> dict[Key, Amount]:
+def read_usage(client: BlockingClient, kind: Kind[Metrics], namespace: str) -> dict[Key, Amount]:
     """The amounts used now; empty if nothing is measured or the user may not read it."""
     try:
         rows = client.list(kind, namespace).items
     except (NotFound, Forbidden, ServerError):
         return {}
-    return {row.metadata.key: _used(row) for row in rows}
+    return {row.metadata.key: amount_used(row) for row in rows}
 
 
-def _used(row: _Metrics) -> Amount:
+def amount_used(row: Metrics) -> Amount:
     # NodeMetrics have one usage, PodMetrics one per container.
     parts = [row.usage, *(container.usage for container in row.containers)]
     return Amount(

@@ -12,6 +12,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from muster.api.meta import key_of
 from muster.client import ignore
 from muster.client.jobs import lookup
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 FINISHED, STARTED = (SUCCEEDED,), (RUNNING, SUCCEEDED)
 """Goals of `wait_for`: the statuses that end the wait well."""
 LOOK_SECONDS = 1.0
+SETTLE_SECONDS = 8.0
+"""Seconds to wait for the other replicas of a job that has succeeded: the operator stops those that
+run for five seconds more."""
 SHORT_TTL = 60
 """The logs of a job that is deleted this many seconds after its end cannot be read in time."""
 NO_LOGS = "Its pods were deleted when it ended, and their logs with them."
@@ -50,8 +55,10 @@ def wait_for(
 ) -> JobSummary:
     """Wait until the job has one of these statuses; JobFailed if it ends otherwise.
 
-    `deadline` is a time of the monotonic clock. An unreachable cluster is waited for.
+    `deadline` is a time of the monotonic clock. An unreachable cluster is waited for, and so are
+    the workers of a job that has succeeded: they end a moment later, or are stopped.
     """
+    settled = float("inf")
     while True:
         try:
             job = watch.look()
@@ -64,15 +71,17 @@ def wait_for(
         else:
             on_look(job)
             if job.status in goal:
-                return job
-            if job.over:
+                settled = min(settled, time.monotonic() + SETTLE_SECONDS, deadline)
+                if goal != FINISHED or not job.settling or time.monotonic() >= settled:
+                    return job
+            elif job.over:
                 job = watch.with_last_lines(job)
                 see = f"See: {logs_command(job)}"
                 raise JobFailed(
                     f"the job {job.name} failed{job.cause}",
                     hint=see if watch.keeps_logs(job) else NO_LOGS,
                 )
-            if time.monotonic() > deadline:
+            elif time.monotonic() > deadline:
                 raise MusterError(
                     f"the job {job.name} is still {job.status.lower()}{job.because}",
                     hint=f"`arena explain {job.name}` says more.",
@@ -141,7 +150,8 @@ class JobWatch:
         if self._deleted and not summarize(self._raw, []).over:
             raise NotFound(f"the job {self._key.name} was deleted")
         pods = lookup.labelled_pods(self._client, self._key)
-        return summarize(self._raw, pods, datetime.now(UTC))
+        job = summarize(self._raw, pods, datetime.now(UTC))
+        return replace(job, settling=False) if self._deleted else job
 
     def with_last_lines(self, job: JobSummary) -> JobSummary:
         """The failed job, with the last lines of its log if its status does not have them."""

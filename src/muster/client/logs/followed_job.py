@@ -18,7 +18,15 @@ from muster.client.logs import attempts
 from muster.client.logs.followed_log import RECONNECT_TIMEOUT, follow_log
 from muster.client.logs.interleaved import Interleaved
 from muster.client.logs.read_logs import read_attempt
-from muster.errors import BadRequest, InvalidJob, MusterError, NotFound, ServerError, Unreachable
+from muster.errors import (
+    Aborted,
+    BadRequest,
+    InvalidJob,
+    MusterError,
+    NotFound,
+    ServerError,
+    Unreachable,
+)
 from muster.jobs import names, parse
 from muster.jobs.job_state import replica_index
 
@@ -68,10 +76,10 @@ def follow_replica(
     """
     found = client.find(PODS, pod)
     replica = replica_of(found) if found is not None else None
-    empty = True
+    empty, former = True, ""
     while True:
         uid = ""
-        log = follow_log(client, pod, options, notify)
+        log = follow_log(client, pod, options, notify, former=former)
         try:
             while True:
                 chunk = next(log)
@@ -87,7 +95,7 @@ def follow_replica(
         successor = _wait_for_successor(client, followed, pod.name, uid, replica, notify)
         if successor is None:
             break
-        options = options._replace(tail=None, since=None)
+        options, former = options._replace(tail=None, since=None), pod.name
         pod, replica = successor.metadata.key, replica_of(successor)
     if empty:
         rows = attempts.attempts_of_pod(client, pod)
@@ -179,13 +187,14 @@ def follow_all(
 ) -> Iterator[tuple[Key, bytes]]:
     """Chunks of the logs of all replicas as they come; an empty chunk ends the log of a pod."""
     deletions: list[JobDeleted] = []
-    streams = Interleaved[tuple["Key", bytes]]()
+    streams = Interleaved[tuple["Key", bytes] | str]()
 
     def follow(first: Key) -> Iterator[tuple[Key, bytes]]:
         pod = first
         try:
             with connect() as client:
-                for pod, chunk in follow_replica(client, followed, first, options, notify):
+                # Sentences are read in the order of the lines.
+                for pod, chunk in follow_replica(client, followed, first, options, streams.send):
                     yield pod, chunk
             yield pod, b""
         except JobDeleted as error:
@@ -194,7 +203,11 @@ def follow_all(
             warn(f"{pod.name}: {error}")
 
     replicas = _replicas(connect, followed, streams.closed)
-    yield from streams.read(follow(pod) for pod in replicas)
+    for item in streams.read(follow(pod) for pod in replicas):
+        if isinstance(item, str):
+            notify(item)
+        else:
+            yield item
     if deletions:
         raise deletions[0]
 
@@ -208,7 +221,7 @@ def _replicas(
         while not closed.wait(POLL_SECONDS if known else 0):
             try:
                 found = _get_job(client, followed)
-            except NotFound:
+            except (NotFound, Aborted):
                 return  # each replica that is followed says so
             if found is None:
                 return

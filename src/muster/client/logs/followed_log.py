@@ -36,14 +36,21 @@ RECONNECT_TIMEOUT = 120.0
 
 
 def follow_log(
-    client: BlockingClient, key: Key, options: LogOptions, notify: Notify
+    client: BlockingClient, key: Key, options: LogOptions, notify: Notify, *, former: str = ""
 ) -> Generator[bytes, None, str]:
-    """Chunks of the log until the pod has ended; returns the UID of the pod."""
+    """Chunks of the log until the pod has ended; returns the UID of the pod.
+
+    A new attempt at the container is announced. `former` is the name of the replica's former pod,
+    if that was followed: then the first attempt in this pod is new as well.
+    """
     log = ResumableLog(timestamps=options.timestamps)
     wait_for_start(client, key, notify)
     pod: Pod | None = client.get(PODS, key)
-    uid = ""
+    uid, restarts = "", -1 if former else _restarts(pod, options.container)
     while pod is not None:
+        before, restarts = restarts, _restarts(pod, options.container)
+        if restarts > before:
+            notify(_announcement(client, pod, options.container, former))
         ended, uid = pod.finished, pod.metadata.uid
         try:
             # Always with timestamps: ResumableLog recognises repeated lines by them.
@@ -57,13 +64,40 @@ def follow_log(
         if ended:
             break
         try:
-            pod = _wait_for_restart(client, key, uid, notify, lost=lost)
+            pod = _wait_for_restart(client, pod, options.container, notify, lost=lost)
         except NotFound:
-            yield from _unread_lines(client, key, uid, options, log)
+            for attempt, data in _unread_lines(client, key, uid, options, log):
+                if attempt > restarts:
+                    notify(f"-- {key.name}: attempt {attempt + 1} --")
+                    restarts = attempt
+                yield data
             break
         log.reopened()
         options = _resumed(options, log)
     return uid
+
+
+def _restarts(pod: Pod | None, container: str) -> int:
+    """Restarts of the container, by default of the first one."""
+    if pod is None:
+        return 0
+    wanted = container or next((row.name for row in pod.spec.containers), "")
+    rows = pod.status.container_statuses
+    return sum(row.restart_count for row in rows if row.name == wanted)
+
+
+def _announcement(client: BlockingClient, pod: Pod, container: str, former: str) -> str:
+    """The line between two attempts, with the number that `--attempt` has for it.
+
+    A cluster that keeps no attempts has only the restarts. A launcher is recreated with another
+    name.
+    """
+    name = pod.metadata.name
+    rows = at_container(attempts_of_pod(client, pod.metadata.key), name, container)
+    attempt = max(len(rows), 1 + _restarts(pod, container))
+    if former not in ("", name) and attempt == 1:
+        return f"-- {name} follows {former} --"
+    return f"-- {name}: attempt {attempt} --"
 
 
 def _resumed(options: LogOptions, log: ResumableLog) -> LogOptions:
@@ -74,8 +108,11 @@ def _resumed(options: LogOptions, log: ResumableLog) -> LogOptions:
 
 def _unread_lines(
     client: BlockingClient, key: Key, uid: str, options: LogOptions, log: ResumableLog
-) -> Iterator[bytes]:
-    """The last lines of a pod that was deleted before they were read, if the cluster has them."""
+) -> Iterator[tuple[int, bytes]]:
+    """The last lines of a pod that was deleted before they were read, if the cluster has them.
+
+    Each chunk has the number of earlier attempts in the pod.
+    """
     attempts = attempts_of_pod(client, key)
     for attempt in at_container(attempts, key.name, options.container):
         if attempt.pod_uid == uid:
@@ -83,18 +120,23 @@ def _unread_lines(
             request = _resumed(options, log)._replace(follow=False, container="", timestamps=True)
             for chunk in client.log_of(POD_LOGS, attempt.metadata.key, **request._asdict()):
                 if data := log.feed(chunk):
-                    yield data
+                    yield attempt.attempt, data
 
 
 def _wait_for_restart(
-    client: BlockingClient, key: Key, uid: str, notify: Notify, *, lost: bool
+    client: BlockingClient, followed: Pod, container: str, notify: Notify, *, lost: bool
 ) -> Pod | None:
-    """The pod once a container runs again; None if the pod has ended or was replaced.
+    """The pod once a container runs or ran again; None if the pod has ended or was replaced.
 
-    A pod that ended while the stream was lost is returned too: the end of its log is unread. Raises
-    NotFound if it was deleted. With `lost`, the user was told already that the cluster is
-    unreachable; else it is reported once.
+    A pod that ended while the stream was lost, or after another attempt, is returned too: the end
+    of its log is unread. Raises NotFound if it was deleted. With `lost`, the user was told already
+    that the cluster is unreachable; else it is reported once.
     """
+    key, uid, restarts = (
+        followed.metadata.key,
+        followed.metadata.uid,
+        _restarts(followed, container),
+    )
     deadline = time.monotonic() + RECONNECT_TIMEOUT
     while True:
         try:
@@ -110,10 +152,12 @@ def _wait_for_restart(
                 notify(f"the cluster is unreachable: {error}; waiting for it")
             lost = True
         else:
+            restarted = _restarts(pod, container) > restarts
             if _has_ended(pod, uid, notify):
-                return pod if lost and pod.metadata.uid == uid else None
+                return pod if (lost or restarted) and pod.metadata.uid == uid else None
             statuses = pod.status.all_container_statuses
-            if any(status.state.running for status in statuses):
+            # A short attempt may have ended already.
+            if restarted or any(status.state.running for status in statuses):
                 return pod
             # The cluster answers: the time limit is for a cluster that does not.
             deadline = time.monotonic() + RECONNECT_TIMEOUT

@@ -46,21 +46,22 @@ class Interleaved(Generic[T]):
             for stream in streams:
                 if self.closed.is_set():
                     break
-                self._send(_STARTED)
+                self.send(_STARTED)
                 threading.Thread(target=self._forward, args=(stream,), daemon=True).start()
         finally:
-            self._send(_ENDED)
+            self.send(_ENDED)
 
     def _forward(self, stream: Iterator[T]) -> None:
         try:
             for item in stream:
-                self._send(item)
+                self.send(item)
                 if self.closed.is_set():
                     break
         finally:
-            self._send(_ENDED)
+            self.send(_ENDED)
 
-    def _send(self, message: T | object) -> None:
+    def send(self, message: T | object) -> None:
+        """Add an item to those that are read; a stream may do so between its own."""
         while not self.closed.is_set():
             try:
                 self._messages.put(message, timeout=0.2)

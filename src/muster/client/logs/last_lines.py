@@ -60,12 +60,12 @@ def with_lines_of_failure(client: BlockingClient, job: JobSummary) -> JobSummary
         source = attempt_that_failed(attempts, failed)
         if source is not None and source.attempt is not None:
             key = source.attempt.metadata.key
-            log = b"".join(client.log_of(POD_LOGS, key, tail=pod_status.MAX_LINES))
-    lines = log_tail.useful_lines(log.decode(errors="replace"))
-    reason = job.reason.removesuffix(".")
-    if not lines or reason.endswith(f": {lines[-1].strip()}"):
+            log = b"".join(client.log_of(POD_LOGS, key, tail=log_tail.LINES_TO_READ))
+    lines = log_tail.last_lines(log.decode(errors="replace"), pod_status.MAX_LINES)
+    reason, error = job.reason.removesuffix("."), log_tail.telling_line(lines)
+    if not lines or reason.endswith(f": {error}"):
         return job
-    return replace(job, last_lines=tuple(lines), reason=f"{reason}: {lines[-1].strip()}")
+    return replace(job, last_lines=tuple(lines), reason=f"{reason}: {error}")
 
 
 def _with_line_before_recreation(
@@ -87,7 +87,7 @@ def _with_line_before_recreation(
         attempts = attempts_of_pod(client, Key(job.namespace, pod_name))
         failed = [row for row in at_container(attempts, pod_name) if row.exit_code]
         if failed:
-            log = client.log_of(POD_LOGS, failed[-1].metadata.key, tail=pod_status.MAX_LINES)
+            log = client.log_of(POD_LOGS, failed[-1].metadata.key, tail=log_tail.LINES_TO_READ)
             text = log_tail.last_line(b"".join(log).decode(errors="replace"))
     if not text or job.reason.endswith(f": {text}"):
         return job
@@ -117,7 +117,8 @@ def _filled(client: BlockingClient, pod: Key, row: ContainerStatus) -> Container
     log = b""
     # Without the right to read logs, or without a log, the rest is still true.
     with suppress(MusterError):
-        log = b"".join(client.logs(pod, container=row.name, previous=previous, tail=1))
+        tail = log_tail.LINES_TO_READ
+        log = b"".join(client.logs(pod, container=row.name, previous=previous, tail=tail))
     text = log.decode(errors="replace")
     if previous:
         return replace(row, last_state=_with_message(row.last_state, text))

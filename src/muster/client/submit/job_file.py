@@ -119,7 +119,19 @@ def load(
 
     `on_manifest` gets a manifest before it is checked: an unknown field may be why it is invalid.
     """
-    document, source = _read(place, stdin)
+    return _interpreted(*_read(place, stdin), changes, on_manifest)
+
+
+def load_text(
+    text: str, source: str, on_manifest: Callable[[Raw], None] = lambda manifest: None
+) -> Bundle | ShortForm:
+    """The job of a text; errors name its `source`."""
+    return _interpreted(*_only_document([(source, text)], source), (), on_manifest)
+
+
+def _interpreted(
+    document: Raw, source: str, changes: Iterable[str], on_manifest: Callable[[Raw], None]
+) -> Bundle | ShortForm:
     companions: tuple[Raw, ...] = ()
     if document.get("kind") == "List":
         document, companions = _job_and_companions(document, source)
@@ -134,9 +146,13 @@ def load(
 
 
 def _read(place: str, stdin: TextIO) -> tuple[Raw, str]:
+    return _only_document(reader.texts(place, stdin), place)
+
+
+def _only_document(texts: Iterable[tuple[str, str]], place: str) -> tuple[Raw, str]:
     documents = [
         (document, source, text)
-        for source, text in reader.texts(place, stdin)
+        for source, text in texts
         for document in reader.documents(text, source)
     ]
     if len(documents) != 1:
@@ -195,7 +211,7 @@ def short_form(document: Raw, source: str) -> ShortForm:
         if key == "command":
             given[key] = _texts(where, value)
         elif key in flags:
-            given[flags[key].field] = _value(where, flags[key], value)
+            given[flags[key].field] = flag_value(where, flags[key], value)
         else:
             raise UsageError(f"{source}: {no_such('field', key, ['command', *flags])}")
     for field in ("name", "command"):
@@ -214,7 +230,8 @@ def _flags_by_key(kind: type[Submission]) -> dict[str, Flag]:
     }
 
 
-def _value(where: str, flag: Flag, value: Any) -> Any:
+def flag_value(where: str, flag: Flag, value: Any) -> Any:
+    """The value of a field from its text or texts; `where` begins the sentence of an error."""
     if flag.default == ():
         return _entries(where, flag.field, value)
     text = _text(where, value)
@@ -266,6 +283,10 @@ def set_field(document: Raw, change: str, *, typed: bool) -> None:
         node = node[key]
 
 
+_FREE_NAMES = ("env", "label", "labels", "annotation", "annotations", "nodeSelector", "data")
+"""Fields whose keys are names of the user's own."""
+
+
 def _key(node: Any, step: str, path: str, *, known: bool) -> str | int:
     """The key or index of this step."""
     if isinstance(node, list):
@@ -280,7 +301,9 @@ def _key(node: Any, step: str, path: str, *, known: bool) -> str | int:
 
 
 def _refuse_typo(node: Raw, step: str, path: str) -> None:
-    # `env.LEARNING_RATE2` may be new beside `env.LEARNING_RATE1`: digits are not typos.
+    if path.removesuffix(f".{step}").rpartition(".")[2] in _FREE_NAMES:
+        return
+    # `args.rate2` may be new beside `args.rate1`: digits are not typos.
     lower = {str(key).lower(): str(key) for key in node if key != step}
     near = difflib.get_close_matches(step.lower(), list(lower), n=1, cutoff=0.8)
     if near and not re.search(r"\d", step):

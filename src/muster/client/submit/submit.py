@@ -1,7 +1,7 @@
 """Submitting a job: from flags or a manifest to objects that are created whole or not at all.
 
-`prepare` builds and checks the objects before a cluster is contacted or started; `create` adds the
-user's name on the cluster and sends them.
+`prepare` builds and checks the objects before a cluster is contacted or started; `completed` adds
+the user's name on the cluster, and `create` sends them.
 """
 
 from __future__ import annotations
@@ -52,8 +52,13 @@ def create(
     notify: Notify = ignore,
 ) -> Submitted:
     """Create the job and its companions, all or nothing; a dry run lets the server check them."""
-    bundle = prepared.bundle
-    if prepared.flags is not None:
-        defaults.check_priority(client, prepared.flags)
-        bundle = bundle.with_user(defaults.submitting_user(client))
+    bundle = completed(client, prepared)
     return Transaction(client, namespace, dry_run=dry_run, notify=notify).submit(bundle)
+
+
+def completed(client: BlockingClient, prepared: PreparedJob) -> Bundle:
+    """The objects as they are sent: a job of flags is checked once more, and names its user."""
+    if prepared.flags is None:
+        return prepared.bundle
+    defaults.check_priority(client, prepared.flags)
+    return prepared.bundle.with_user(defaults.submitting_user(client))

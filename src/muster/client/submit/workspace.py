@@ -42,9 +42,12 @@ def resolve(args: Submission) -> Submission:
         return args
     directory = _absolute(args.working_dir) if args.working_dir else current_directory()
     _check_directory(args, directory)
+    model_dir = (
+        os.path.join(directory, os.path.expanduser(args.model_dir)) if args.model_dir else ""
+    )
     is_relative = bool(args.logdir) and "://" not in args.logdir and args.logdir[0] != "/"
     logdir = os.path.join(directory, args.logdir) if is_relative else args.logdir
-    return replace(args, working_dir=directory, logdir=logdir)
+    return replace(args, working_dir=directory, logdir=logdir, model_dir=model_dir)
 
 
 def is_private(args: Submission) -> bool:
@@ -100,8 +103,10 @@ def shows(workspace: Workspace, path: str, content: bytes) -> bool:
 
 def notes(args: Submission, *, local: bool) -> tuple[str, ...]:
     """Sentences about a job whose files are not where the user may look for them."""
+    if local and is_private(args):
+        return _notes_on_isolated(args)
     if local:
-        if args.working_dir != "/" or is_private(args):
+        if args.working_dir != "/":
             return ()
         return (
             "the job runs in /: every replica has its own, and files written there are discarded; "
@@ -116,8 +121,23 @@ def notes(args: Submission, *, local: bool) -> tuple[str, ...]:
     return tuple(rows)
 
 
+def _notes_on_isolated(args: Submission) -> tuple[str, ...]:
+    """That the command names files of the current directory, which the job does not see."""
+    inside = args.directory
+    if any(below(inside, path) for path in mount_paths(args)):
+        return ()  # a volume, which may have them
+    files = [word for word in _unseen_files(args) if not _is_file(os.path.join(inside, word))]
+    if not files:
+        return ()
+    names = " and ".join(files)
+    return (
+        f"the job does not see {names} of this directory, because it is isolated: it runs in "
+        f"{inside}; submit it without --isolated, or mount the directory with --data-dir",
+    )
+
+
 def _unseen_files(args: Submission) -> list[str]:
-    """Files of the current directory in the command: the pods of another cluster lack them."""
+    """Files of the current directory in the command: pods that run elsewhere lack them."""
     if args.sync_mode:
         return []
     try:

@@ -1,0 +1,47 @@
+"""The address of the local cluster's dashboard, with a fresh one-time token.
+
+Only the owner of the cluster can read its keys; the daemon is not asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from muster.errors import ConfigError, MusterError
+from muster.local.home import Home
+
+if TYPE_CHECKING:
+    from muster.api.meta import Key
+    from muster.client.target import Cluster
+
+
+def of_local_cluster(home: Home, path: str = "/") -> str:
+    """The address of a page; empty if the cluster is not up or has no dashboard."""
+    base = (home.status() or {}).get("dashboard")
+    if not base:
+        return ""
+    from muster.web.access.keys import Keys, new_token  # hashes, which most commands do not need
+
+    try:
+        keys = Keys.read(home.dashboard_keys)
+    except (OSError, ConfigError):  # of another user, who can make no token
+        return f"{base}{path}"
+    return f"{base}{path}?token={new_token(keys)}"
+
+
+def of_cluster(cluster: Cluster, path: str = "/") -> str:
+    """The address of a page about this cluster; MusterError if nobody serves it."""
+    if not cluster.local:
+        hint = "`muster dashboard` serves one for this cluster."
+        raise MusterError(f"the cluster {cluster.name} has no dashboard of its own", hint=hint)
+    url = of_local_cluster(Home.of_user(), path)
+    if not url:
+        hint = "`arena down`, then `arena up` without --no-dashboard; or `muster dashboard`."
+        raise MusterError("the local cluster was started without its dashboard", hint=hint)
+    return url
+
+
+def job_path(kind: str, job: Key) -> str:
+    """The path of a job's page."""
+    return "/jobs/" + "/".join(quote(part, safe="") for part in (job.namespace, kind, job.name))

@@ -1,0 +1,67 @@
+"""The checks of a request that need no session, as pure functions over its headers.
+
+A page on another site must neither read nor change anything through the user's browser. `Host`
+defeats DNS rebinding: a name of the attacker that points to 127.0.0.1 is no name of ours. `Origin`
+and `Sec-Fetch-Site` tell which page sent a request. Cookies do not separate ports, so a page on
+another port of this machine counts as foreign too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+LOOPBACK_NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
+SAFE_METHODS = frozenset(("GET", "HEAD"))
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; worker-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Not `no-referrer`, with which browsers send forms with `Origin: null`.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+_HOST = re.compile(r"(?:[\w.-]+|\[[\da-f:.]+\])(?::(\d{1,5}))?", re.ASCII | re.IGNORECASE)
+_MAX_PORT = 65_535
+
+
+def malformed(headers: Mapping[str, str]) -> str:
+    """Which header has no valid form; empty if all do."""
+    host = _HOST.fullmatch(headers.get("Host", ""))
+    if host is None or int(host[1] or 0) > _MAX_PORT:
+        return "The header Host is not a host name with an optional port."
+    try:
+        urlsplit(headers.get("Origin", ""))
+    except ValueError:
+        return "The header Origin is not an address."
+    return ""
+
+
+def wrong_host(host: str, names: Collection[str]) -> str:
+    """Why the header `Host` is refused; empty if it is one of these names, with any port."""
+    if (urlsplit(f"//{host}").hostname or "") in names:
+        return ""
+    return f"This dashboard is not served as {host!r}, but as {', '.join(sorted(names))}."
+
+
+def foreign_page(method: str, headers: Mapping[str, str]) -> str:
+    """Why a request that another page sent is refused; empty if it is ours or a plain link."""
+    origin = headers.get("Origin")
+    if origin is not None and urlsplit(origin).netloc != headers.get("Host"):
+        return f"The request comes from another page: {origin}."
+    is_link = method == "GET" and headers.get("Sec-Fetch-Mode") == "navigate"
+    if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not is_link:
+        return "The request comes from another page."
+    if method not in SAFE_METHODS and origin is None and "Sec-Fetch-Site" not in headers:
+        return "A change must say which page it comes from: the header Origin is missing."
+    return ""

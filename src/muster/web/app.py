@@ -1,0 +1,123 @@
+"""The table of pages, and the server that answers them.
+
+A new page is one row of `PAGES`. Middlewares, from the outside: errors become pages, the gate lets
+the request in, the user's cluster is kept while the request runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiohttp import web
+
+from muster.web import error_pages, render, static_files, stream
+from muster.web.access.gate import Gate, Policy
+from muster.web.access.request_checks import SECURITY_HEADERS
+from muster.web.cluster.live_clusters import LiveClusters
+from muster.web.context import CLUSTERS, POLICY, with_cluster
+from muster.web.pages import (
+    cluster,
+    history,
+    job,
+    job_changes,
+    job_curves,
+    job_log,
+    job_spec,
+    jobs,
+    line,
+    models,
+    submit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from muster.kube.auth.endpoint import Endpoint
+    from muster.kube.transport.connection_pool import Connector
+
+    Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+MAX_BODY = 1 << 20
+
+
+class Page(NamedTuple):
+    path: str
+    show: Answer
+    title: str = ""
+    """In the navigation; pages without a title are not there."""
+    change: Answer | None = None
+    """The answer to a POST."""
+    writes: bool = False
+    """Whether the page is only there to change something: a read-only dashboard has none."""
+
+
+_JOB = "/jobs/{namespace}/{kind}/{name}"
+PAGES = (
+    Page("/", cluster.show, "Cluster"),
+    Page("/line", line.show, "Line"),
+    Page("/jobs", jobs.show, "Jobs"),
+    Page(_JOB, job.show, change=job_changes.change),
+    Page(f"{_JOB}/log", job_log.download),
+    Page(f"{_JOB}/scalars", job_curves.scalars),
+    Page(f"{_JOB}/spec", job_spec.show),
+    Page(f"{_JOB}/yaml", job_changes.manifest_file),
+    Page("/models", models.show, "Models"),
+    Page("/models/{namespace}/{name}", models.show_one, change=models.change),
+    Page("/history", history.show, "History"),
+    Page("/submit", submit.show, "Submit", change=submit.change, writes=True),
+)
+
+
+stream.FEEDS.update(log=job_log.follow, usage=job_curves.usage)
+
+
+def make_app(
+    endpoint: Endpoint, policy: Policy, connector: Connector | None = None
+) -> web.Application:
+    """The dashboard of one cluster."""
+    clusters = LiveClusters(connector=connector)
+    gate = Gate(policy, endpoint, clusters.start)
+    middlewares = (error_pages.middleware, gate.middleware, with_cluster)
+    app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY)
+    app[CLUSTERS], app[POLICY], app[stream.STREAMS] = clusters, policy, {}
+    app.on_response_prepare.append(_add_headers)
+    app.on_shutdown.append(_end_streams)
+    app.on_cleanup.append(_close)
+    pages = [row for row in PAGES if not (row.writes and policy.read_only)]
+    _add_routes(app.router, pages)
+    render.NAVIGATION[:] = [(row.path, row.title) for row in pages if row.title]
+    return app
+
+
+def _add_routes(router: web.UrlDispatcher, pages: list[Page]) -> None:
+    for row in pages:
+        router.add_get(row.path, row.show)
+        if row.change is not None:
+            router.add_post(row.path, row.change)
+    if all(row.path != "/" for row in pages):
+        router.add_get("/", _first_page)
+    router.add_get("/healthz", _healthz)
+    router.add_get("/static/{name:.+}", static_files.serve)
+    router.add_get("/stream", stream.serve)
+    router.add_post("/stream/{id}/topics", stream.set_topics)
+
+
+async def _first_page(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound(PAGES[0].path)
+
+
+async def _healthz(_: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(SECURITY_HEADERS)
+    response.headers.popall("Server", None)
+
+
+async def _end_streams(app: web.Application) -> None:
+    app[CLUSTERS].end_streams()
+
+
+async def _close(app: web.Application) -> None:
+    await app[CLUSTERS].close()

@@ -1,0 +1,274 @@
+"""One cluster as one user sees it: informers that start when a page first needs them.
+
+A page asks for the sources it shows: `pods = await cluster.informer(PODS)`. The informer is started
+once, stays until the cluster is dropped, and publishes every change as topics. Errors of the first
+list are raised, in the API's own sentence; later errors leave the objects as they were and appear
+as `problem` on every page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from muster.api.kinds import JOB_KINDS
+from muster.api.meta import Key, Raw, key_of
+from muster.api.pod_logs import POD_LOGS
+from muster.errors import Forbidden, NotFound, nearest
+from muster.kube import discovery
+from muster.kube.blocking_client import BlockingClient
+from muster.kube.client import Client
+from muster.kube.request import Request
+from muster.kube.watch.informer import Informer
+from muster.web.cluster.changes import Changes
+from muster.web.cluster.first_list import first_list
+from muster.web.cluster.job_summaries import JobSummaries
+from muster.web.cluster.namespaces import readable_namespaces
+from muster.web.cluster.objects import Objects
+from muster.web.cluster.page_cache import PageCache
+from muster.web.cluster.sources import BY_JOB, FIRST, PODS, Source, jobs_source
+from muster.web.cluster.tensorboard import TensorBoards
+from muster.web.cluster.usage_history import UsageHistory
+from muster.web.views.pod_owners import Looks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from muster.api.core import Pod
+    from muster.api.kinds import Kind
+    from muster.jobs.view.summary import JobSummary
+    from muster.kube.auth.endpoint import Endpoint
+    from muster.kube.transport.connection_pool import Connector
+    from muster.kube.watch.informer_cache import Change
+
+T = TypeVar("T")
+
+_PAGE = 250
+"""Objects per response of a list: others, and the API server of this process, get their turn."""
+_USER_AGENT = "muster-dashboard"
+
+
+class JobWithPods(NamedTuple):
+    """A job as the server has it, and the pods with its label."""
+
+    raw: Raw
+    pods: Sequence[Pod]
+
+
+class Location(NamedTuple):
+    """Where a cluster runs."""
+
+    local: bool
+    """On this machine: ports of nodes answer on loopback."""
+
+
+class _Jobs(NamedTuple):
+    """All jobs, as of a version of the changes."""
+
+    version: str
+    jobs: list[JobWithPods]
+
+
+class LiveCluster:
+    """The live objects of one cluster, with the credentials of one user."""
+
+    def __init__(self, endpoint: Endpoint, connector: Connector | None = None) -> None:
+        self.changes = Changes()
+        self.client = Client.connect(endpoint, user_agent=_USER_AGENT, connector=connector)
+        self._endpoint = endpoint
+        self._objects: dict[Source[Any], Objects[Any]] = {}
+        self._namespaces: asyncio.Task[tuple[str, ...]] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._job_sources: tuple[Source[Raw], ...] = ()
+        self._summaries = JobSummaries()
+        self._jobs = _Jobs("", [])
+        self._location: Location | None = None
+        self.pages = PageCache()
+        self._looks = Looks()
+        self.awaited: set[str] = set()
+        """Addresses of pages whose readers already see that objects are on the way."""
+        self.tensorboards = TensorBoards(self.client)
+        self.usage = UsageHistory(self.client)
+
+    @property
+    def problem(self) -> str:
+        """Why the objects may be out of date, in one sentence; usually empty."""
+        return next((o.stale_reason for o in self._objects.values() if o.stale_reason), "")
+
+    @property
+    def hidden(self) -> str:
+        """The kinds that pages leave out because the user may not list them."""
+        hidden = {o.kind.plural for o in self._objects.values() if o.missing_right}
+        return ", ".join(sorted(hidden))
+
+    @property
+    def scope(self) -> str:
+        """The namespaces that pages show, if the user may not list objects of all of them."""
+        return ", ".join(sorted({name for o in self._objects.values() for name in o.namespaces}))
+
+    @property
+    def loading(self) -> str:
+        """The kinds whose first list is still on the way."""
+        return ", ".join(sorted(o.kind.plural for o in self._objects.values() if not o.has_synced))
+
+    async def start(self) -> None:
+        """Get the objects of the first pages that a reader opens."""
+        jobs, *_ = await asyncio.gather(self.jobs(), *map(self._started, FIRST))
+        await asyncio.to_thread(self.summaries, jobs, datetime.now(UTC))
+
+    async def informer(self, source: Source[T]) -> Objects[T]:
+        """The objects of a source. Forbidden if the user may not list them."""
+        informer = await self._started(source)
+        if informer.missing_right:
+            raise Forbidden(informer.missing_right, status=403)
+        return informer
+
+    async def optional_informer(self, source: Source[T]) -> Objects[T]:
+        """The objects of a source; none if the user may not list them, and every page says so."""
+        return await self._started(source)
+
+    async def jobs(self) -> list[JobWithPods]:
+        """The jobs of every kind that the user may list, with their pods."""
+        sources = await self._sources_of_jobs()
+        pods, informers = await asyncio.gather(
+            self._started(PODS), asyncio.gather(*map(self._started, sources))
+        )
+        missing = [i.missing_right for i in informers if i.missing_right]
+        if len(missing) == len(informers):
+            raise Forbidden(missing[0], status=403)
+        if self._jobs.version != self.changes.version:
+            jobs = [
+                JobWithPods(raw, pods.by(BY_JOB, str(key_of(raw))))
+                for informer in informers
+                for raw in informer.all()
+            ]
+            self._jobs = _Jobs(self.changes.version, jobs)
+        return self._jobs.jobs
+
+    async def job(self, kind: str, key: Key) -> JobWithPods:
+        """One job; if there is none, NotFound has the nearest name as its hint."""
+        pods = await self._started(PODS)
+        for source in await self._sources_of_jobs():
+            if source.kind.kind == kind and (raw := (await self.informer(source)).get(key)):
+                return JobWithPods(raw, pods.by(BY_JOB, str(key)))
+        names = [key_of(job.raw).name for job in await self.jobs()]
+        similar = nearest(key.name, names)
+        raise NotFound(
+            f"There is no {kind} named {key.name} in namespace {key.namespace}.",
+            hint=f"Did you mean {similar}?" if similar else "",
+        )
+
+    def summaries(self, jobs: Sequence[JobWithPods], now: datetime) -> list[JobSummary]:
+        """The jobs as a person sees them; for a thread. Unchanged jobs come from a cache."""
+        return self._summaries.of(jobs, now)
+
+    def looks(self, pods: Iterable[Pod]) -> Looks:
+        """How jobs are drawn; for a thread. A job keeps its look while it has pods."""
+        self._looks = looks = self._looks.with_pods(pods)
+        return looks
+
+    async def call(self, operation: Callable[[BlockingClient], T]) -> T:
+        """Run an operation of `muster.client`, as a command would, in a thread."""
+
+        def run() -> T:
+            with self.connect() as client:
+                return operation(client)
+
+        return await asyncio.to_thread(run)
+
+    def connect(self) -> BlockingClient:
+        """A client for a thread."""
+        return BlockingClient(self._endpoint, user_agent=_USER_AGENT)
+
+    async def location(self) -> Location:
+        """Whether it is a local cluster, which alone keeps the logs of attempts."""
+        if self._location is None:
+            try:
+                await self.client.send(Request("GET", f"/apis/{POD_LOGS.group}"))
+            except (NotFound, Forbidden):
+                self._location = Location(local=False)
+            else:
+                self._location = Location(local=True)
+        return self._location
+
+    async def close(self) -> None:
+        self.changes.close()
+        self.tensorboards.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._namespaces is not None:
+            self._namespaces.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.client.close()
+
+    async def _started(self, source: Source[T]) -> Objects[T]:
+        objects = self._objects.get(source)
+        if objects is None:
+            objects = self._objects[source] = Objects(self._start(source, source.namespace))
+        await _first_lists(objects)
+        if objects.missing_right and source.kind.namespaced and not source.namespace:
+            namespaces = await self._readable_namespaces()
+            if not objects.is_divided:
+                objects.divide(namespaces, partial(self._start, source))
+            await _first_lists(objects)
+        return objects
+
+    async def _readable_namespaces(self) -> tuple[str, ...]:
+        if self._namespaces is None:
+            search = readable_namespaces(self.client, self._endpoint.namespace)
+            self._namespaces = asyncio.create_task(search)  # owner: `close` ends it
+        return await asyncio.shield(self._namespaces)  # others wait for it too
+
+    def _start(self, source: Source[T], namespace: str) -> Informer[T]:
+        informer = Informer(
+            self.client,
+            source.kind,
+            namespace,
+            labels=source.labels,
+            fields=source.fields,
+            indexes={BY_JOB: source.index} if source.index else None,
+            optional=True,
+            page=_PAGE,
+        )
+
+        def publish(change: Change[T]) -> None:
+            if informer.has_synced:  # no page has been made of the objects before
+                self.changes.publish(source.topics_of(change.old, change.new))
+
+        informer.subscribe(publish)
+        self._tasks.append(asyncio.create_task(informer.run()))  # owner: `close` ends it
+        return informer
+
+    async def _sources_of_jobs(self) -> tuple[Source[Raw], ...]:
+        if not self._job_sources:
+            served = await _served_job_kinds(self.client)
+            self._job_sources = self._job_sources or tuple(map(jobs_source, served))
+        return self._job_sources
+
+
+async def _first_lists(objects: Objects[Any]) -> None:
+    await asyncio.gather(*map(first_list, objects.informers))
+
+
+async def _served_job_kinds(client: Client) -> list[Kind[Raw]]:
+    """The kinds of jobs in the version that the cluster serves; a missing kind may come later."""
+    group = JOB_KINDS[0].group
+    try:
+        answer = await client.send(Request("GET", f"/apis/{group}"))
+    except NotFound:
+        return list(JOB_KINDS)
+    versions = [row["groupVersion"] for row in msgspec.json.decode(answer.body)["versions"]]
+    # The common version first, so that jobs of all kinds are usually found by one request.
+    versions.sort(key=lambda version: version != JOB_KINDS[0].api_version)
+    served: dict[str, Kind[Raw]] = {}
+    for version in versions:
+        answer = await client.send(discovery.resources_request(version))
+        for kind in discovery.kinds(answer.body, version, cast("type[Raw]", dict)):
+            served.setdefault(kind.kind, kind)
+        if all(kind.kind in served for kind in JOB_KINDS):
+            break
+    return [served.get(kind.kind, kind) for kind in JOB_KINDS]

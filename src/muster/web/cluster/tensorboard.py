@@ -1,0 +1,119 @@
+"""Scalars of a job's TensorBoard, read through `pods/proxy` with the rights of the user.
+
+The TensorBoard is a pod, so its answers are bounded in size and time. Readers share an answer for
+some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from muster.api.kinds import PODS
+from muster.api.meta import Key
+from muster.errors import MusterError, ServerError
+from muster.jobs import names
+from muster.kube.request import Request, object_path
+from muster.web.views.job import scalars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.core import Pod
+    from muster.kube.client import Client
+    from muster.web.views.job.scalars import Chart
+
+FRESH_SECONDS = 4.0
+MAX_BYTES = 4 << 20
+TIMEOUT = 10.0
+MAX_TENSORBOARDS = 50
+_AT_ONCE = 4
+_GZIP = b"\x1f\x8b"
+
+
+class _Answer(NamedTuple):
+    at: float
+    charts: asyncio.Task[list[Chart]]
+
+
+def pods_of(job: Key, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods of the job's TensorBoard; they belong to a Deployment, so only labels tell."""
+    labels = {**names.TENSORBOARD_LABEL, "release": job.name}
+    return [
+        pod
+        for pod in pods
+        if pod.metadata.namespace == job.namespace and labels.items() <= pod.metadata.labels.items()
+    ]
+
+
+class TensorBoards:
+    """The TensorBoards of a cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._answers: dict[Key, _Answer] = {}
+
+    async def charts(self, pod: Key) -> list[Chart]:
+        """All scalars of a TensorBoard."""
+        answer = self._answers.get(pod)
+        if answer is None or time.monotonic() - answer.at > FRESH_SECONDS:
+            if len(self._answers) >= MAX_TENSORBOARDS:
+                self._answers = {k: a for k, a in self._answers.items() if not a.charts.done()}
+            task = asyncio.create_task(self._read(pod))  # owner: `close` ends it
+            task.add_done_callback(lambda t: t.cancelled() or t.exception())  # its reader may leave
+            answer = self._answers[pod] = _Answer(time.monotonic(), task)
+        return await asyncio.shield(answer.charts)  # another reader may wait for it too
+
+    def close(self) -> None:
+        for answer in self._answers.values():
+            answer.charts.cancel()
+
+    async def _read(self, pod: Key) -> list[Chart]:
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def points(tag: str, run: str) -> dict[float, float | None]:
+            async with limit:
+                query = (("tag", tag), ("run", run))
+                return scalars.points(await self._get(pod, "scalars", query))
+
+        try:
+            rows = scalars.series(await self._get(pod, "tags"))
+            results = await asyncio.gather(*(points(*row) for row in rows))
+        except (msgspec.MsgspecError, RecursionError):  # deeply nested JSON
+            raise MusterError("The TensorBoard gives answers that make no sense.") from None
+        except ServerError:
+            raise MusterError("The TensorBoard does not answer yet.") from None
+        return scalars.charts(dict(zip(rows, results, strict=True)))
+
+    async def _get(self, pod: Key, name: str, query: tuple[tuple[str, str], ...] = ()) -> bytes:
+        target = Key(pod.namespace, f"{pod.name}:{names.TENSORBOARD_PORT}")
+        path = f"{object_path(PODS, target, 'proxy')}/data/plugin/scalars/{quote(name)}"
+        body = bytearray()
+        try:
+            async with (
+                asyncio.timeout(TIMEOUT),
+                self._client.transport.stream(Request("GET", path, query, accept="*/*")) as chunks,
+            ):
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) > MAX_BYTES:
+                        raise MusterError("The answer of the TensorBoard is too large.")
+        except TimeoutError:
+            raise MusterError(f"The TensorBoard has not answered in {TIMEOUT:g} s.") from None
+        return _plain(bytes(body))
+
+
+def _plain(body: bytes) -> bytes:
+    """The body; a proxy on the way may have asked for a compressed one."""
+    if not body.startswith(_GZIP):
+        return body
+    try:
+        # Bounded: a small body may become a large one.
+        return zlib.decompressobj(wbits=31).decompress(body, MAX_BYTES)
+    except zlib.error:
+        return body

@@ -1,0 +1,80 @@
+"""Errors as pages: one sentence, the next step, and the HTTP status that fits."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from muster.errors import MusterError
+from muster.telemetry.log_bounds import RepeatedLine
+from muster.web.access.gate import IDENTITY
+from muster.web.context import page, status_of
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+log = logging.getLogger(__name__)
+_strangers_log = RepeatedLine(log, logging.ERROR)
+_MAX_PATH = 200
+
+_TITLES = {
+    400: "Wrong request",
+    401: "Not logged in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Wrong request",
+    409: "Changed meanwhile",
+    413: "Too large",
+    422: "Invalid",
+    429: "Too many requests",
+    502: "The cluster does not answer",
+}
+
+
+class ErrorView:
+    """An error as the template shows it."""
+
+    def __init__(self, status: int, message: str, hint: str = "") -> None:
+        self.title = _TITLES.get(status, "Something went wrong")
+        self.message, self.hint = message, hint
+
+
+@web.middleware
+async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn every error into a page, or into plain text for a script."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        return await _answer(request, 404, f"There is no page {request.path}.")
+    except web.HTTPMethodNotAllowed:
+        return await _answer(request, 405, f"{request.path} has no {request.method}.")
+    except web.HTTPRequestEntityTooLarge:
+        return await _answer(request, 413, "The text is larger than 1 MiB, so it was not read.")
+    except MusterError as error:
+        return await _answer(request, status_of(error), str(error), error.hint)
+    except web.HTTPException:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug: it becomes a page and a line of log
+        _log(request, error)
+        hint = "This is a bug in Muster; the log of the dashboard shows where."
+        return await _answer(request, 500, "The page could not be made.", hint)
+
+
+def _log(request: web.Request, error: Exception) -> None:
+    line = "dashboard: %s %s"
+    if IDENTITY in request:
+        log.exception(line, request.method, request.path)
+    else:  # every user of the machine can send such a request as often as they like
+        path = request.path[:_MAX_PATH]
+        _strangers_log.log(f"{line}: %s", request.method, path, repr(error)[:_MAX_PATH])
+
+
+async def _answer(
+    request: web.Request, status: int, message: str, hint: str = ""
+) -> web.StreamResponse:
+    if "text/html" not in request.headers.get("Accept", "") or request.headers.get("HX-Request"):
+        return web.Response(text=f"{message} {hint}".strip() + "\n", status=status)
+    view = ErrorView(status, message, hint)
+    return await page(request, "error.html", lambda: view, status=status)

@@ -1,0 +1,1 @@
+"""One module per page: read the request, take the live objects, call the view, render."""

@@ -1,0 +1,92 @@
+"""The logs of a job: the feed `log:NAMESPACE/KIND/NAME/REPLICA/ATTEMPT/READER`, and the download.
+
+READER is a random word of the tab: a tab that opens a log which another tab follows needs its
+earlier lines too.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from muster.api.meta import Key
+from muster.errors import ApiError, MusterError, NotFound
+from muster.web.cluster.log_reader import LogChoice, LogReader
+from muster.web.context import attachment, cluster_of
+from muster.web.views.job.log_text import LineReader, LogLine, prefixed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from muster.web.cluster.live_cluster import LiveCluster
+    from muster.web.cluster.log_reader import LogChunk
+
+LINES = 4000
+"""Lines from before the reader came."""
+INTERVAL = 0.1
+"""Seconds between two messages: many lines are one message."""
+
+
+async def follow(cluster: LiveCluster, argument: str) -> AsyncIterator[Any]:
+    """Messages {"first": true}, {"lines": [[pod, text, whole], …]} …, {"end": true}."""
+    namespace, kind, name, replica, attempt, *_ = [*argument.split("/"), *[""] * 5]
+    key = Key(namespace, name)
+    await cluster.job(kind, key)
+    choice = LogChoice(key, kind, replica, _attempt(attempt), follow=True, lines=LINES)
+    yield {"first": True}
+    readers: dict[str, LineReader] = {}
+    async with aclosing(LogReader(cluster.connect, choice).batches(INTERVAL)) as batches:
+        async for chunks in batches:
+            if lines := [line for chunk in chunks for line in _lines(chunk, readers)]:
+                yield {"lines": lines}
+    yield {"end": True}
+
+
+def _lines(chunk: LogChunk, readers: dict[str, LineReader]) -> list[LogLine]:
+    if not chunk.pod:
+        return [LogLine("", chunk.data.decode(errors="replace"))]
+    return readers.setdefault(chunk.pod, LineReader(chunk.pod)).feed(chunk.data)
+
+
+async def download(request: web.Request) -> web.StreamResponse:
+    """GET …/log: the whole log as a file; of several replicas, each line with its pod."""
+    info, query = request.match_info, request.query
+    key, kind = Key(info["namespace"], info["name"]), info["kind"]
+    cluster = cluster_of(request)
+    await cluster.job(kind, key)
+    choice = LogChoice(key, kind, query.get("replica", ""), _attempt(query.get("attempt", "")))
+    async with aclosing(LogReader(cluster.connect, choice).batches()) as batches:
+        # The first batch before the response begins: an error is a page, not half a file.
+        try:
+            batch = await anext(batches, None)
+        except ApiError:
+            raise
+        except MusterError as error:
+            raise NotFound(str(error), hint=error.hint, status=404) from None
+        answer = web.StreamResponse(headers=attachment(f"{choice.replica or key.name}.log"))
+        answer.content_type, answer.charset = "text/plain", "utf-8"
+        await answer.prepare(request)
+        at_start: dict[str, bool] = {}
+        while batch is not None:
+            if data := b"".join(_file_part(chunk, choice, at_start) for chunk in batch):
+                await answer.write(data)
+            batch = await anext(batches, None)
+    await answer.write_eof()
+    return answer
+
+
+def _file_part(chunk: LogChunk, choice: LogChoice, at_start: dict[str, bool]) -> bytes:
+    pod, data = chunk
+    if choice.replica or not pod:
+        return data if pod else b""  # a sentence about the log is no part of it
+    fresh = at_start.get(pod, True)
+    at_start[pod] = data.endswith(b"\n") or not data
+    if not data:
+        return b"" if fresh else b"\n"
+    return prefixed(data, f"{pod} | ".encode(), fresh=fresh)
+
+
+def _attempt(text: str) -> int:
+    return -1 if text == "previous" else int(text) if text[:6].isdecimal() else 0

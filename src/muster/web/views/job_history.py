@@ -1,0 +1,199 @@
+"""When and where one job waited and ran, from what the cluster still knows about it.
+
+A job's status has its last start and its end; its pods have nodes; events have the starts of pods
+that are gone, and suspensions. All of it may be missing: pods are deleted, events expire after an
+hour, other operators write less. Times come from several clocks, so an end before its start, or in
+the future, is moved to the nearest moment that makes sense.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from muster.jobs.build.job_manifest import USER
+from muster.jobs.job_state import PENDING, SUSPENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muster.api.core import Pod
+    from muster.api.meta import Raw
+    from muster.jobs.view.summary import JobSummary
+
+_POD_NAME = re.compile(r"(.+)-(?:worker|ps|chief|master|evaluator|launcher)-[^-]+")
+
+
+class Period(msgspec.Struct, frozen=True):
+    """A time in which a job waited or ran."""
+
+    start: datetime
+    end: datetime
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start).total_seconds()
+
+
+class JobHistory(msgspec.Struct, frozen=True):
+    kind: str
+    namespace: str
+    name: str
+    owner: str
+    """The user who submitted it, as far as its manifest tells."""
+    state: str
+    gpus: int
+    restarts: int
+    runs: tuple[Period, ...]
+    waits: tuple[Period, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(sorted({node for run in self.runs for node in run.nodes}))
+
+    @property
+    def begin(self) -> datetime | None:
+        return min((row.start for row in (*self.runs, *self.waits)), default=None)
+
+    @property
+    def end(self) -> datetime | None:
+        return max((row.end for row in (*self.runs, *self.waits)), default=None)
+
+
+class PodStart(NamedTuple):
+    at: datetime
+    node: str
+
+
+class JobEvents(NamedTuple):
+    """What events tell about one job."""
+
+    starts: tuple[PodStart, ...] = ()
+    suspended: tuple[datetime, ...] = ()
+    resumed: tuple[datetime, ...] = ()
+
+
+def events_by_job(events: Iterable[Raw]) -> dict[tuple[str, str], JobEvents]:
+    """What events tell, by namespace and name of the job."""
+    starts: dict[tuple[str, str], list[PodStart]] = defaultdict(list)
+    stops: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+    resumes: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+    for event in events:
+        subject = event.get("involvedObject") or {}
+        reason, name = str(event.get("reason") or ""), str(subject.get("name") or "")
+        key = (str(subject.get("namespace") or ""), name)
+        moments = _moments(event)
+        if subject.get("kind") == "Pod" and reason == "Started":
+            if match := _POD_NAME.fullmatch(name):
+                node = str((event.get("source") or {}).get("host") or "")
+                starts[key[0], match[1]] += [PodStart(at, node) for at in moments]
+        elif reason.endswith("JobSuspended"):
+            stops[key] += moments
+        elif reason.endswith("JobResumed"):
+            resumes[key] += moments
+    return {
+        key: JobEvents(
+            tuple(sorted(starts[key])), tuple(sorted(stops[key])), tuple(sorted(resumes[key]))
+        )
+        for key in {*starts, *stops, *resumes}
+    }
+
+
+def job_history(
+    job: JobSummary, raw: Raw, pods: Sequence[Pod], events: JobEvents, now: datetime
+) -> JobHistory:
+    """The periods of one job; none if it has no time at all."""
+    runs, waits = _periods(job, _starts(job, pods, events), events, now)
+    annotations = (raw.get("metadata") or {}).get("annotations") or {}
+    return JobHistory(
+        kind=job.kind,
+        namespace=job.namespace,
+        name=job.name,
+        owner=str(annotations.get(USER) or ""),
+        state=job.status,
+        gpus=job.requested_gpus,
+        restarts=job.restarts,
+        runs=tuple(runs),
+        waits=tuple(row for row in waits if row.seconds > 0),
+    )
+
+
+def _periods(
+    job: JobSummary, starts: list[PodStart], events: JobEvents, now: datetime
+) -> tuple[list[Period], list[Period]]:
+    """Runs and waits. A job waits from its creation or resumption until a pod starts."""
+    runs: list[Period] = []
+    waits: list[Period] = []
+    begin = job.created or job.started or (starts[0].at if starts else None)
+    if begin is None:
+        return runs, waits
+    is_idle = job.status in (PENDING, SUSPENDED)
+    last_stop = job.suspended if job.status == SUSPENDED else None
+    stops = sorted({*events.suspended, *([last_stop] if last_stop else ())})
+    for stop in stops:
+        _add(runs, waits, begin, stop, [row for row in starts if begin <= row.at <= stop])
+        begin = next((moment for moment in events.resumed if moment >= stop), now)
+    if job.status == SUSPENDED and stops:
+        return runs, waits
+    end = _between(begin, job.finished or now, now)
+    own = [row for row in starts if row.at >= begin]
+    if not own and job.started:  # nothing tells more than the operator
+        own = [PodStart(_between(begin, job.started, end), "")]
+    # Pods of a waiting job may have started before, but nothing tells when they ended.
+    _add(runs, waits, begin, end, [] if is_idle else own)
+    return runs, waits
+
+
+def _add(
+    runs: list[Period],
+    waits: list[Period],
+    begin: datetime,
+    end: datetime,
+    starts: Sequence[PodStart],
+) -> None:
+    end = max(begin, end)
+    first = min((row.at for row in starts), default=None)
+    if first is None:
+        waits.append(Period(begin, end))
+        return
+    first = _between(begin, first, end)
+    waits.append(Period(begin, first))
+    nodes = sorted({row.node for row in starts if row.node})
+    runs.append(Period(first, end, tuple(nodes)))
+
+
+def _starts(job: JobSummary, pods: Sequence[Pod], events: JobEvents) -> list[PodStart]:
+    """The starts of pods, of those that exist and of those that events tell of."""
+    names = {instance.name for instance in job.instances}
+    starts = set(events.starts)
+    for pod in pods:
+        if pod.metadata.name not in names:
+            continue
+        for status in pod.status.container_statuses:
+            for state in (status.state, status.last_state):
+                for row in (state.running, state.terminated):
+                    if row is not None and row.started_at is not None:
+                        starts.add(PodStart(row.started_at, pod.spec.node_name))
+    return sorted(starts)
+
+
+def _between(low: datetime, moment: datetime, high: datetime) -> datetime:
+    return max(low, min(moment, high))
+
+
+def _moments(event: Raw) -> list[datetime]:
+    rows = [event.get("firstTimestamp") or event.get("eventTime"), event.get("lastTimestamp")]
+    return sorted({moment for row in rows if (moment := _time(row)) is not None})
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None

@@ -1,0 +1,264 @@
+"""The line: who waits, why and for what; who holds room; who was placed a moment ago.
+
+The scheduler publishes its line in order. Pods without a node that are in no row of it (of another
+scheduler, held back by a gate, or just created) follow, with the words of `arena explain`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from muster.api.quantity import format_amount
+from muster.jobs.view.units import count
+from muster.scheduler import waiting_line_format
+from muster.scheduler.job_explanation import explain_job
+from muster.web.views.gang_owners import GangOwners
+from muster.web.views.held_room import HoldRow, hold_rows, read_time
+from muster.web.views.pod_owners import Looks, Owner, initials, owner_of, requests_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from muster.api.core import ConfigMap, Pod
+    from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
+
+RECENT = timedelta(minutes=10)
+MAX_ROWS, MAX_PLACED, MAX_HOLDERS, MAX_NAMED_NODES = 200, 20, 3, 3
+WAITS_FOR = {
+    "NotEnoughMembers": "its other pods to be created",
+    "NoSuchGroup": "its group to be created",
+    "NotEnoughRoom": "room on nodes",
+    "FitsNowhere": "other nodes: none of these suits it",
+    "DoesNotFitTogether": "room for all its roles at once",
+    "Unsupported": "a change of its manifest",
+    "BindFailed": "the API server to accept its pods; it is tried again",
+    "Preempting": "pods of lower priority to leave",
+    "Provisioning": "its volumes to be created",
+    "NoVolume": "a volume",
+    "Leaving": "its former pods to leave",
+    "Internal": "the scheduler's next try",
+}
+"""By the code of the reason."""
+
+
+class PublishedLine(NamedTuple):
+    """The scheduler's ConfigMap."""
+
+    gangs: Sequence[WaitingGang] = ()
+    holds: Sequence[HeldRoom] = ()
+
+
+def published(config_maps: Iterable[ConfigMap]) -> PublishedLine:
+    """The line; empty if no scheduler of ours has written one."""
+    data = next((config_map.data for config_map in config_maps), {})
+    return PublishedLine(waiting_line_format.read(data), waiting_line_format.read_holds(data))
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Somebody who has what others are short of."""
+
+    owner: Owner
+    amount: str
+
+
+class LineRow(msgspec.Struct, frozen=True):
+    """One gang, or one job whose pods are in no gang, that waits."""
+
+    place: int
+    """0 if it is not in the scheduler's line."""
+    owner: Owner
+    gang: str
+    """Its name, if it is not the owner's: of one pod, or of a group."""
+    look: str
+    initials: str
+    reason: str
+    waits_for: str
+    short: str
+    """The amounts that are missing."""
+    members: str
+    held: int
+    priority: int
+    since: datetime | None
+    waited: float
+    """Seconds since then."""
+    resource: str = ""
+    """The resource that the holders have."""
+    holders: tuple[Holder, ...] = ()
+
+
+class PlacedRow(msgspec.Struct, frozen=True):
+    """The pods of one owner that got nodes in the last minutes."""
+
+    owner: Owner
+    look: str
+    initials: str
+    pods: int
+    nodes: str
+    at: datetime
+    ago: float
+    waited: float
+
+
+class LineView(msgspec.Struct, frozen=True):
+    rows: tuple[LineRow, ...]
+    total: int
+    in_line: int
+    holds: tuple[HoldRow, ...]
+    placed: tuple[PlacedRow, ...]
+    minutes: int
+
+
+def line_view(
+    pods: Sequence[Pod],
+    line: PublishedLine,
+    looks: Looks,
+    now: datetime,
+) -> LineView:
+    owners = GangOwners(pods)
+    rows = line_rows(line.gangs, owners, looks, now)
+    return LineView(
+        rows=_with_holders(rows[:MAX_ROWS], line.gangs, pods),
+        total=len(rows),
+        in_line=len(line.gangs),
+        holds=hold_rows(line.holds, owners, looks),
+        placed=_placed(pods, looks, now),
+        minutes=int(RECENT.total_seconds()) // 60,
+    )
+
+
+def line_rows(
+    line: Iterable[WaitingGang], owners: GangOwners, looks: Looks, now: datetime
+) -> tuple[LineRow, ...]:
+    """The published line, and after it the pods without a node that it does not have."""
+    rows, known = [], set()
+    for row in sorted(line, key=lambda row: row.place):
+        owner = owners.of(row.dialect, row.gang)
+        known.add(owner)
+        rows.append(_published(row, owner, looks, now))
+    for owner, pods in owners.waiting.items():
+        if owner not in known:
+            rows.append(_unpublished(owner, pods, looks, now))
+    return tuple(rows)
+
+
+def _published(row: WaitingGang, owner: Owner, looks: Looks, now: datetime) -> LineRow:
+    since = read_time(row.since)
+    gang = row.gang.rpartition("/")[2]
+    members = f"{count(row.pending, 'pod')} without a node"
+    if row.bound:
+        members += f", {row.bound} with"
+    if row.min_member > 1:
+        members += f"; starts with {row.min_member}"
+    return LineRow(
+        place=row.place,
+        owner=owner,
+        gang=gang if gang != owner.name else "",
+        look=looks.of(owner),
+        initials=initials(owner.name),
+        reason=row.reason,
+        waits_for=WAITS_FOR.get(row.code, ""),
+        short=", ".join(f"{amount} {name}" for name, amount in row.short.items()),
+        members=members,
+        held=row.held,
+        priority=row.priority,
+        since=since,
+        waited=_seconds(since, now),
+    )
+
+
+def _unpublished(owner: Owner, pods: Sequence[Pod], looks: Looks, now: datetime) -> LineRow:
+    created = [pod.metadata.creation_timestamp for pod in pods]
+    since = min(filter(None, created), default=None)
+    return LineRow(
+        place=0,
+        owner=owner,
+        gang="",
+        look=looks.of(owner),
+        initials=initials(owner.name),
+        reason=explain_job(owner.name, pods, (), now).text,
+        waits_for="",
+        short="",
+        members=f"{count(len(pods), 'pod')} without a node",
+        held=0,
+        priority=max(pod.spec.priority for pod in pods),
+        since=since,
+        waited=_seconds(since, now),
+    )
+
+
+def _seconds(since: datetime | None, now: datetime) -> float:
+    return (now - since).total_seconds() if since else 0.0
+
+
+def _with_holders(
+    rows: Iterable[LineRow], line: Iterable[WaitingGang], pods: Sequence[Pod]
+) -> tuple[LineRow, ...]:
+    """The rows, each with those who have most of what it is short of."""
+    short = {row.place: tuple(row.short) for row in line if row.short}
+    names = {name for resources in short.values() for name in resources}
+    holders = _holders(names, pods) if names else {}
+    complete = []
+    for row in rows:
+        name = short[row.place][0] if row.place in short else ""
+        has = holders.get(name, ())
+        complete.append(msgspec.structs.replace(row, resource=name, holders=has))
+    return tuple(complete)
+
+
+def _holders(names: Iterable[str], pods: Iterable[Pod]) -> dict[str, tuple[Holder, ...]]:
+    sums: dict[str, dict[Owner, int]] = {name: {} for name in names}
+    for pod in pods:
+        if not pod.spec.node_name or pod.finished:
+            continue
+        requests = requests_of(pod)
+        for name, by_owner in sums.items():
+            if amount := requests.get(name, 0):
+                owner = owner_of(pod)
+                by_owner[owner] = by_owner.get(owner, 0) + amount
+    most = {
+        name: sorted(by_owner.items(), key=lambda row: (-row[1], row[0]))[:MAX_HOLDERS]
+        for name, by_owner in sums.items()
+    }
+    return {
+        name: tuple(Holder(owner, format_amount(name, amount)) for owner, amount in rows)
+        for name, rows in most.items()
+    }
+
+
+def _placed(pods: Iterable[Pod], looks: Looks, now: datetime) -> tuple[PlacedRow, ...]:
+    """The newest first."""
+    recent: dict[Owner, list[tuple[datetime, Pod]]] = {}
+    for pod in pods:
+        bound = pod.bound_at
+        if bound is not None and now - bound <= RECENT:
+            recent.setdefault(owner_of(pod), []).append((bound, pod))
+    rows = [_placed_row(owner, members, looks, now) for owner, members in recent.items()]
+    rows.sort(key=lambda row: (row.at, row.owner), reverse=True)
+    return tuple(rows[:MAX_PLACED])
+
+
+def _placed_row(
+    owner: Owner, members: Sequence[tuple[datetime, Pod]], looks: Looks, now: datetime
+) -> PlacedRow:
+    at = max(bound for bound, _ in members)
+    waits = (
+        (bound - pod.metadata.creation_timestamp).total_seconds()
+        for bound, pod in members
+        if pod.metadata.creation_timestamp is not None
+    )
+    nodes = sorted({pod.spec.node_name for _, pod in members})
+    few = len(nodes) <= MAX_NAMED_NODES
+    return PlacedRow(
+        owner=owner,
+        look=looks.of(owner),
+        initials=initials(owner.name),
+        pods=len(members),
+        nodes=", ".join(nodes) if few else count(len(nodes), "node"),
+        at=at,
+        ago=_seconds(at, now),
+        waited=max(waits, default=0.0),
+    )

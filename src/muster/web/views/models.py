@@ -1,0 +1,196 @@
+"""Models that jobs exported: the list, and one model with its versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from muster.jobs.exported_models import NPZ
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.jobs.view.units import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from muster.api.meta import Key
+    from muster.jobs.exported_models import Model, Tensor, Version
+
+    Published = tuple[Key, Model]
+
+MAX_ROWS = 500
+_MAX_SAMPLE = 256
+"""Numbers in an example of an input."""
+
+
+class ModelRow(msgspec.Struct, frozen=True):
+    """A model with its newest version."""
+
+    name: str
+    namespace: str
+    config_map: str
+    version: str
+    format: str
+    size: str
+    versions: int
+    job: str
+    job_kind: str
+    job_has_page: bool
+    created: datetime | None
+    age: float
+
+
+class ModelsView(msgspec.Struct, frozen=True):
+    rows: tuple[ModelRow, ...]
+    total: int
+
+
+class TensorRow(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+
+
+class SignatureRow(msgspec.Struct, frozen=True):
+    name: str
+    inputs: tuple[TensorRow, ...]
+    outputs: tuple[TensorRow, ...]
+
+
+class VersionRow(msgspec.Struct, frozen=True):
+    version: str
+    format: str
+    size: str
+    created: datetime | None
+    age: float
+    files: tuple[tuple[str, str], ...]
+    more_files: int
+    tensors: tuple[TensorRow, ...]
+    signatures: tuple[SignatureRow, ...]
+    earlier_job: bool
+    """Whether it was made by an earlier job of the same name."""
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """The answer of a version to an input, or why there is none."""
+
+    version: str = ""
+    text: str = ""
+    error: str = ""
+    hint: str = ""
+
+
+class ModelPage(msgspec.Struct, frozen=True):
+    row: ModelRow
+    directory: str
+    versions: tuple[VersionRow, ...]
+    omitted: int
+    input: str
+    """The JSON in the form: the reader's own, else an example."""
+    prediction: Prediction
+
+
+def models_view(models: Sequence[Published], now: datetime) -> ModelsView:
+    """The list; `models` are sorted, the newest first."""
+    return ModelsView(tuple(_row(*model, now) for model in models[:MAX_ROWS]), len(models))
+
+
+def model_page(
+    published: Published, now: datetime, given: str = "", prediction: Prediction | None = None
+) -> ModelPage:
+    key, model = published
+    return ModelPage(
+        row=_row(key, model, now),
+        directory=model.directory,
+        versions=tuple(_version(row, model, now) for row in model.versions),
+        omitted=model.omitted,
+        input=given or sample_input(model.versions[0]),
+        prediction=prediction or Prediction(),
+    )
+
+
+def _row(key: Key, model: Model, now: datetime) -> ModelRow:
+    newest = model.versions[0]
+    return ModelRow(
+        name=model.name,
+        namespace=key.namespace,
+        config_map=key.name,
+        version=newest.version,
+        format=newest.format,
+        size=size_of(newest.size),
+        versions=len(model.versions) + model.omitted,
+        job=model.job.name,
+        job_kind=model.job.kind,
+        job_has_page=model.job.kind in JOB_KIND_BY_NAME,
+        created=newest.created,
+        age=_seconds(newest, now),
+    )
+
+
+def _seconds(version: Version, now: datetime) -> float:
+    return (now - version.created).total_seconds() if version.created else 0.0
+
+
+def _version(row: Version, model: Model, now: datetime) -> VersionRow:
+    signatures = (
+        SignatureRow(item.name, _tensors(item.inputs), _tensors(item.outputs))
+        for item in row.signatures
+    )
+    return VersionRow(
+        version=row.version,
+        format=row.format,
+        size=size_of(row.size),
+        created=row.created,
+        age=_seconds(row, now),
+        files=tuple((file.path, size_of(file.size)) for file in row.files),
+        more_files=max(0, row.file_count - len(row.files)),
+        tensors=_tensors(row.tensors),
+        signatures=tuple(signatures),
+        earlier_job=bool(row.job_uid) and row.job_uid != model.job.uid,
+    )
+
+
+def _tensors(tensors: Sequence[Tensor]) -> tuple[TensorRow, ...]:
+    rows = []
+    for tensor in tensors:
+        sizes = " × ".join("?" if size == -1 else str(size) for size in tensor.shape)
+        rows.append(TensorRow(tensor.name, f"{tensor.dtype} [{sizes}]"))
+    return tuple(rows)
+
+
+def sample_input(version: Version) -> str:
+    """An input of zeros that fits the version; `{}` if that is not known."""
+    inputs: Any = None
+    if version.signatures:
+        chosen = next((s for s in version.signatures if s.name == "serving_default"), None)
+        tensors = (chosen or version.signatures[0]).inputs
+        values = {tensor.name: _zeros(tensor) for tensor in tensors}
+        inputs = values if None not in values.values() else None
+    elif version.format == NPZ:
+        weights = [row for row in version.tensors if row.name == "weights" or row is only(version)]
+        if weights and len(weights[0].shape) == 2:
+            size = weights[0].shape[0]
+            fits = isinstance(size, int) and 0 < size <= _MAX_SAMPLE
+            inputs = [[0.0] * size] if fits and isinstance(size, int) else None
+    return msgspec.json.encode({"inputs": inputs} if inputs else {}).decode()
+
+
+def only(version: Version) -> Tensor | None:
+    """The only array of a version."""
+    return version.tensors[0] if len(version.tensors) == 1 else None
+
+
+def _zeros(tensor: Tensor) -> Any:
+    """A nested list of zeros, with one row where the size is open; None if it is too large."""
+    if tensor.dtype == "string" or not tensor.dtype:
+        return None
+    sizes = [size if isinstance(size, int) and size > 0 else 1 for size in tensor.shape[:8]]
+    total = 1
+    for size in sizes:
+        total *= size
+    if total > _MAX_SAMPLE:
+        return None
+    value: Any = False if tensor.dtype == "bool" else 0 if "int" in tensor.dtype else 0.0
+    for size in reversed(sizes):
+        value = [value] * size
+    return value

@@ -1,0 +1,216 @@
+"""One node: its GPUs and CPUs, which pods have them, which are held, and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.api.meta import find_condition
+from muster.api.quantity import parse_milli, parse_whole
+from muster.errors import InvalidQuantity
+from muster.jobs.names import GPU_RESOURCES
+from muster.jobs.view.units import cores, count
+from muster.web.views.pod_owners import Looks, Owner, initials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from muster.api.core import Node
+
+LOST, CORDONED, TAINTED = "lost", "cordoned", "tainted"
+_CLOSING = ("NoSchedule", "NoExecute")
+_OWN_TAINTS = "node.kubernetes.io/"
+"""The taints by which Kubernetes repeats a state that the node already shows."""
+_PRESSURE = {
+    "MemoryPressure": "low on memory",
+    "DiskPressure": "low on disk",
+    "PIDPressure": "low on processes",
+}
+
+
+class Share(msgspec.Struct):
+    """What one owner has, or what is held for it, on one node."""
+
+    owner: Owner
+    gpus: int = 0
+    cpu: int = 0
+    """In thousandths."""
+    pods: int = 0
+    until: str = ""
+    """Of held room: the end of the hold."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Neighbouring cells of one owner."""
+
+    length: int
+    look: str
+    """The CSS classes."""
+    label: str
+    initials: str = ""
+    owner: Owner | None = None
+    """Of cells that lead to the page of a job."""
+
+
+class NodeRoom(msgspec.Struct, frozen=True):
+    """One node, as the map shows it."""
+
+    name: str
+    marks: tuple[str, ...]
+    """Words for states in which the node takes no pods, or may not."""
+    details: str
+    """The taints, and for how long it is lost, as a sentence."""
+    gpus: int
+    used_gpus: int
+    held_gpus: int
+    cpu: int
+    used_cpu: int
+    held_cpu: int
+    gpu_runs: tuple[Run, ...]
+    cpu_runs: tuple[Run, ...]
+    """Lengths in thousandths of a CPU."""
+
+    @property
+    def open(self) -> bool:
+        """Whether pods without special tolerations may be placed on it."""
+        return not {LOST, CORDONED, TAINTED}.intersection(self.marks)
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that a new pod can get."""
+        return max(0, self.gpus - self.used_gpus - self.held_gpus) if self.open else 0
+
+    @property
+    def cpus(self) -> str:
+        return f"{cores(self.used_cpu)} of {cores(self.cpu)}"
+
+    @property
+    def has_problem(self) -> bool:
+        return any(mark != TAINTED for mark in self.marks)
+
+    @property
+    def usage(self) -> str:
+        parts = [f"{self.used_gpus} of {count(self.gpus, 'GPU')}"] if self.gpus else []
+        parts.append(f"{self.cpus} CPUs used")
+        return ", ".join(parts)
+
+    @property
+    def summary(self) -> str:
+        """The node as one sentence, for tooltips and screen readers."""
+        marks = f"; {', '.join(self.marks)}" if self.marks else ""
+        return f"{self.name}: {self.usage}{marks}{f': {self.details}' if self.details else ''}"
+
+
+def node_room(node: Node, used: Iterable[Share], held: Iterable[Share], looks: Looks) -> NodeRoom:
+    """The map's view of a node."""
+    gpus, cpu = capacity(node)
+    used_rows = sorted(used, key=lambda share: (not share.gpus, share.owner))
+    held_rows = sorted(held, key=lambda share: share.owner)
+    marks, details = _marks(node)
+    return NodeRoom(
+        name=node.metadata.name,
+        marks=marks,
+        details=details,
+        gpus=gpus,
+        used_gpus=sum(share.gpus for share in used_rows),
+        held_gpus=sum(share.gpus for share in held_rows),
+        cpu=cpu,
+        used_cpu=sum(share.cpu for share in used_rows),
+        held_cpu=sum(share.cpu for share in held_rows),
+        gpu_runs=_runs(
+            [(s.gpus, s) for s in used_rows], [(s.gpus, s) for s in held_rows], gpus, "GPU", looks
+        ),
+        cpu_runs=_runs(
+            [(s.cpu, s) for s in used_rows], [(s.cpu, s) for s in held_rows], cpu, "CPU", looks
+        ),
+    )
+
+
+def capacity(node: Node) -> tuple[int, int]:
+    """GPUs, and thousandths of CPUs; nonsense counts as none."""
+    allocatable = node.status.allocatable
+    try:
+        gpus = sum(parse_whole(allocatable[n]) for n in GPU_RESOURCES if n in allocatable)
+        return max(0, gpus), max(0, parse_milli(allocatable.get("cpu", 0)))
+    except InvalidQuantity:
+        return 0, 0
+
+
+def add_requests(share: Share, requests: Mapping[str, int], pods: int = 1) -> None:
+    share.gpus += sum(requests[name] for name in GPU_RESOURCES if name in requests)
+    share.cpu += requests.get("cpu", 0)
+    share.pods += pods
+
+
+def _marks(node: Node) -> tuple[tuple[str, ...], str]:
+    marks, details = [], []
+    ready = find_condition(node.status.conditions, "Ready")
+    if ready is None or ready.status != "True":
+        marks.append(LOST)
+        details.append((ready and (ready.message or ready.reason)) or "it has not reported yet")
+    if node.spec.unschedulable:
+        marks.append(CORDONED)
+    taints = [
+        f"{taint.key}={taint.value}:{taint.effect}"
+        if taint.value
+        else f"{taint.key}:{taint.effect}"
+        for taint in node.spec.taints
+        if taint.effect in _CLOSING and not taint.key.startswith(_OWN_TAINTS)
+    ]
+    if taints:
+        marks.append(TAINTED)
+        details.append(", ".join(taints))
+    marks += [
+        _PRESSURE[condition.type]
+        for condition in node.status.conditions
+        if condition.type in _PRESSURE and condition.status == "True"
+    ]
+    return tuple(marks), "; ".join(details)
+
+
+def _runs(
+    used: list[tuple[int, Share]],
+    held: list[tuple[int, Share]],
+    total: int,
+    unit: str,
+    looks: Looks,
+) -> tuple[Run, ...]:
+    """The cells of a node from left to right: used, held, free. No more than the node has."""
+    runs, left = [], total
+    rows = [(amount, share, False) for amount, share in used]
+    rows += [(amount, share, True) for amount, share in held]
+    for amount, share, is_hold in rows:
+        length = min(amount, left)
+        if length <= 0:
+            continue
+        left -= length
+        owner = share.owner
+        runs.append(
+            Run(
+                length,
+                f"{looks.of(owner)} held" if is_hold else looks.of(owner),
+                _label(share, amount, unit, is_hold=is_hold),
+                initials(owner.name),
+                owner if owner.is_job else None,
+            )
+        )
+    if left:
+        runs.append(Run(left, "free", f"{_amount(left, unit)} free"))
+    return tuple(runs)
+
+
+def _label(share: Share, amount: int, unit: str, *, is_hold: bool) -> str:
+    owner = share.owner
+    name = f"{owner.namespace}/{owner.name}"
+    if is_hold:
+        return f"{_amount(amount, unit)} held for {name} until {share.until}"
+    kind = owner.kind or "pod"
+    pods = "" if owner.kind == "Pod" else f", {count(share.pods, 'pod')}"
+    return f"{kind} {name}: {_amount(amount, unit)}{pods}"
+
+
+def _amount(amount: int, unit: str) -> str:
+    if unit == "GPU":
+        return count(amount, unit)
+    return f"{cores(amount)} CPU{'' if amount == 1000 else 's'}"

@@ -1,0 +1,63 @@
+"""`/models` in a browser, as the workshop ends:
+
+"The newly created model should be automatically picked up by the Web-UI"
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
+
+pytestmark = pytest.mark.slow
+
+JOB = "training-distributed-user1"
+WORKSHOP = f"""
+set -euo pipefail
+oc() {{ "{ARENA}" "$@"; }}
+oc process -f openshift/tf-job_distributed-template.yaml --param JOB_NAME={JOB} \
+ --param IMAGE_NAME=training-user1 --param BUCKET=user1 --param WORKERS=2 | oc apply -f -
+"""
+
+
+def train(cluster: LocalCluster) -> None:
+    """The commands of the workshop."""
+    command = ["bash", "-c", WORKSHOP]
+    subprocess.run(command, cwd=EXAMPLES, env=cluster.env, check=True, timeout=120)
+
+
+def test_the_newly_created_model_is_picked_up_tried_and_downloaded(
+    page: Page, cluster: LocalCluster
+) -> None:
+    page.get_by_role("link", name="Models").click()
+    expect(page.locator("#models")).to_contain_text("No models yet")
+    page.evaluate("window.sameDocument = true")
+
+    train(cluster)
+    row = page.locator("#models tr", has_text=JOB)
+    expect(row.locator(".chip")).to_have_text("1", timeout=60_000)
+    cluster.arena("wait", JOB)
+    cluster.arena("delete", JOB)
+    train(cluster)
+    expect(row.locator(".chip")).to_have_text("2", timeout=60_000)
+    assert page.evaluate("window.sameDocument") is True
+
+    cluster.arena("wait", JOB)
+    row.get_by_role("link", name=JOB).first.click()
+    expect(page.locator("#version-1")).to_contain_text("by an earlier job of this name")
+    expect(page.locator("#version-2")).to_contain_text("float64 [20 × 4]")
+    page.get_by_role("button", name="Predict").click()
+    expect(page.locator("#prediction pre")).to_contain_text("probabilities", timeout=60_000)
+    page.get_by_label("Input, as JSON").fill('{"inputs": [[1]]}')
+    page.get_by_role("button", name="Predict").click()
+    expect(page.locator("#prediction .problem")).to_contain_text("the model takes 20")
+
+    with page.expect_download(timeout=60_000) as download:
+        page.get_by_role("button", name="Download version 2").click()
+    assert download.value.suggested_filename == f"{JOB}-2.tar"
+    with tarfile.open(download.value.path()) as archive:
+        assert archive.getnames() == ["2/model.npz"]

@@ -1,0 +1,55 @@
+"""Live clusters: one per user, dropped when nobody looks; errors in the words of the API."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.errors import TooManyRequests, Unreachable
+from muster.kube.auth.endpoint import Endpoint
+from muster.web.cluster import live_clusters
+from muster.web.cluster.live_clusters import LiveClusters
+from muster.web.cluster.sources import NODES
+from tests.waiting import eventually
+
+NOWHERE = Endpoint("https://127.0.0.1:1")
+
+
+async def test_each_user_has_a_cluster_and_keeps_it() -> None:
+    clusters = LiveClusters()
+    with clusters.use("a", NOWHERE) as one, clusters.use("b", NOWHERE) as other:
+        assert one is not other
+    with clusters.use("a", NOWHERE) as again:
+        assert again is one
+    await clusters.close()
+
+
+async def test_an_idle_cluster_is_dropped_but_not_one_in_use() -> None:
+    clusters = LiveClusters(idle_seconds=0.0)
+    dropped = live_clusters._DROPPED._value.get()
+    with clusters.use("a", NOWHERE) as used:
+        with clusters.use("a", NOWHERE) as same:
+            assert same is used
+        with clusters.use("a", NOWHERE) as same:
+            assert same is used
+
+    await eventually(lambda: live_clusters._DROPPED._value.get() == dropped + 1)
+    with clusters.use("a", NOWHERE) as fresh:
+        assert fresh is not used
+    await clusters.close()
+
+
+async def test_too_many_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_clusters, "MAX_CLUSTERS", 1)
+    clusters = LiveClusters()
+    with clusters.use("a", NOWHERE), pytest.raises(TooManyRequests), clusters.use("b", NOWHERE):
+        pass
+    await clusters.close()
+
+
+async def test_a_cluster_that_does_not_answer_is_an_error_at_once() -> None:
+    clusters = LiveClusters()
+    with clusters.use("", NOWHERE) as cluster:
+        with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
+            await cluster.informer(NODES)
+        assert "127.0.0.1:1" in cluster.problem
+    await clusters.close()

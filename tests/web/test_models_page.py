@@ -1,0 +1,107 @@
+"""`/models` on a local API server: live, escaped, and without rights of its own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from muster.api.kinds import CONFIG_MAPS
+from muster.api.meta import Key
+from muster.jobs.exported_models import (
+    DATA_KEY,
+    File,
+    Maker,
+    Model,
+    Tensor,
+    Version,
+    encode,
+    manifest,
+)
+from muster.web.access.gate import Policy
+from tests.waiting import eventually
+from tests.web.objects import HOSTILE
+from tests.web.site import Site, rows
+
+NAME = "model-tfjob-mnist"
+
+
+def make(*versions: str, text: str = "weights") -> Model:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = tuple(
+        Version(
+            name, name, "npz", moment, 908, (File(text, 908),), 1, (Tensor(text, text, (20, 4)),)
+        )
+        for name in versions
+    )
+    return Model("mnist", Maker("kubeflow.org/v1", "TFJob", "mnist", "u"), f"/models/{text}", rows)
+
+
+def publish(site: Site, model: Model) -> None:
+    site.api.create(CONFIG_MAPS, manifest(model, site.namespace, NAME))
+
+
+async def page_with(site: Site, path: str, text: str) -> str:
+    page = await site.get(path)
+    return page if text in page else ""
+
+
+def address(site: Site) -> str:
+    return f"/models/{site.namespace}/{NAME}"
+
+
+async def test_models_are_listed_and_a_new_version_replaces_the_older_one(site: Site) -> None:
+    publish(site, make("1"))
+    await eventually(lambda: page_with(site, "/models", site.namespace))
+
+    body = {"data": {DATA_KEY: encode(make("2", "1"))}}
+    site.api.patch(CONFIG_MAPS, Key(site.namespace, NAME), body)
+    page = await eventually(lambda: page_with(site, address(site), "version 2"))
+    assert [row[0] for row in rows(page)] == ["2", "1"]
+    listed = [row for row in rows(await site.get("/models")) if row[6] == site.namespace]
+    assert [row[:5] for row in listed] == [["mnist", "2", "npz", "908 B", "2"]]
+
+
+async def test_text_of_files_is_escaped(site: Site) -> None:
+    model = msgspec.structs.replace(make("1", text=HOSTILE), name=HOSTILE)
+    body = manifest(model, site.namespace, NAME)
+    body["metadata"]["labels"] = {"muster.dev/model": "x"}
+    site.api.create(CONFIG_MAPS, body)
+
+    for path in ("/models", address(site)):
+        page = await eventually(lambda p=path: page_with(site, p, "window.hacked"))  # type: ignore[misc]
+        assert "<script>window" not in page
+        assert "<img" not in page
+
+
+async def test_a_model_without_its_job_cannot_be_tried_and_says_why(site: Site) -> None:
+    publish(site, make("1"))
+    await eventually(lambda: page_with(site, address(site), "mnist"))
+
+    answer = await site.post(address(site), {"action": "try", "version": "", "input": "{}"})
+    assert answer.status == 200
+    assert "the job mnist that made the model is gone" in await answer.text()
+    answer = await site.post(address(site), {"action": "try", "version": "", "input": "{<b>"})
+    text = await answer.text()
+    assert "the input is not JSON" in text
+    assert "{&lt;b&gt;" in text
+    answer = await site.post(address(site), {"action": "download", "version": "1"})
+    assert answer.status == 404
+    answer = await site.post(address(site), {"action": "download", "version": "7"})
+    assert answer.status == 404
+    assert "has no version 7" in await answer.text()
+
+
+async def test_an_unknown_model_is_a_page_of_its_own(site: Site) -> None:
+    assert "There is no model x" in await site.get(f"/models/{site.namespace}/x", status=404)
+
+
+@pytest.mark.parametrize("policy", [Policy(read_only=True)])
+async def test_a_read_only_dashboard_offers_neither_downloads_nor_predictions(site: Site) -> None:
+    publish(site, make("1"))
+    page = await eventually(lambda: page_with(site, address(site), "mnist"))
+
+    assert "<form" not in page
+    answer = await site.post(address(site), {"action": "try", "input": "{}"})
+    assert answer.status == 403
