@@ -19,11 +19,11 @@ def starters(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The PIDs of the starters."""
     pids: list[int] = []
 
-    def start_program(*arguments: Any) -> int:
-        pids.append(processes.start_program(*arguments))
+    def fork_program(*arguments: Any) -> int:
+        pids.append(processes.fork_program(*arguments))
         return pids[-1]
 
-    monkeypatch.setattr(sandbox, "start_program", start_program)
+    monkeypatch.setattr(sandbox, "fork_program", fork_program)
     return pids
 
 

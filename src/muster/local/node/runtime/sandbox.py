@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun
-from muster.local.node.runtime.processes import kill_and_wait, last_line, start_program
+from muster.local.node.runtime.processes import fork_program, kill_and_wait, last_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ async def open_sandbox(folder: Path, request: Raw, created: Callable[[int], Raw]
     ours, theirs = socket.socketpair()
     errors = folder / "pause.err"
     with theirs:
-        starter = await asyncio.to_thread(start_program, "pause", [], {0: theirs.fileno()}, errors)
+        starter = await asyncio.to_thread(fork_program, "pause", [], {0: theirs.fileno()}, errors)
     reader, writer = await asyncio.open_unix_connection(sock=ours)
     try:
         async with asyncio.timeout(_START_TIMEOUT):

@@ -15,7 +15,7 @@ import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
-from muster.local.node.runtime.processes import start_program
+from muster.local.node.runtime.processes import fork_program
 from muster.local.node.runtime.remove_tree import remove_tree
 from muster.local.node.standalone import shim_socket
 from muster.local.node.standalone.linux import files, kernel
@@ -62,7 +62,7 @@ def start_shim(folder: Path, spec: dict[str, Any], placement: dict[str, int]) ->
             draft.rename(folder)
             try:
                 descriptors = {LOCK: lock, LISTENER: listener.fileno()}
-                return start_program("shim", [str(folder)], descriptors, folder / "shim.err")
+                return fork_program("shim", [str(folder)], descriptors, folder / "shim.err")
             except OSError:  # no process, so no attempt that could count as a failure
                 folder.rename(draft)
                 raise

@@ -119,6 +119,16 @@ def fork_sibling() -> int:
     return int(result)
 
 
+def set_command_line(words: list[str]) -> None:
+    """Show these words as our command line, as far as the space of our arguments suffices."""
+    # The fields after the name, which is in parentheses: arg_start and arg_end are numbers 48, 49.
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    text = b"\0".join(word.encode() for word in words)[: end - start - 1]
+    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+
+
 def die_with_parent(signal: int) -> None:
     """Receive `signal` when the parent exits, however it exits."""
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal), 0, 0, 0), "prctl")
