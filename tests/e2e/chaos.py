@@ -25,7 +25,8 @@ from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 
 JOB = "training.kubeflow.org/job-name"
-FAILURES = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2, "daemon", "node"]
+FAILURES = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2]
+FAILURES += ["daemon", "node", "fork-server"]
 PATIENCE = 60.0
 MOST_RESTARTS = 2  # Each further restart has a longer backoff, up to minutes.
 MayHit = Callable[[Pod], bool]
@@ -83,6 +84,8 @@ class Chaos:
             for each in [p for p in pods if p.spec.node_name == pod.spec.node_name]:
                 self._kill(each, self._shim)
                 self._kill(each, self._pause)
+        elif name == "fork-server":
+            self._kill_fork_server()
         else:
             methods = {"process": self._process, "shim": self._shim, "pause": self._pause}
             self._kill(pod, methods[name])
@@ -116,6 +119,12 @@ class Chaos:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 self.killed[pod.metadata.labels[JOB]] += 1
+
+    def _kill_fork_server(self) -> None:
+        for child in psutil.Process(self._local.daemon).children():
+            with contextlib.suppress(psutil.Error):  # it has exited meanwhile
+                if any("import fork_server" in word for word in child.cmdline()):
+                    child.kill()
 
     def _delete(self, pod: Pod) -> None:
         key = Key("default", pod.metadata.name)

@@ -49,7 +49,8 @@ class Footprint:
 
     def beyond(self, before: Footprint, home: Path) -> list[str]:
         """The lines that were not there before, and all that still belongs to the cluster."""
-        return sorted(self.facts - before.facts) + _remains(home)
+        new = self.facts - before.facts
+        return sorted(f for f in new if not _is_of_another_test_run(f, home)) + _remains(home)
 
 
 def _remains(home: Path) -> list[str]:
@@ -67,14 +68,13 @@ def _links() -> list[str]:
 
 def _mounts() -> list[str]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    places = (line.split(" ", 5)[4] for line in lines)
-    return [f"mount {place}" for place in places if not _is_of_another_worker(place)]
+    return [f"mount {line.split(' ', 5)[4]}" for line in lines]
 
 
-def _is_of_another_worker(place: str) -> bool:
-    """Whether the directory belongs to a test that runs in parallel to this one."""
-    worker = re.search("/popen-(gw[0-9]+)/", place)
-    return worker is not None and worker[1] != os.environ.get("PYTEST_XDIST_WORKER")
+def _is_of_another_test_run(fact: str, home: Path) -> bool:
+    """Whether a directory belongs to tests that run in parallel to the one with this home."""
+    run = re.search("/.*/pytest-[0-9]+/(popen-gw[0-9]+/)?", fact)
+    return run is not None and not str(home).startswith(run[0])
 
 
 def _mark(home: Path) -> str:

@@ -24,12 +24,11 @@ from tests.e2e.campaign.disk_space import DiskSpace
 from tests.e2e.campaign.hostile import Hostile
 from tests.e2e.campaign.job_slots import JobSlots
 from tests.e2e.campaign.wall_clock import WallClock
-from tests.e2e.chaos import Chaos
+from tests.e2e.chaos import FAILURES, Chaos
 from tests.e2e.local_cluster import LocalCluster, over
 from tests.ordinary_user import NOBODY, python_for_everyone
 
 FLOOD = Path(__file__).parent.parent / "flood.py"
-KILLS = [*["process"] * 4, *["delete"] * 2, *["shim"] * 3, *["pause"] * 2, "daemon", "node"]
 LASTING = ["full disk"] * 2 + ["descriptors"] * 2 + ["half-headers", "large-headers", "malformed"]
 OTHERS = [*["hostile"] * 5, *["clock"] * 2]
 FLOODS = {"half-headers": 1200, "large-headers": 3, "malformed": 500}
@@ -64,7 +63,7 @@ class Faults:
     def cause(self, seconds: float, every: float) -> None:
         """Cause faults for so many seconds, each kind at least once, and end them all."""
         end = time.monotonic() + seconds
-        names = [*KILLS, *LASTING, *OTHERS]
+        names = [*FAILURES, *LASTING, *OTHERS]
         with ThreadPoolExecutor() as threads:
             try:
                 while time.monotonic() < end or set(self.counts) < set(names):
