@@ -39,6 +39,11 @@ def batch(spec: dict[str, Any]) -> Step:
     return post(BATCH_JOBS, body)
 
 
+def sysctls(*names: str) -> Step:
+    """A pod that sets these kernel parameters."""
+    return spec(securityContext={"sysctls": [{"name": name, "value": "1"} for name in names]})
+
+
 DEADLINE = "/spec/activeDeadlineSeconds"
 GRACE = """
 apiVersion: v1
@@ -137,6 +142,11 @@ CASES = [
             spec(tolerations=[{"key": "a", "operator": "Is"}]),
             spec(tolerations=[{"key": "a", "operator": "Exists", "effect": "Never"}]),
             spec(volumes=[{"name": "v", "hostPath": {"path": "/a", "type": "Thing"}}]),
+            spec(volumes=[{"name": "v", "emptyDir": {"sizeLimit": "-1Mi"}}]),
+            spec(volumes=[{"name": "v", "emptyDir": {"sizeLimit": "0"}}]),
+            sysctls("kernel.shm_rmid_forced", "net/core/somaxconn", "a.b", "a.b"),
+            sysctls("../etc", "Kernel", "a..b", "a b", "x" * 254),
+            sysctls(""),
             service(type="Magic"),
             service(sessionAffinity="Sometimes"),
             service(ports=[{"port": 80, "protocol": "HTTP"}]),

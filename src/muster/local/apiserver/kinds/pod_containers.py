@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 _MAX_ID = 2**31 - 1
+_MAX_SYSCTL = 253
+_SYSCTL = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _IDS = ("runAsUser", "runAsGroup")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
@@ -115,6 +117,17 @@ def check_pod_security(context: Raw, path: str) -> Causes:
     yield from _check_ids(context, ("fsGroup", *_IDS), path)
     for where, group in fields.each(context, path, "supplementalGroups"):
         yield from fields.check_range(group, 0, _MAX_ID, where)
+    seen: set[str] = set()
+    for where, sysctl in fields.each(context, path, "sysctls"):
+        name = str(sysctl.get("name") or "")
+        if not name:
+            yield required(f"{where}.name")
+        elif len(name) > _MAX_SYSCTL or not re.fullmatch(_SYSCTL, name):
+            rule = f"must have at most {_MAX_SYSCTL} characters and match regex ^{_SYSCTL}$"
+            yield invalid_value(f"{where}.name", name, rule)
+        elif name in seen:
+            yield duplicate(f"{where}.name", name)
+        seen.add(name)
 
 
 def _check_container_security(context: Raw, path: str) -> Causes:

@@ -257,6 +257,10 @@ def check_resource_name(name: str, path: str, owner: str, *, known: bool) -> Cau
     yield invalid_value(path, name, f"must be a standard resource for {owner}")
 
 
+def is_negative(value: object) -> bool:
+    return value is not None and parse_quantity(value).nano < 0
+
+
 def check_amount(name: str, value: object, path: str) -> Causes:
     """The causes for an amount that a resource cannot have."""
     amount = parse_quantity(value)

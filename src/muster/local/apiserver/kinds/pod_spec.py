@@ -14,7 +14,7 @@ from muster.local.apiserver.api_errors import (
     required,
 )
 from muster.local.apiserver.kinds import fields, pod_containers, pod_scheduling
-from muster.local.apiserver.kinds.pod_resources import check_pod_resources
+from muster.local.apiserver.kinds.pod_resources import check_pod_resources, is_negative
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -130,6 +130,9 @@ def _check_volume(volume: Raw, path: str, names_used: set[str]) -> Causes:
             yield from fields.one_of(volume[kind], "type", _HOST_PATH_TYPES, f"{path}.{kind}")
         if kind == "projected":
             yield from _check_projected(volume[kind], f"{path}.{kind}")
+        if kind == "emptyDir" and is_negative(volume[kind].get("sizeLimit")):
+            detail = "SizeLimit field must be a valid resource quantity"
+            yield forbidden_field(f"{path}.{kind}.sizeLimit", detail)
     yield from _check_files(volume, path)
     problems = list(fields.check_name(volume, path, names.check_label))
     yield from problems
