@@ -1,6 +1,8 @@
 """The manifest of a replica's pod, from its template.
 
-The operator's labels replace those of the template; all other fields stay as they are there.
+The operator's labels replace those of the template; all other fields stay as they are there. Where
+the template of the training container does not say it, the end of its log is its termination
+message: so the reason of a failed job shows the program's last lines.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     if gang.scheduler and not spec.get("schedulerName"):
         spec["schedulerName"] = gang.scheduler
     spec["containers"] = [
-        _with_port(job, replica, container, hosts)
+        _training_container(job, replica, container, hosts)
         if container["name"] == replica_spec.container
         # A copy, because frameworks add to it and the template is shared by all replicas.
         else dict(container)
@@ -57,10 +59,12 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
     return {**manifest, "spec": spec}
 
 
-def _with_port(job: Job, replica: Replica, container: Raw, hosts: Addresses) -> Raw:
+def _training_container(job: Job, replica: Replica, container: Raw, hosts: Addresses) -> Raw:
+    # Without it, the reason of a failure is "exited with code 1" and no line of the program.
+    container = {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
     number = hosts.port(replica.role, replica.index)
     if not number:
-        return dict(container)
+        return container
     name = job.job_kind.port_name
     ports = [port for port in container.get("ports") or () if port.get("name") != name]
     own_port: dict[str, Any] = {"name": name, "containerPort": number}
