@@ -252,3 +252,23 @@ async def test_the_hook_gets_the_duration_of_an_attempt() -> None:
         queue.shutdown()
     assert [(name, outcome) for name, outcome, _ in attempts] == [("slow", Outcome.DONE)]
     assert attempts[0][2] == pytest.approx(4)
+
+
+async def test_an_error_at_the_moment_of_cancellation_does_not_keep_a_worker_running() -> None:
+    """A task group that has an error raises it, and not the cancellation."""
+    queue: WorkQueue[str] = WorkQueue()
+
+    async def reconcile(key: str) -> None:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            raise ExceptionGroup("errors of tasks", [OSError()]) from None
+
+    queue.add("a")
+    task = asyncio.create_task(run_workers(queue, reconcile))
+    await asyncio.sleep(1)
+
+    task.cancel()
+    await asyncio.wait([task], timeout=60)
+
+    assert task.cancelled()

@@ -93,3 +93,25 @@ async def test_a_component_that_returns_has_ended() -> None:
     await supervisor.keep_running("operator", run)
 
     assert supervisor.problems() == {"operator": ""}
+
+
+async def test_a_component_that_fails_while_it_is_cancelled_is_not_started_again() -> None:
+    """A task group that has an error raises it, and not the cancellation."""
+
+    async def fail_when_cancelled() -> None:
+        component.starts.append(0.0)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ExceptionGroup("errors of tasks", [EXHAUSTED]) from None
+
+    component = Component()
+    supervisor = Supervisor(lambda *_: None, STEADILY)
+    task = asyncio.create_task(supervisor.keep_running("node", fail_when_cancelled))
+    await asyncio.sleep(1)
+
+    task.cancel()
+    await asyncio.wait([task], timeout=60)
+
+    assert task.cancelled()
+    assert len(component.starts) == 1

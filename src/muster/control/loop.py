@@ -110,10 +110,19 @@ async def _guarded(reconcile: Reconcile[K], key: K) -> RequeueAfter | None:
     try:
         return await reconcile(key)
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_cancelled():
             raise
         raise Bug("an awaited future was cancelled elsewhere") from error
+    except Exception as error:
+        if is_cancelled():  # a task group that has an error raises it, and not the cancellation
+            raise asyncio.CancelledError from error
+        raise
+
+
+def is_cancelled() -> bool:
+    """Whether the current task is to end."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

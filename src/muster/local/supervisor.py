@@ -13,6 +13,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from muster.control.loop import is_cancelled
 from muster.errors import Bug, MusterError, describe, single_error
 from muster.kube.retry import Backoff
 
@@ -60,6 +61,10 @@ class Supervisor:
             failure = await _failure_of(component)
             if failure is None:
                 return
+            # A task group that has an error raises it, even if it was cancelled meanwhile: without
+            # this, a component that fails at that moment is started again and ends never.
+            if is_cancelled():
+                raise asyncio.CancelledError from failure
             now = clock()
             state.failures = 1 if now - state.starts_at > _FORGIVEN else state.failures + 1
             state.problem = _text(failure)
@@ -75,8 +80,7 @@ async def _failure_of(component: Component) -> BaseException | None:
     try:
         await component()
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_cancelled():
             raise
         return error  # something that it awaited was cancelled elsewhere
     except BaseExceptionGroup as group:
