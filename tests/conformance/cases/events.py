@@ -67,6 +67,16 @@ CASES = [
         ("zero-values", "column-descriptions"),
     ),
     Case(
+        "times in other zones",
+        [
+            post(NEW, event(eventTime="2026-01-01T01:00:00.000000+01:00")),
+            post(OLD, old(lastTimestamp="2026-01-01T00:00:01.5-02:00")),
+            get(f"{OLD}/a"),
+            get(f"{OLD}/b"),
+        ],
+        ("zero-values",),
+    ),
+    Case(
         "events with something missing",
         [
             post(NEW, event(reportingController="")),

@@ -5,12 +5,13 @@ reported or rejected. A wrong type is a 400 for built-in kinds. The real server 
 Go structs and writes the structs out again, so an empty list is the same as none, and
 `paused: false` the same as no field, unless the field is a pointer. The generated layout of all
 kinds says which fields are pointers. Quantities are written in canonical form: `0.5` is `500m`,
-`1024Mi` is `1Gi`.
+`1024Mi` is `1Gi`. Times are written in UTC: a client may send `+00:00`, or another offset, for `Z`.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,12 @@ _FREE = (
     f"{_METADATA_STRUCT.rpartition('.')[0]}.FieldsV1",
 )
 
+_PRECISIONS = {
+    f"{_METADATA_STRUCT.rpartition('.')[0]}.Time": "seconds",
+    f"{_METADATA_STRUCT.rpartition('.')[0]}.MicroTime": "microseconds",
+}
+"""The types of times, and how exactly Go writes them."""
+
 _NULL = re.compile(rb"[:,\[]\s*null")  # not the word `nullable`, which most definitions have
 
 
@@ -81,8 +88,9 @@ def fill_nulls(obj: Raw, message: str) -> None:
             value[:] = [zero if v is None else v for v in value]
 
 
-def drop_empty_fields(obj: Raw, message: str) -> None:
-    """Remove, in place, the empty fields that Go leaves out. Types must be right."""
+def write_as_go_does(obj: Raw, message: str) -> None:
+    """Remove, in place, the empty fields that Go leaves out, and write times in UTC. Types must be
+    right."""
     layout = _layout(message)
     for name, value in list(obj.items()):
         field = layout.get(name)
@@ -90,9 +98,19 @@ def drop_empty_fields(obj: Raw, message: str) -> None:
             continue
         if not value and field.omitted_if_empty:
             del obj[name]
+        elif field.type in _PRECISIONS and isinstance(value, str):
+            obj[name] = _time_in_utc(value, _PRECISIONS[field.type])
         elif value and field.type not in _ZEROS:
             for part in _parts(value, field):
-                drop_empty_fields(part, field.type)
+                write_as_go_does(part, field.type)
+
+
+def _time_in_utc(text: str, precision: str) -> str:
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):  # the checks of values report it
+        return text
+    return f"{moment.replace(tzinfo=None).isoformat(timespec=precision)}Z"
 
 
 def _parts(value: Any, field: Field) -> list[Raw]:
@@ -231,6 +249,8 @@ def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
         raise _unreadable(resource, why, call.body if patched else b"")
     if not resource.custom and not canonical:
         _check_struct(resource, obj, schema, call.body if patched else b"")
+    # Here, because the layout of definitions is not known and canonical ones are not walked.
+    write_as_go_does(obj["metadata"], _METADATA_STRUCT)
     if strictness != "Ignore":
         call.warn(*(warning.text for warning in warnings))
         preserved = set(preserved_unknown_fields(call, obj)) - set(stored)
@@ -256,7 +276,7 @@ def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) ->
     """Check the types of an object of a built-in kind, and write it as Go would."""
     _check_types(resource, structural.check(obj, schema, integral_floats=False), patch)
     _check_types(resource, resource.strategy.check_types(obj, schema), patch)
-    drop_empty_fields(obj, _struct_of(resource))
+    write_as_go_does(obj, _struct_of(resource))
     shorten_quantities(obj, schema)
 
 
@@ -284,7 +304,6 @@ def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:
     schema = schemas.by_name(METADATA)
     unknown = structural.prune(obj["metadata"], schema, "metadata")
     _check_types(resource, structural.check(obj["metadata"], schema, "metadata"))
-    drop_empty_fields(obj["metadata"], _METADATA_STRUCT)
     return unknown
 
 
