@@ -159,6 +159,11 @@ def test_a_container_without_command_and_args_is_rejected() -> None:
         line()
 
 
+def test_args_that_are_options_of_an_images_program_are_rejected() -> None:
+    with pytest.raises(MissingReference, match="no command: args are for the program of an image"):
+        line(args=["--model_dir", "/workspace"])
+
+
 def test_labels_are_quoted_so_that_a_value_is_one_line() -> None:
     meta = {"annotations": {"a": 'say "hi"\\\n\tbell\a', "b": "caf\xe9 \x1f\u200b\U000e0001"}}
     ref = msgspec.convert({"fieldPath": "metadata.annotations"}, FieldRef)

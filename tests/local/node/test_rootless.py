@@ -19,6 +19,7 @@ FILES = [
     "test_pods.py",
     "test_exec.py",
     "test_processes_of_a_pod.py",
+    "test_python_environment.py",
     "network/test_pod_names.py",
     "volumes/test_volumes_in_pods.py",
     "test_daemon_killed.py",

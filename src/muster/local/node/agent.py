@@ -153,6 +153,8 @@ class Agent:
             hidden=settings.hidden,
             visible=(*interpreter, *settings.visible),
             own=(*settings.shared, *interpreter),
+            # In a pod as in an image, `pip install` adds to the Python that programs run.
+            changeable=tuple(filter(None, [self._interpreter.environment])),
             # Many images work in /root. A user who may not enter it gets an empty one.
             fresh=() if enterable else ("/root",),
             open=("/root",) if enterable else (),

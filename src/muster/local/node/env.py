@@ -196,4 +196,8 @@ def command_line(container: Container, env: Mapping[str, str]) -> list[str]:
         raise MissingReference(
             "no command: there is no image to take one from, so set command or args"
         )
+    if words[0].startswith("-"):
+        raise MissingReference(
+            "no command: args are for the program of an image, and there is none, so set command"
+        )
     return [expand(word, env) for word in words]

@@ -69,7 +69,7 @@ def steps(
 
 def at(plan: list[list[Any]], path: str) -> list[str]:
     """The operations at a path."""
-    path_index = {"bind": 2}
+    path_index = {"bind": 2, "changeable": 2}
     return [step[0] for step in plan if step[path_index.get(step[0], 1)] == path]
 
 
@@ -302,3 +302,54 @@ def test_state_inside_a_visible_directory_is_hidden() -> None:
     assert ["bind", "/tmp/muster/venv", "/tmp/muster/venv", True] in plan
     hidden_alone = steps(rules=RootfsRules("/root", hidden=("/tmp/muster",), visible=("/tmp",)))
     assert at(hidden_alone, "/tmp/muster") == ["hide"]
+
+
+CHANGEABLE = RootfsRules(home="/root", hidden=("/root/.muster",), changeable=("/root/code",))
+
+
+def test_changes_of_a_changeable_directory_are_kept_elsewhere() -> None:
+    plan = steps(rules=CHANGEABLE)
+
+    assert at(plan, "/root/code") == ["changeable"]
+    assert at(plan, "/root") == ["dir"]
+
+
+def test_a_changeable_directory_inside_a_new_one_is_shown() -> None:
+    rules = RootfsRules(home="/root", visible=("/tmp/venv",), changeable=("/tmp/venv",))
+
+    assert at(steps(rules=rules), "/tmp/venv") == ["changeable"]
+
+
+def test_in_a_volume_a_changeable_directory_is_the_real_one() -> None:
+    plan = steps(Mount("/root", "/root"), rules=CHANGEABLE)
+    read_only = steps(Mount("/root/code", "/root/code", read_only=True), rules=CHANGEABLE)
+
+    assert at(plan, "/root") == ["bind"]
+    assert at(plan, "/root/code") == []
+    assert at(read_only, "/root/code") == ["bind"]
+
+
+def test_a_changeable_directory_is_not_shown_where_a_volume_covers_it() -> None:
+    plan = steps(Mount("/v", "/root"), rules=CHANGEABLE)
+
+    assert at(plan, "/root/code") == []
+
+
+def test_a_volume_is_mounted_in_a_changeable_directory() -> None:
+    plan = steps(Mount("/v", "/root/code/data"), rules=CHANGEABLE)
+
+    places = [step[2] for step in plan if step[0] in ("bind", "changeable")]
+    assert places.index("/root/code") < places.index("/root/code/data")
+
+
+def test_a_directory_near_hidden_state_is_not_changeable() -> None:
+    around = RootfsRules(home="/root", hidden=("/data/muster",), changeable=("/data",))
+    inside = RootfsRules(
+        home="/root",
+        hidden=("/tmp/muster",),
+        visible=("/tmp/muster/venv",),
+        changeable=("/tmp/muster/venv",),
+    )
+
+    assert "changeable" not in [step[0] for step in steps(rules=around)]
+    assert at(steps(rules=inside), "/tmp/muster/venv") == ["bind"]

@@ -39,6 +39,8 @@ class Interpreter:
     directories: tuple[str, ...]
     own: str
     """The interpreter that runs Muster."""
+    environment: str = ""
+    """Its virtual environment; empty if it is in none."""
 
     def directories_beside(self, hidden: Iterable[str]) -> tuple[str, ...]:
         """The directories that pods see. Of one that is itself hidden (a virtual environment that
@@ -89,12 +91,18 @@ def find_interpreter(executable: str | None = None) -> Interpreter:
     own_paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
     own, own_folders = _placed(sys.executable, own_paths)
     if executable is None:
-        return Interpreter(own, tuple(sorted(own_folders)), own)
+        return Interpreter(own, tuple(sorted(own_folders)), own, _environment(own_paths))
     path = shutil.which(executable)
     if path is None:
         raise UsageError(f"no such interpreter: {executable}")
-    path, folders = _placed(os.path.abspath(path), _paths(path))
-    return Interpreter(path, tuple(sorted(folders | own_folders)), own)
+    paths = _paths(path)
+    path, folders = _placed(os.path.abspath(path), paths)
+    return Interpreter(path, tuple(sorted(folders | own_folders)), own, _environment(paths))
+
+
+def _environment(paths: list[str]) -> str:
+    prefix, base, *_ = paths
+    return prefix if prefix != base else ""
 
 
 def _placed(executable: str, paths: list[str]) -> tuple[str, set[str]]:

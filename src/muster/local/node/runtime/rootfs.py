@@ -9,6 +9,8 @@ except:
   are private;
 - `hidden` paths (the cluster's own state, `~/.kube`) do not exist;
 - `visible` paths (the interpreter, code directories) exist even inside new directories;
+- `changeable` directories (the interpreter's virtual environment) can be written to, and changes
+  are the container's own: `pip install` works. None is around or inside a hidden path;
 - `/proc`, `/sys` and `/dev` are the container's own;
 - layers (a directory per image) cover the host's files, and volumes cover both. A volume that
   contains a hidden path does not show it, wherever it is mounted.
@@ -86,6 +88,7 @@ class RootfsRules:
     open: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     """Directories that may be mounted although they are inside hidden ones."""
+    changeable: tuple[str, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
     """Scripts to add: text by path."""
 
@@ -94,6 +97,7 @@ class _Kind(Enum):
     BIND = "bind"  # another file or directory
     FRESH = "fresh"  # an empty writable directory
     OPEN = "open"  # writable, with the host's entries in it
+    CHANGEABLE = "changeable"  # the host's directory, with changes kept elsewhere
     HIDE = "hide"  # nothing
     OWN = "own"  # the kernel's own file systems
 
@@ -107,6 +111,7 @@ class _Node:
     source: str = ""
     sub: str = ""
     read_only: bool = True
+    volume: bool = False
     mode: int = 0o755
     children: dict[str, _Node] = field(default_factory=dict)
 
@@ -139,6 +144,8 @@ def plan_rootfs(
     for mount in sorted(mounts, key=lambda m: m.path):  # outer mounts before inner ones
         sketch.mount(mount, rules)
     sketch.show(rules)  # again: a volume's hidden directory may contain a visible path
+    for path in rules.changeable:
+        sketch.make_changeable(path, rules.hidden)
     programs = [["file", path, text, 0o755] for path, text in rules.programs.items()]
     return sketch.steps() + programs
 
@@ -184,7 +191,7 @@ class _Sketch:
         """Mount a volume, in place of new directories below its path."""
         node = self._node(self._resolved(mount.path, own_links=True))
         node.kind, node.source, node.read_only = _Kind.BIND, mount.source, mount.read_only
-        node.sub = mount.sub
+        node.sub, node.volume = mount.sub, True
         if node.path != "/" and not mount.sub and self._on_host(mount.source) == node.path:
             node.children.clear()  # the real directories, instead of new ones in their place
         else:
@@ -196,7 +203,7 @@ class _Sketch:
     def _hide_in_volume(self, place: str, source: str, hidden: str) -> None:
         """Hide a path of the host that a mount of `source` at `place` contains."""
         top, path = self._on_host(source), self._on_host(hidden)
-        if path == top or path.startswith(f"{top.rstrip('/')}/"):
+        if _is_within(path, top):
             below = path[len(top) :].strip("/")
             self.put(
                 posixpath.join(place, below).rstrip("/"), _Kind.HIDE, source=path, as_named=True
@@ -214,22 +221,35 @@ class _Sketch:
             for as_named in (False, True):
                 if self.covered(path, as_named=as_named):
                     self.put(path, _Kind.BIND, source=path, as_named=as_named)
-                    self._hide_in_shown(path if as_named else self._resolved(path), rules.hidden)
+                    place = path if as_named else self._resolved(path)
+                    for inner in rules.hidden:
+                        self._hide_in_volume(place, place, inner)
 
-    def _hide_in_shown(self, path: str, hidden: Iterable[str]) -> None:
-        for inner in hidden:
-            self._hide_in_volume(path, path, inner)
+    def make_changeable(self, path: str, hidden: Iterable[str]) -> None:
+        """Keep changes of a directory elsewhere, if the root shows it as the host has it."""
+        place = self._on_host(path)
+        secret = [self._on_host(each) for each in hidden]
+        if any(_is_within(place, each) or _is_within(each, place) for each in secret):
+            return
+        shown = self._decides(place) or _Node(place, _Kind.OPEN)
+        is_visible = shown.kind is _Kind.BIND and not shown.volume and shown.source == shown.path
+        if (is_visible or shown.kind is _Kind.OPEN) and self._tree.kind(place) == "dir":
+            self.put(place, _Kind.CHANGEABLE, source=place, as_named=True)
 
     def covered(self, path: str, *, as_named: bool = False) -> bool:
         """Whether the path is inside a directory that shows nothing of the host."""
-        node, covered = self._root, False
-        for name in _parts(path if as_named else self._resolved(path)):
+        shown = self._decides(path if as_named else self._resolved(path))
+        return shown is not None and shown.kind in (_Kind.FRESH, _Kind.HIDE)
+
+    def _decides(self, path: str) -> _Node | None:
+        """The last node on the way to a path that has a kind; None if the host's entry is there."""
+        node, last = self._root, None
+        for name in _parts(path):
             if name not in node.children:
-                return covered
+                break
             node = node.children[name]
-            if node.kind is not None:
-                covered = node.kind in (_Kind.FRESH, _Kind.HIDE)
-        return covered
+            last = last if node.kind is None else node
+        return last
 
     def lay(self, layer: str, below: str) -> None:
         """Put a layer over the host's files; a directory that only it has is mounted as one."""
@@ -306,6 +326,9 @@ class _Sketch:
                 sub = [node.sub] if node.sub else []
                 self._steps.append(["bind", node.source, node.path, node.read_only, *sub])
                 self._fill_volume(node)
+            case _Kind.CHANGEABLE:
+                self._steps.append(["changeable", node.source, node.path])
+                self._fill_volume(node)
             case _Kind.FRESH | _Kind.OPEN | _Kind.HIDE:
                 self._fresh_directory(node, in_ours=in_ours)
                 self._rebuild(node, entries=node.kind is _Kind.OPEN)
@@ -367,6 +390,10 @@ def _drop_directories(node: _Node) -> None:
                 del node.children[name]
         elif child.kind is _Kind.FRESH:
             del node.children[name]
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _parts(path: str) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from muster.local.node.runtime.processes import _SOURCE
+from muster.local.node.standalone.linux import hiding
 from tests.local.node.local_node import needs_namespaces
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
@@ -83,3 +84,20 @@ def test_mounts_around_at_and_below_hidden_directories_show_nothing(tmp_path: Pa
         "link": [],
         "plain": "text",
     }
+
+
+def test_directories_around_and_inside_a_hidden_one_are_near_it(tmp_path: Path) -> None:
+    for path in ("state/data", "beside"):
+        (tmp_path / path).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("state")
+    hidden = [f"{tmp_path}/link", f"{tmp_path}/missing"]
+
+    near = [
+        name for name in ("", "state", "state/data", "beside") if is_near(tmp_path, name, hidden)
+    ]
+
+    assert near == ["", "state", "state/data"]
+
+
+def is_near(folder: Path, name: str, hidden: list[str]) -> bool:
+    return hiding.is_near(str(folder / name), hidden)

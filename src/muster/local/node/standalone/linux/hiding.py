@@ -55,6 +55,14 @@ def hide(root: str, hidden: list[str], own: list[str]) -> None:
                 _cover(mount, mount.path + below)
 
 
+def is_near(path: str, hidden: list[str]) -> bool:
+    """Whether a directory of the host is around, in, or the same as a hidden one."""
+    mounts = read_mounts()
+    place = _place(path, mounts)
+    places = [each for name in hidden if (each := _place(name, mounts))]
+    return place is None or any(place.contains(each) or each.contains(place) for each in places)
+
+
 def read_mounts() -> dict[int, MountPoint]:
     """All mounts of this mount namespace, by number."""
     mounts = {}

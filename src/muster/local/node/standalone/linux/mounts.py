@@ -8,6 +8,8 @@ A step is a list whose first item is the operation; paths are paths in the new r
     ["bind", source, path, ro, sub] a host file or directory seen at `path`; with `sub`, only what
                                    this path leads to beneath it, a directory if it is missing
     ["host", path]                 the host's file or directory, read-only, if we may read it
+    ["changeable", source, path]   a host directory seen at `path`; changes are stored beside the
+                                   root, and read-only where the kernel has no overlay for us
     ["hide", path]                 an empty read-only directory over the path
     ["disk", path, mode]           a new directory over one of the host, stored beside the root
     ["tmpfs", path, options]       a new tmpfs
@@ -96,7 +98,7 @@ def build(
             kernel.attach(copy, target)
     # A bind mount on itself: pivot_root accepts only a mount point.
     kernel.mount(root, root, flags=kernel.MS_BIND)
-    _run_steps(root, steps, proc)
+    _run_steps(root, steps, proc, hidden)
     hiding.hide(root, hidden, own)
     kernel.pivot_root(root)
     return ours
@@ -113,8 +115,8 @@ def _copy_shared(pods: int, ours: int) -> dict[str, int]:
     return copies
 
 
-def _run_steps(root: str, steps: list[Step], proc: int) -> None:
-    builder = _Builder(root, proc)
+def _run_steps(root: str, steps: list[Step], proc: int, hidden: list[str]) -> None:
+    builder = _Builder(root, proc, hidden)
     for operation, *arguments in steps:
         getattr(builder, operation)(*arguments)
     builder.close()
@@ -136,8 +138,9 @@ class _Opened:
 class _Builder:
     """One method per operation."""
 
-    def __init__(self, root: str, proc: int) -> None:
+    def __init__(self, root: str, proc: int, hidden: list[str]) -> None:
         self._root = root
+        self._hidden = hidden
         self._top = beneath.open_top(root)
         self._proc = proc
 
@@ -180,6 +183,34 @@ class _Builder:
     def host(self, path: str) -> None:
         with contextlib.suppress(OSError):
             self.bind(path, path, True)
+
+    def changeable(self, source: str, path: str) -> None:
+        # An overlay shows its lower directory without the mounts in it, so it would show what they
+        # hide; and `hiding` cannot tell which directory of the host an overlay shows.
+        if hiding.is_near(source, self._hidden) or not self._overlay(source, path):
+            self.bind(source, path, True)
+
+    def _overlay(self, source: str, path: str) -> bool:
+        """Mount the directory with an own layer for changes; False if the kernel refuses."""
+        layer = f"{self._root}.changes{path}"
+        folders = {"lowerdir": source, "upperdir": f"{layer}/upper", "workdir": f"{layer}/work"}
+        os.makedirs(folders["workdir"], exist_ok=True)
+        os.makedirs(folders["upperdir"], exist_ok=True)
+        os.chmod(folders["upperdir"], 0o755)
+        with contextlib.ExitStack() as opened:
+            options = []
+            for option, folder in folders.items():
+                fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                # By descriptor: commas and colons in a path would end the option.
+                options.append(f"{option}={_path(opened.enter_context(_Opened(fd)))}")
+            target = _path(opened.enter_context(self._open(path)))
+            # Attributes that need no rights beyond our user namespace; Linux 5.11 or newer.
+            options.append("userxattr")
+            try:
+                kernel.mount("muster", target, "overlay", data=",".join(options))
+            except OSError:
+                return False
+        return True
 
     def hide(self, path: str) -> None:
         with self._open(path) as target:
