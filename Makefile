@@ -32,7 +32,8 @@ controlplane: install
 	@if command -v go >/dev/null; then $(BIN)/python -m tests.controlplane.build; \
 	else echo "no Go here: the tests on a real Kubernetes control plane are skipped"; fi
 
-# TensorFlow, JAX and MPI, for the training examples: 2 GB, so only where they are asked for.
+# TensorFlow, JAX and MPI for the training examples, and Kubeflow's client: 2 GB, so only where they
+# are asked for.
 training: $(TRAINING)/.installed
 
 $(TRAINING)/.installed: pyproject.toml

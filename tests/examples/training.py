@@ -46,7 +46,7 @@ def mpirun() -> str:
 @functools.cache
 def installed() -> frozenset[str]:
     """Which of the training packages the interpreter has, without the cost of importing them."""
-    names = ["tensorflow", "tensorboard", "jax", "mpi4py", "numpy"]
+    names = ["tensorflow", "tensorboard", "jax", "mpi4py", "numpy", "kubeflow"]
     script = f"import importlib.util as u; print([n for n in {names} if u.find_spec(n)])"
     shown = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
     return frozenset(re.findall(r"\w+", shown.stdout))
