@@ -178,7 +178,7 @@ def test_a_rejecting_proxy_is_named() -> None:
     endpoint = Endpoint("https://cluster.example:6443", proxy=script.url)
     with (
         BlockingClient(endpoint) as client,
-        pytest.raises(Unreachable, match=r"the proxy 127\.0\.0\.1 answers 407"),
+        pytest.raises(Unreachable, match=r"the proxy http://127\.0\.0\.1:.* \(407\)"),
     ):
         client.get(PODS, X)
     thread.join(5)

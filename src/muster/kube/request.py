@@ -28,6 +28,8 @@ JSON = "application/json"
 Query = tuple[tuple[str, str], ...]
 NO_FIELD_VALIDATION: Query = (("fieldValidation", "Ignore"),)
 """For bodies written by a program: a check for unknown fields costs the server a second decode."""
+WATCH_GRACE = 30.0
+"""Seconds by which a server may end a watch too late."""
 
 
 class PatchType(Enum):
@@ -40,7 +42,12 @@ class PatchType(Enum):
 
 
 class Request(NamedTuple):
-    """One call. `timeout` of None means the transport's own, 0 means no timeout."""
+    """One call.
+
+    `timeout` is for the silence of the server, not for the whole response; None means the
+    transport's own, 0 means that the body may be silent for ever. `large` marks a response that may
+    be worth compressing.
+    """
 
     method: str
     path: str
@@ -49,6 +56,7 @@ class Request(NamedTuple):
     content_type: str = JSON
     accept: str = JSON
     timeout: float | None = None
+    large: bool = False
 
     @property
     def target(self) -> str:
@@ -58,7 +66,9 @@ class Request(NamedTuple):
         pairs = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in self.query)
         return f"{self.path}?{pairs}"
 
-    def message(self, server: str, user_agent: str, authorization: str) -> bytes:
+    def message(
+        self, server: str, user_agent: str, authorization: str, *, compress: bool = False
+    ) -> bytes:
         """The bytes of the request in HTTP/1.1, for the server at this URL."""
         base = urlsplit(server)
         lines = [
@@ -66,6 +76,8 @@ class Request(NamedTuple):
             f"Host: {base.netloc.rpartition('@')[2]}",  # without user:password@
             f"User-Agent: {user_agent}",
             f"Accept: {self.accept}",
+            # Without this line, an intermediary may choose any encoding.
+            "Accept-Encoding: gzip" if compress and self.large else "Accept-Encoding: identity",
         ]
         if authorization:
             lines.append(f"Authorization: {authorization}")
@@ -144,7 +156,8 @@ def list_page(
 ) -> Request:
     """One page of a list; `continue_token` is from the page before, `limit` of 0 means no pages."""
     page = _query(limit=limit or None, **{"continue": continue_token})
-    return Request("GET", collection_path(kind, namespace), _selection(selectors) + page)
+    query = _selection(selectors) + page
+    return Request("GET", collection_path(kind, namespace), query, large=True)
 
 
 def watch(
@@ -155,10 +168,14 @@ def watch(
     seconds: int = 0,
     **selectors: Unpack[Selectors],
 ) -> Request:
-    """Every change after `since`, until the server ends the watch after about `seconds`."""
+    """Every change after `since`, until the server ends the watch after about `seconds`.
+
+    If it does not end it, nobody is there any more: a proxy or load balancer holds our connection.
+    """
     changes = _query(watch=True, allowWatchBookmarks=True, resourceVersion=since)
     query = changes + _selection(selectors) + _query(timeoutSeconds=seconds or None)
-    return Request("GET", collection_path(kind, namespace), query, timeout=0)
+    timeout = seconds + WATCH_GRACE if seconds else 0
+    return Request("GET", collection_path(kind, namespace), query, timeout=timeout)
 
 
 def create(

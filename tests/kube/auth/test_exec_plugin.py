@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from muster.errors import ConfigError
+from muster.kube.auth.credentials import Credential
 from muster.kube.auth.exec_plugin import API_VERSIONS, ExecPlugin, ExecPluginConfig
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def test_a_plugin_gets_its_input_and_never_asks_without_a_terminal(
 def test_a_plugin_may_give_a_certificate_instead(tmp_path: Path) -> None:
     output = credential(clientCertificateData="CERT", clientKeyData="KEY")
     source = ExecPlugin(plugin(tmp_path, f"echo '{output}'"))
-    assert source.get() == ("", b"CERT", b"KEY")
+    assert source.get() == Credential("", b"CERT", b"KEY")
 
 
 @pytest.mark.parametrize(

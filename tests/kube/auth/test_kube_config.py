@@ -69,7 +69,8 @@ def test_certificates_come_inline_or_from_files_beside_the_kubeconfig(tmp_path: 
     }
     endpoint = kube_config.load(written(tmp_path, document(user=user, cluster=cluster)))
     assert endpoint.ca == PAIR.certificate
-    assert endpoint.credentials.get()[1:] == (PAIR.certificate, PAIR.key)
+    credential = endpoint.credentials.get()
+    assert (credential.certificate, credential.key) == (PAIR.certificate, PAIR.key)
     assert (endpoint.server_name, endpoint.proxy) == ("inner", "http://p:1")
 
 

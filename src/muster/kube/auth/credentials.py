@@ -19,11 +19,15 @@ REREAD_SECONDS = 10.0
 
 
 class Credential(NamedTuple):
-    """The credential of one request: a header, or a client certificate and its key."""
+    """The credential of one request: a header, or a client certificate and its key.
+
+    `ca` is the certificate authority to trust if it was renewed since the endpoint was loaded.
+    """
 
     authorization: str = ""
     certificate: bytes = b""
     key: bytes = b""
+    ca: bytes | None = None
 
 
 ANONYMOUS = Credential()
@@ -40,6 +44,9 @@ class CredentialSource(Protocol):
     def reject(self, credential: Credential) -> bool:
         """Report that the server rejected this credential; whether `get` may now give another."""
 
+    def reread(self) -> bool:
+        """Look at changed files now; whether `get` may now give another. Runs no program."""
+
 
 class StaticCredential:
     """One fixed credential."""
@@ -54,6 +61,9 @@ class StaticCredential:
         return self._credential
 
     def reject(self, credential: Credential) -> bool:
+        return False
+
+    def reread(self) -> bool:
         return False
 
 
@@ -78,6 +88,11 @@ class TokenFile:
     def reject(self, credential: Credential) -> bool:
         self._read()
         return self._current() != credential
+
+    def reread(self) -> bool:
+        old = self._token
+        self._read()
+        return self._token != old
 
     def _current(self) -> Credential:
         return self._fixed._replace(authorization=f"Bearer {self._token}")

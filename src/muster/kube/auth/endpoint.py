@@ -10,6 +10,7 @@ import msgspec
 
 from muster.errors import ConfigError
 from muster.kube.auth.credentials import Credential, StaticCredential, TokenFile
+from muster.kube.auth.reloading import reloading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,13 @@ class Endpoint(msgspec.Struct, frozen=True):
     name: str = ""
     proxy: str = ""
     server_name: str = ""
+    compression: bool = True
+    """Whether the server may compress large responses, if it is not on this machine."""
+    files: tuple[Path, ...] = ()
+    """The files it was loaded from, except those that its credentials read themselves."""
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.url!r})"  # the other fields hold secrets
 
     @classmethod
     def with_token(cls, url: str, token: str, *, ca: bytes | None = None) -> Endpoint:
@@ -44,15 +52,34 @@ def in_cluster(
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port or not (folder / "token").exists():
         return None
+    url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    return reloading(_service_account(url, folder), lambda: _service_account(url, folder))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine's own."""
+    # Without `ipaddress`, which every command would load for this.
+    return host in ("localhost", "::1") or (
+        host.startswith("127.") and host.replace(".", "").isdigit()
+    )
+
+
+def _service_account(url: str, folder: Path) -> Endpoint:
+    file = folder / "ca.crt"
     try:
-        ca = (folder / "ca.crt").read_bytes()
+        ca = file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{folder / 'ca.crt'}: {error.strerror or error}") from error
+        raise ConfigError(f"{file}: {error.strerror or error}") from error
+    if b"-----BEGIN" not in ca:
+        raise ConfigError(f"{file}: is not PEM")
     namespace = folder / "namespace"
     return Endpoint(
-        f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        url,
         ca,
         credentials=TokenFile(folder / "token"),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         name="in-cluster",
+        # Inside a cluster the network is faster than a server that compresses.
+        compression=False,
+        files=(file,),
     )

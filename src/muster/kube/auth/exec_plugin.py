@@ -60,7 +60,7 @@ class ExecPlugin:
     """A program that prints an ExecCredential, which is used until it expires."""
 
     def __init__(self, plugin: ExecPluginConfig, now: Callable[[], float] = time.time) -> None:
-        self._plugin, self._now = plugin, now
+        self.plugin, self._now = plugin, now
         self._lock = threading.Lock()
         self._credential: Credential | None = None
         self._expires = float("inf")
@@ -80,8 +80,11 @@ class ExecPlugin:
             self._credential = None
         return True
 
+    def reread(self) -> bool:
+        return False
+
     def _run(self) -> Credential:
-        plugin = self._plugin
+        plugin = self.plugin
         interactive = _interactive(plugin)
         spec: dict[str, Any] = {"interactive": interactive}
         if plugin.cluster is not None:
@@ -115,7 +118,7 @@ class ExecPlugin:
         return self._parse(process.stdout)
 
     def _parse(self, output: bytes) -> Credential:
-        plugin = self._plugin
+        plugin = self.plugin
         try:
             credential = msgspec.json.decode(output, type=_ExecCredential)
         except msgspec.DecodeError as error:

@@ -20,6 +20,7 @@ from muster.errors import ConfigError
 from muster.kube.auth.credentials import Credential, StaticCredential, TokenFile
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.auth.exec_plugin import API_VERSIONS, ExecPlugin, ExecPluginConfig
+from muster.kube.auth.reloading import reloading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +36,10 @@ def default_files(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
 
 def load(path: Path | None = None, context: str | None = None) -> Endpoint:
     """The endpoint of a context, by default the current one, in a file or the default files."""
-    config = merge_files((path,) if path is not None else default_files())
-    return config.endpoint(context)
+    files = (path,) if path is not None else default_files()
+    first = merge_files(files).endpoint(context)
+    # By name: a change of the current context must not move this process to another cluster.
+    return reloading(first, lambda: merge_files(files).endpoint(first.name))
 
 
 class KubeConfigEntry(msgspec.Struct, frozen=True):
@@ -114,6 +117,8 @@ class KubeConfig(msgspec.Struct, frozen=True):
             name=name,
             proxy=cluster.text("proxy-url"),
             server_name=cluster.text("tls-server-name"),
+            compression=not cluster.flag("disable-compression"),
+            files=self.files + _certificate_files(cluster, user),
         )
 
     @property
@@ -277,6 +282,13 @@ def _cluster_info(cluster: KubeConfigEntry) -> dict[str, Any]:
         "proxy-url": cluster.text("proxy-url"),
     }
     return {key: value for key, value in info.items() if value}
+
+
+def _certificate_files(cluster: KubeConfigEntry, user: KubeConfigEntry | None) -> tuple[Path, ...]:
+    paths = [cluster.path("certificate-authority")]
+    if user is not None:
+        paths += [user.path("client-certificate"), user.path("client-key")]
+    return tuple(path for path in paths if path is not None)
 
 
 def _pem(entry: KubeConfigEntry, key: str) -> bytes:

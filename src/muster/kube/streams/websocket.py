@@ -12,6 +12,7 @@ import socket
 import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import aiohttp
@@ -19,8 +20,10 @@ from yarl import URL
 
 from muster.errors import ConfigError, MusterError, Unreachable, UntrustedCertificate
 from muster.kube.request import Response
-from muster.kube.transport import proxy, tls
-from muster.kube.transport.connection_pool import CONNECT_TIMEOUT, enable_keepalive
+from muster.kube.transport import tls
+from muster.kube.transport.connection_pool import CONNECT_TIMEOUT
+from muster.kube.transport.keepalive import enable_keepalive
+from muster.kube.transport.proxy import refusal, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
     from muster.kube.auth.credentials import Credential
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request
+    from muster.kube.transport.proxy import Proxy, ProxyError
 
+HANDSHAKE_TIMEOUT = 60.0
 CLOSE_ATTEMPTS = 1000  # of a millisecond each
 _CERTIFICATE_ERRORS = (ssl.SSLError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch)
 _ADDRESS_ERRORS = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
@@ -37,8 +42,10 @@ _ADDRESS_ERRORS = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)
 class WebSocketConnector:
     """Opens websockets to one server."""
 
-    def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
+    def __init__(self, endpoint: Endpoint, user_agent: str, proxy: Proxy | None = None) -> None:
         self._endpoint, self._base = endpoint, endpoint.url
+        self._proxy = proxy
+        self._tls = tls.ClientContext(endpoint)
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket),
@@ -55,16 +62,19 @@ class WebSocketConnector:
         headers = {"Accept": request.accept}
         if credential.authorization:
             headers["Authorization"] = credential.authorization
+        proxy = self._proxy
         try:
-            raw = await self._session.ws_connect(
-                URL(self._base + request.target, encoded=True),
-                protocols=protocols,
-                headers=headers,
-                ssl=tls.client_context(self._endpoint, credential) or True,
-                max_msg_size=0,
-                proxy=proxy.proxy_for(self._endpoint) or None,
-                server_hostname=self._endpoint.server_name or None,
-            )
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT):
+                raw = await self._session.ws_connect(
+                    URL(self._base + request.target, encoded=True),
+                    protocols=protocols,
+                    headers=headers,
+                    ssl=self._tls.update(credential) or True,
+                    max_msg_size=0,
+                    proxy=_proxy_url(proxy),
+                    proxy_headers=_proxy_headers(proxy),
+                    server_hostname=self._endpoint.server_name or None,
+                )
         except aiohttp.WSServerHandshakeError as error:
             if error.status < 400:
                 raise self.explain(error) from error
@@ -103,12 +113,33 @@ class WebSocketConnector:
 
     def explain(self, error: Exception) -> MusterError:
         """The error of this program for one of aiohttp or of the system."""
+        if self._proxy is not None and (refused := _proxy_error(self._proxy, self._base, error)):
+            return Unreachable(str(refused), hint=refused.hint)
         kind = error_type(error)
         if kind is UntrustedCertificate:
             return UntrustedCertificate(tls.explain_untrusted(self._endpoint, error))
         if isinstance(error, TimeoutError):
             return Unreachable(f"no answer from {self._base} in time")
         return kind(f"cannot reach {self._base}: {tls.explain_connect_error(error)}")
+
+
+def _proxy_url(proxy: Proxy | None) -> URL | None:
+    return proxy and URL.build(scheme=proxy.scheme, host=proxy.host, port=proxy.port)
+
+
+def _proxy_headers(proxy: Proxy | None) -> dict[str, str] | None:
+    if proxy is None or not proxy.login:
+        return None
+    return {"Proxy-Authorization": proxy.authorization}
+
+
+def _proxy_error(proxy: Proxy, server: str, error: Exception) -> ProxyError | None:
+    """The error of the proxy itself; None for an error of the server behind it."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return refusal(proxy, urlsplit(server).hostname or "", error.status)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return unreachable(proxy, tls.explain_connect_error(error))
+    return None
 
 
 def error_type(error: Exception) -> type[MusterError]:

@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from muster.kube.request import Response
-from muster.kube.transport import proxy
+from muster.kube.transport import proxy as proxies
+from muster.kube.transport.content_encoding import decode_body, decoder_for
+from muster.kube.transport.keepalive import enable_keepalive
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
     from typing import Self
 
+    from muster.kube.transport.proxy import Proxy
+
 CONNECT_TIMEOUT = 10.0
+TUNNEL_TIMEOUT = 30.0
 CHUNK = 64 * 1024
 LONGEST_LINE = 64 * 1024
 
@@ -63,17 +68,31 @@ class BlockingConnection:
     def send(self, message: bytes) -> None:
         """Send a request and read the head of the response."""
         self.reusable = False
-        self._socket.sendall(message)
+        unsent = memoryview(message)
+        while unsent:  # not sendall, whose timeout is for the whole message
+            unsent = unsent[self._socket.send(unsent) :]
         self.status = 0
         while self.status < 200:  # a lower status only announces the response
             self._read_head()
 
     def response(self) -> Response:
         """The response with its whole body."""
-        return Response(self.status, self.headers, b"".join(self.body()))
+        encoding, body = self.headers.get("content-encoding", ""), b"".join(self._raw_body())
+        return Response(
+            self.status, self.headers, decode_body(encoding, body) if encoding else body
+        )
 
     def body(self) -> Iterator[bytes]:
         """The body in chunks, as it arrives."""
+        decoder = decoder_for(self.headers.get("content-encoding", ""))
+        if decoder is None:
+            yield from self._raw_body()
+            return
+        for chunk in self._raw_body():
+            yield from decoder.feed(chunk)
+        decoder.finish()
+
+    def _raw_body(self) -> Iterator[bytes]:
         if "chunked" in self.headers.get("transfer-encoding", "").lower():
             while size := _number(self._line().partition(b";")[0], 16):
                 yield from self._read_exactly(size)
@@ -123,16 +142,13 @@ class BlockingConnection:
 
 
 def open_connection(
-    url: str, proxy_url: str, tls: ssl.SSLContext | None, server_name: str
+    url: str, proxy: Proxy | None, tls: ssl.SSLContext | None, server_name: str
 ) -> BlockingConnection:
     """Connect to a server, directly or through a proxy; with TLS if there is a context."""
-    server, proxy_parts = urlsplit(url), urlsplit(proxy_url)
+    server = urlsplit(url)
     host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
-    address = (proxy_parts.hostname or "", proxy_parts.port or 80) if proxy_url else (host, port)
-    sock = _connect(*address)
+    sock = _connect(host, port) if proxy is None else _open_tunnel(proxy, host, port)
     try:
-        if proxy_url:
-            _open_tunnel(sock, proxy_url, host, port)
         if tls is not None:
             sock = tls.wrap_socket(sock, server_hostname=_host_bytes(server_name or host))
     except BaseException:
@@ -146,6 +162,7 @@ def _connect(host: str, port: int) -> socket.socket:
     sock = socket.create_connection((name, port), CONNECT_TIMEOUT)
     # A request is one write: waiting for more data would only delay it.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    enable_keepalive(sock)
     return sock
 
 
@@ -154,12 +171,30 @@ def _host_bytes(host: str) -> bytes:
     return host.encode("ascii" if host.isascii() else "idna")
 
 
-def _open_tunnel(sock: socket.socket, proxy_url: str, host: str, port: int) -> None:
+def _open_tunnel(proxy: Proxy, host: str, port: int) -> socket.socket:
+    try:
+        sock = _connect(proxy.host, proxy.port)
+    except OSError as error:
+        raise proxies.unreachable(proxy, _reason(error)) from error
     connection = BlockingConnection(sock)
-    connection.send(proxy.connect_request(proxy_url, host, port))
-    if connection.status != 200:
-        name = urlsplit(proxy_url).hostname
-        raise ConnectionRefusedError(f"the proxy {name} answers {connection.status}")
+    try:
+        connection.set_timeout(TUNNEL_TIMEOUT)
+        connection.send(proxies.connect_request(proxy, host, port))
+        if not 200 <= connection.status < 300:
+            raise proxies.refusal(proxy, host, connection.status)
+    except proxies.ProxyError:
+        sock.close()
+        raise
+    except OSError as error:
+        sock.close()
+        raise proxies.unreachable(proxy, _reason(error)) from error
+    return sock
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return error.strerror or str(error)
 
 
 def _number(text: bytes, base: int) -> int:

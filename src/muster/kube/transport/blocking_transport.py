@@ -7,21 +7,24 @@ request is. Imports no asyncio.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, TypeVar
 
-from muster.errors import Aborted, ConfigError
-from muster.kube.auth.credentials import ANONYMOUS
-from muster.kube.transport import blocking_connection, proxy, tls
+from muster.errors import Aborted, Unauthorized, UntrustedCertificate
+from muster.kube.transport import tls
+from muster.kube.transport.blocking_connection import BlockingConnection, open_connection
+from muster.kube.transport.content_encoding import compresses
+from muster.kube.transport.proxy import proxy_for
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from muster.errors import MusterError
+    from muster.kube.auth.credentials import Credential
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request, Response
 
+T = TypeVar("T")
 TIMEOUT = 30.0  # of silence, not of the whole response
 STALE_CONNECTION_ERRORS = (BrokenPipeError, ConnectionResetError)
 
@@ -31,33 +34,25 @@ class BlockingTransport:
 
     def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
         self._endpoint, self._user_agent = endpoint, user_agent
-        self._proxy = proxy.proxy_for(endpoint)
-        self._connection: blocking_connection.BlockingConnection | None = None
-        self._tls: ssl.SSLContext | None = None
-        self._tls_of: tuple[Any, ...] | None = None
-        self._credential = ANONYMOUS
-        """The credential of the last request."""
+        self._proxy = proxy_for(endpoint)
+        self._compress = compresses(endpoint)
+        self._connection: BlockingConnection | None = None
+        self._tls = tls.ClientContext(endpoint)
+        self._context: ssl.SSLContext | None = None
         self._aborted = False
-        self._streams: set[blocking_connection.BlockingConnection] = set()
+        self._streams: set[BlockingConnection] = set()
 
     def send(self, request: Request) -> Response:
-        response = self._send(request)
-        if response.status == 401 and self._endpoint.credentials.reject(self._credential):
-            response = self._send(request)
-        if response.status == 401:
-            raise tls.response_error(self._endpoint, response, request)
-        return response
+        return self._renewing(lambda credential: self._send(request, credential))
 
     def stream(self, request: Request) -> Iterator[bytes]:
         """The body as it arrives, over a connection of its own."""
-        message = self._message(request)
+        connection = self._renewing(lambda credential: self._open_stream(request, credential))
         try:
-            with self._open() as connection, self._counted(connection):
-                connection.send(message)
-                if connection.status >= 300:
-                    raise tls.response_error(self._endpoint, connection.response(), request)
+            with connection, self._counted(connection):
                 # A followed log may be silent for hours.
-                connection.set_timeout(None if request.timeout == 0 else TIMEOUT)
+                silence = TIMEOUT if request.timeout is None else request.timeout
+                connection.set_timeout(silence or None)
                 yield from connection.body()
         except OSError as error:
             raise self._explain(error) from error
@@ -74,7 +69,7 @@ class BlockingTransport:
             connection.abort()
 
     @contextmanager
-    def _counted(self, connection: blocking_connection.BlockingConnection) -> Iterator[None]:
+    def _counted(self, connection: BlockingConnection) -> Iterator[None]:
         self._streams.add(connection)
         try:
             self._refuse_aborted()  # after the addition: `abort` may run at any moment
@@ -86,39 +81,78 @@ class BlockingTransport:
         if self._aborted:
             raise Aborted("the connection was ended")
 
-    def _send(self, request: Request) -> Response:
+    def _renewing(self, attempt: Callable[[Credential], T]) -> T:
+        """Attempt a call, and once more with newer credentials if the first are rejected."""
+        source = self._endpoint.credentials
+        credential = source.get()
+        try:
+            return attempt(credential)
+        except Unauthorized:
+            if not source.reject(credential):
+                raise
+        except UntrustedCertificate:
+            if not source.reread():
+                raise
+        return attempt(source.get())
+
+    def _send(self, request: Request, credential: Credential) -> Response:
         while True:
+            message = self._message(request, credential)
             may_resend = self._connection is not None and request.method == "GET"
             try:
-                return self._exchange(request)
+                response = self._exchange(message, request)
             except OSError as error:
                 self.close()  # so that the second attempt is the last one
                 if not (may_resend and isinstance(error, STALE_CONNECTION_ERRORS)):
                     raise self._explain(error) from error
+                continue
+            if response.status == 401:
+                raise tls.response_error(self._endpoint, response, request)
+            return response
 
-    def _exchange(self, request: Request) -> Response:
-        message = self._message(request)
+    def _exchange(self, message: bytes, request: Request) -> Response:
         if self._connection is None:
             self._connection = self._open()
+        self._connection.set_timeout(request.timeout or TIMEOUT)
         self._connection.send(message)
         response = self._connection.response()
         if not self._connection.reusable:
             self.close()
         return response
 
-    def _message(self, request: Request) -> bytes:
-        self._refuse_aborted()
-        credential = self._credential = self._endpoint.credentials.get()
-        if self._tls_of != credential[1:]:  # another certificate: the open connection shows the old
-            self.close()
-            self._tls, self._tls_of = tls.client_context(self._endpoint, credential), credential[1:]
-        return request.message(self._endpoint.url, self._user_agent, credential.authorization)
+    def _open_stream(self, request: Request, credential: Credential) -> BlockingConnection:
+        """Send a request and read the head of its response; an error response is raised."""
+        message = self._message(request, credential)
+        try:
+            connection = self._open()
+            try:
+                with self._counted(connection):
+                    connection.send(message)
+                    if connection.status >= 300:
+                        raise tls.response_error(self._endpoint, connection.response(), request)
+            except BaseException:
+                connection.close()
+                raise
+        except OSError as error:
+            raise self._explain(error) from error
+        return connection
 
-    def _open(self) -> blocking_connection.BlockingConnection:
-        if urlsplit(self._proxy).scheme == "https":
-            raise ConfigError(f"{self._proxy}: only an http proxy is supported here")
-        connection = blocking_connection.open_connection(
-            self._endpoint.url, self._proxy, self._tls, self._endpoint.server_name
+    def _message(self, request: Request, credential: Credential) -> bytes:
+        self._refuse_aborted()
+        context = self._tls.update(credential)
+        if context is not self._context:  # another certificate: the open connection shows the old
+            self.close()
+            self._context = context
+        return request.message(
+            self._endpoint.url,
+            self._user_agent,
+            credential.authorization,
+            compress=self._compress,
+        )
+
+    def _open(self) -> BlockingConnection:
+        connection = open_connection(
+            self._endpoint.url, self._proxy, self._context, self._endpoint.server_name
         )
         connection.set_timeout(TIMEOUT)
         return connection

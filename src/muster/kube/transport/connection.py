@@ -1,11 +1,12 @@
 """One HTTP/1.1 connection of an event loop: one request at a time, and its response.
 
-Written by hand because it is narrow: no redirects, cookies, compression or forms. With aiohttp in
+Written by hand because it is narrow: no redirects, cookies or forms. With aiohttp in
 its place the scheduler and the operator use a third to a half more processor time
 (`benchmarks/results/http_client.md`), because requests are most of their work.
 
 A response is read to its end, or the connection is not used again. A stream that nobody reads stops
-the server instead of filling memory. Whatever breaks a connection is raised as ConnectionClosed.
+the server instead of filling memory. Whatever breaks a connection is raised as ConnectionClosed;
+silence for longer than the caller allows is a TimeoutError, however long a response takes in all.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpResponseParser
 
 from muster.kube.request import Response
+from muster.kube.transport.content_encoding import decode_body, decoder_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 MAX_BUFFERED_BYTES = 1 << 20
 """Bytes of a stream that may wait to be read; after that, the server has to wait."""
+_ENCODING = b"content-encoding"
+_ENCODING_LENGTH = len(_ENCODING)
 
 
 class ConnectionClosed(ConnectionError):
@@ -50,13 +54,15 @@ class Connection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = loop.create_future()
         self._parser = HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._heard_at, self._unsent = 0.0, 0
         self._wanted = _Stage.HEAD
         self._busy = self._paused = False
         self._failure = ""
         self._reset()
 
     def _reset(self) -> None:
-        self.status, self.headers = 0, dict[str, str]()
+        self.status, self.headers, self._encoding = 0, dict[str, str](), ""
         self._chunks: list[bytes] = []
         self._answered = self._ended = False
 
@@ -67,27 +73,38 @@ class Connection(asyncio.Protocol):
         """Whether another request may be sent."""
         return not (self._busy or self._failure or self._transport.is_closing())
 
-    async def exchange(self, message: bytes) -> Response:
-        """Send a request and read the whole response."""
+    async def exchange(self, message: bytes, silence: float | None = None) -> Response:
+        """Send a request and read the whole response; the server may pause for `silence`."""
         self._write(message)
-        await self._wait_for(_Stage.END)
-        return Response(self.status, self.headers, self._take_chunks())
+        await self._wait_for(_Stage.END, silence)
+        body = self._take_chunks()
+        if self._encoding:
+            body = decode_body(self._encoding, body)
+        return Response(self.status, self.headers, body)
 
-    async def send(self, message: bytes) -> int:
+    async def send(self, message: bytes, silence: float | None = None) -> int:
         """Send a request and read the head of the response; returns its status."""
         self._write(message)
-        await self._wait_for(_Stage.HEAD)
+        await self._wait_for(_Stage.HEAD, silence)
         return self.status
 
-    async def body(self) -> AsyncIterator[bytes]:
+    async def body(self, silence: float | None = None) -> AsyncIterator[bytes]:
         """The body of the response, as it arrives."""
+        decoder = decoder_for(self._encoding)
         while True:
             if self._chunks:
-                yield self._take_chunks()
+                chunk = self._take_chunks()
+                if decoder is None:
+                    yield chunk
+                    continue
+                for piece in decoder.feed(chunk):
+                    yield piece
             elif self._ended:
+                if decoder is not None:
+                    decoder.finish()
                 return
             else:
-                await self._wait_for(_Stage.CHUNK)
+                await self._wait_for(_Stage.CHUNK, silence)
 
     def abort(self) -> None:
         """Close at once."""
@@ -98,17 +115,34 @@ class Connection(asyncio.Protocol):
         self._busy = True
         self._transport.write(message)
 
-    async def _wait_for(self, stage: _Stage) -> None:
+    async def _wait_for(self, stage: _Stage, silence: float | None) -> None:
         current = _Stage.END if self._ended else _Stage.HEAD if self.status else 0
         if current >= stage or (stage is _Stage.CHUNK and self._chunks):
             return
         if self._failure:
             raise ConnectionClosed(self._failure, answered=self._answered)
         self._wanted, self._waiter = stage, self._loop.create_future()
+        if silence is not None:
+            self._heard_at = self._loop.time()
+            self._timer = self._loop.call_later(silence, self._check_silence, silence)
         try:
             await self._waiter
         finally:
             self._waiter = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _check_silence(self, silence: float) -> None:
+        """Time out if no byte came or went lately, else look again when that could be so."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent != self._unsent:  # a large request takes its time on a slow link
+            self._unsent, self._heard_at = unsent, self._loop.time()
+        left = self._heard_at + silence - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check_silence, silence)
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(TimeoutError())
 
     def _take_chunks(self) -> bytes:
         chunks, self._chunks = self._chunks, []
@@ -128,6 +162,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._answered = True
+        self._heard_at = self._loop.time()
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
@@ -162,6 +197,8 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1")] = value.decode("latin-1")
+        if len(name) == _ENCODING_LENGTH and name.lower() == _ENCODING:
+            self._encoding = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -176,6 +213,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if not self.status:
             self.headers.clear()
+            self._encoding = ""
             return
         self._ended, self._busy = True, False
         if not self._parser.should_keep_alive():

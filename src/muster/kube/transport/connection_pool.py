@@ -1,39 +1,42 @@
 """The connections to one server: opened when none is idle, kept while they can be used again.
 
 A request over a connection that turns out to be closed is sent again on a new one if it is a GET,
-PUT or DELETE, which mean the same twice; no other request is. TCP keepalive notices a server that
-vanished within a minute, also for a silent watch.
+PUT or DELETE, which mean the same twice; no other request is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from muster.kube.transport import proxy
+from muster.kube.transport import proxy as proxies
 from muster.kube.transport.connection import Connection, ConnectionClosed
+from muster.kube.transport.keepalive import enable_keepalive
+from muster.kube.transport.tls import explain_connect_error
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
 
     from muster.kube.request import Response
+    from muster.kube.transport.proxy import Proxy
 
     Connector = Callable[[asyncio.Protocol], None]
 
 CONNECT_TIMEOUT = 10.0
+TUNNEL_TIMEOUT = 30.0  # two connections, one after the other
 # kube-apiserver closes an idle connection after 90 seconds. Older ones are not worth the try.
 IDLE_SECONDS = 60.0
 
 
 class EncodedRequest(NamedTuple):
-    """The bytes of a request, and whether they may be sent twice."""
+    """The bytes of a request, whether they may be sent twice, and the silence allowed after it."""
 
     data: bytes
     idempotent: bool
+    silence: float | None = None
 
 
 class ConnectionPool:
@@ -47,7 +50,7 @@ class ConnectionPool:
         url: str,
         *,
         server_name: str = "",
-        proxy_url: str = "",
+        proxy: Proxy | None = None,
         connector: Connector | None = None,
     ) -> None:
         parts = urlsplit(url)
@@ -55,7 +58,7 @@ class ConnectionPool:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._server_name = server_name or self._host
-        self._proxy = proxy_url
+        self._proxy = proxy
         self._connector = connector
         self._tls: ssl.SSLContext | None = None
         self._idle: list[tuple[float, Connection]] = []
@@ -90,14 +93,14 @@ class ConnectionPool:
         try:
             if connection is not None:
                 try:
-                    await connection.send(message.data)
+                    await connection.send(message.data, message.silence)
                 except ConnectionClosed as stale:
                     if stale.answered or not message.idempotent:
                         raise
                     connection = None
             if connection is None:
                 connection = await self._open()
-                await connection.send(message.data)
+                await connection.send(message.data, message.silence)
             yield connection
         finally:
             if connection is not None:
@@ -112,7 +115,7 @@ class ConnectionPool:
 
     async def _exchange(self, connection: Connection, message: EncodedRequest) -> Response:
         try:
-            return await connection.exchange(message.data)
+            return await connection.exchange(message.data, message.silence)
         finally:
             self._return(connection)
 
@@ -135,12 +138,9 @@ class ConnectionPool:
     # Opening
 
     async def _open(self) -> Connection:
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                connection = await (self._open_tunnel() if self._proxy else self._open_direct())
-        except ConnectionClosed as error:
-            # By the proxy: for the caller, the connection to the server was never open.
-            raise ConnectionAbortedError(str(error)) from error
+        proxy = self._proxy
+        async with asyncio.timeout(TUNNEL_TIMEOUT if proxy else CONNECT_TIMEOUT):
+            connection = await (self._open_tunnel(proxy) if proxy else self._open_direct())
         self._all.add(connection)
         connection.closed.add_done_callback(lambda _: self._all.discard(connection))
         return connection
@@ -160,37 +160,43 @@ class ConnectionPool:
         enable_keepalive(transport.get_extra_info("socket"))
         return connection
 
-    async def _open_tunnel(self) -> Connection:
+    async def _open_tunnel(self, proxy: Proxy) -> Connection:
         """Open a tunnel through the proxy, then use TLS or plain HTTP inside it."""
-        loop, proxy_url = asyncio.get_running_loop(), urlsplit(self._proxy)
-        secure = proxy_url.scheme == "https"
-        transport, connection = await loop.create_connection(
-            Connection,
-            proxy_url.hostname or "",
-            proxy_url.port or (443 if secure else 80),
-            ssl=secure or None,
-        )
-        enable_keepalive(transport.get_extra_info("socket"))
-        status = await connection.send(proxy.connect_request(self._proxy, self._host, self._port))
-        if status != 200:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                transport, outer = await loop.create_connection(
+                    Connection, proxy.host, proxy.port, ssl=(proxy.scheme == "https") or None
+                )
+        except OSError as error:
+            raise proxies.unreachable(proxy, explain_connect_error(error)) from error
+        try:
+            enable_keepalive(transport.get_extra_info("socket"))
+            await self._ask_for_tunnel(proxy, outer)
+            return await self._enter_tunnel(transport)
+        except BaseException:
             transport.abort()
-            raise ConnectionRefusedError(f"the proxy {proxy_url.hostname} answers {status}")
+            raise
+
+    async def _ask_for_tunnel(self, proxy: Proxy, outer: Connection) -> None:
+        request = proxies.connect_request(proxy, self._host, self._port)
+        try:
+            status = await outer.send(request)
+        except ConnectionClosed as error:
+            raise proxies.unreachable(proxy, "it closed the connection") from error
+        if not 200 <= status < 300:
+            raise proxies.refusal(proxy, self._host, status)
+
+    async def _enter_tunnel(self, transport: asyncio.Transport) -> Connection:
         tunnelled = Connection()
         if self._tls is None:
             transport.set_protocol(tunnelled)
             tunnelled.connection_made(transport)
             return tunnelled
-        name = self._server_name
-        secured = await loop.start_tls(transport, tunnelled, self._tls, server_hostname=name)
+        secured = await asyncio.get_running_loop().start_tls(
+            transport, tunnelled, self._tls, server_hostname=self._server_name
+        )
         if secured is None:  # asyncio's way to say that the peer left during the handshake
             raise ConnectionResetError("closed during the handshake")
         tunnelled.connection_made(secured)
         return tunnelled
-
-
-def enable_keepalive(sock: socket.socket) -> None:
-    """Let the system notice within a minute that the other side is gone."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from muster.errors import Unauthorized, UntrustedCertificate
 from muster.kube.request import Request, Response
-from muster.kube.transport import proxy, tls
+from muster.kube.transport import tls
 from muster.kube.transport.connection import ConnectionClosed
 from muster.kube.transport.connection_pool import ConnectionPool, EncodedRequest
+from muster.kube.transport.content_encoding import compresses
+from muster.kube.transport.proxy import proxy_for
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from muster.errors import MusterError
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
     from muster.kube.transport.connection import Connection
     from muster.kube.transport.connection_pool import Connector
 
-TIMEOUT = 60.0
+T = TypeVar("T")
+TIMEOUT = 60.0  # of silence, not of the whole response: a link may be slow
+LONGEST_ERROR = 4 << 20
 IDEMPOTENT_METHODS = frozenset(("GET", "PUT", "DELETE"))
 
 
@@ -76,39 +82,25 @@ class HttpTransport:
         self._endpoint = endpoint
         self._user_agent = user_agent
         self._base = endpoint.url
+        self._compress = compresses(endpoint)
+        self._proxy = None if connector else proxy_for(endpoint)
         self._pool = ConnectionPool(
             endpoint.url,
             server_name=endpoint.server_name,
-            proxy_url="" if connector else proxy.proxy_for(endpoint),
+            proxy=self._proxy,
             connector=connector,
         )
         self._websockets: WebSocketConnector | None = None
-        self._tls_of: tuple[bytes, bytes] | None = None
+        self._tls = tls.ClientContext(endpoint)
 
     async def send(self, request: Request) -> Response:
-        credential = await self._credential()
-        response = await self._send(request, credential)
-        if response.status == 401 and self._endpoint.credentials.reject(credential):
-            response = await self._send(request, await self._credential())
-        if response.status == 401:
-            raise tls.response_error(self._endpoint, response, request)
-        return response
+        return await self._renewing(partial(self._send, request))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        credential = await self._credential()
-        message = self._message(request, credential)
         async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(_timeout(request)):
-                    connection = await stack.enter_async_context(self._pool.stream(message))
-            except OSError as error:
-                raise self._explain(error) from error
-            if connection.status >= 300:
-                if connection.status == 401:  # the caller opens the next stream with a new one
-                    self._endpoint.credentials.reject(credential)
-                raise await self._error_of(request, connection)
-            yield self._body(connection)
+            connection = await self._renewing(partial(self._open_stream, stack, request))
+            yield self._body(connection, request)
 
     @asynccontextmanager
     async def websocket(
@@ -118,49 +110,90 @@ class HttpTransport:
         from muster.kube.streams.websocket import WebSocketConnector
 
         if self._websockets is None:
-            self._websockets = WebSocketConnector(self._endpoint, self._user_agent)
-        credential = await self._credential()
-        async with self._websockets.connect(request, protocols, credential) as socket:
-            yield socket
+            self._websockets = WebSocketConnector(self._endpoint, self._user_agent, self._proxy)
+        connect = partial(self._websockets.connect, request, protocols)
+        async with AsyncExitStack() as stack:
+            yield await self._renewing(lambda held: stack.enter_async_context(connect(held)))
 
     async def close(self) -> None:
         await self._pool.close()
         if self._websockets is not None:
             await self._websockets.close()
 
-    async def _send(self, request: Request, credential: Credential) -> Response:
-        message = self._message(request, credential)
+    async def _renewing(self, attempt: Callable[[Credential], Awaitable[T]]) -> T:
+        """Attempt a call, and once more with newer credentials if the first are rejected.
+
+        Neither rejection has done anything: a 401 was not acted upon, and before a certificate is
+        trusted no request is sent.
+        """
+        source = self._endpoint.credentials
+        credential = await self._credential()
         try:
-            async with asyncio.timeout(_timeout(request)):
-                return await self._pool.exchange(message)
+            return await attempt(credential)
+        except Unauthorized:
+            if not source.reject(credential):
+                raise
+        except UntrustedCertificate:
+            if not source.reread():
+                raise
+        return await attempt(await self._credential())
+
+    async def _send(self, request: Request, credential: Credential) -> Response:
+        message = self._message(request, credential, request.timeout)
+        try:
+            response = await self._pool.exchange(message)
         except OSError as error:
             raise self._explain(error) from error
+        if response.status == 401:
+            raise tls.response_error(self._endpoint, response, request)
+        return response
+
+    async def _open_stream(
+        self, stack: AsyncExitStack, request: Request, credential: Credential
+    ) -> Connection:
+        """Send a request and read the head of its response; an error response is raised."""
+        # The head comes at once, also where the body may be silent for hours.
+        message = self._message(request, credential, min(request.timeout or TIMEOUT, TIMEOUT))
+        try:
+            connection = await stack.enter_async_context(self._pool.stream(message))
+        except OSError as error:
+            raise self._explain(error) from error
+        if connection.status >= 300:
+            problem = await self._error_of(request, connection)
+            await stack.aclose()
+            raise problem
+        return connection
 
     async def _credential(self) -> Credential:
         source = self._endpoint.credentials
         # An exec plugin may run for seconds, and the event loop must not wait for it.
         credential = source.get() if source.is_ready() else await asyncio.to_thread(source.get)
-        if self._tls_of != credential[1:]:
-            self._pool.set_tls_context(tls.client_context(self._endpoint, credential))
-            self._tls_of = credential[1:]
+        self._pool.set_tls_context(self._tls.update(credential))
         return credential
 
-    def _message(self, request: Request, credential: Credential) -> EncodedRequest:
-        data = request.message(self._base, self._user_agent, credential.authorization)
-        return EncodedRequest(data, request.method in IDEMPOTENT_METHODS)
+    def _message(
+        self, request: Request, credential: Credential, silence: float | None
+    ) -> EncodedRequest:
+        data = request.message(
+            self._base, self._user_agent, credential.authorization, compress=self._compress
+        )
+        return EncodedRequest(data, request.method in IDEMPOTENT_METHODS, _silence(silence))
 
     async def _error_of(self, request: Request, connection: Connection) -> MusterError:
+        body = b""
         try:
-            async with asyncio.timeout(TIMEOUT):
-                body = b"".join([chunk async for chunk in connection.body()])
+            async for chunk in connection.body(TIMEOUT):
+                body += chunk
+                if len(body) > LONGEST_ERROR:
+                    break  # no Status is that long: the page of a proxy
         except OSError as error:
             return self._explain(error)
         response = Response(connection.status, connection.headers, body)
         return tls.response_error(self._endpoint, response, request)
 
-    async def _body(self, connection: Connection) -> AsyncIterator[bytes]:
+    async def _body(self, connection: Connection, request: Request) -> AsyncIterator[bytes]:
         try:
-            async for chunk in connection.body():
+            async for chunk in connection.body(_silence(request.timeout)):
                 yield chunk
         except OSError as error:
             raise self._explain(error) from error
@@ -171,5 +204,5 @@ class HttpTransport:
         return tls.connect_error(self._endpoint, error)
 
 
-def _timeout(request: Request) -> float | None:
-    return TIMEOUT if request.timeout is None else request.timeout or None
+def _silence(timeout: float | None) -> float | None:
+    return TIMEOUT if timeout is None else timeout or None

@@ -1,77 +1,135 @@
-"""The proxy between this process and the server, if there is one.
+"""The proxy between this process and the server, if there is one. No I/O.
 
-The kubeconfig's proxy takes precedence over the environment's. As in kubectl, the environment's
-proxy is never used for loopback, and NO_PROXY lists hosts, domains, networks or `*`.
+The kubeconfig's `proxy-url` takes precedence over the environment. The rules for the environment
+are those of kubectl (Go's httpproxy): `HTTPS_PROXY` or `HTTP_PROXY` by the scheme of the server,
+never for loopback, with the exceptions of `NO_PROXY`. `ALL_PROXY` is used if neither is set.
+
+Every request goes through a tunnel (CONNECT), so the proxy sees no token. A login in the URL of the
+proxy is sent to the proxy only, and is in no message and no log.
 """
 
 from __future__ import annotations
 
 import base64
-import ipaddress
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from muster.errors import ConfigError
+from muster.kube.auth.endpoint import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.kube.auth.endpoint import Endpoint
 
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
-def proxy_for(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str:
-    """The URL of the proxy; empty if there is none."""
+
+class Proxy(NamedTuple):
+    """An HTTP proxy. `source` says where it is configured: `$HTTPS_PROXY`, `proxy-url of …`."""
+
+    scheme: str
+    host: str
+    port: int
+    source: str
+    login: str = ""
+    """`user:password`, empty if the URL has none."""
+
+    def __repr__(self) -> str:
+        return f"Proxy({self})"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port} ({self.source})"
+
+    @property
+    def authorization(self) -> str:
+        """The header value of the login."""
+        return f"Basic {base64.b64encode(self.login.encode()).decode()}" if self.login else ""
+
+
+class ProxyError(ConnectionError):
+    """The proxy cannot be reached, or refuses. The message is a whole sentence for the user."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def proxy_for(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> Proxy | None:
+    """The proxy to the server of an endpoint; None for a direct connection."""
     if endpoint.proxy:
-        return _usable(endpoint.proxy, f"proxy-url of context {endpoint.name}")
+        return _parse(endpoint.proxy, f"proxy-url of context {endpoint.name}")
     server = urlsplit(endpoint.url)
-    variable = f"{server.scheme}_proxy"
-    proxy = environ.get(variable) or environ.get(variable.upper()) or ""
-    exceptions = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    if not proxy or _exempt(server.hostname or "", exceptions):
-        return ""
-    return _usable(proxy if "://" in proxy else f"http://{proxy}", f"${variable.upper()}")
+    host = server.hostname or ""
+    if is_loopback(host):
+        return None
+    for name in (f"{server.scheme}_proxy".upper(), "ALL_PROXY"):
+        for variable in (name, name.lower()):
+            if url := environ.get(variable):
+                port = server.port or _DEFAULT_PORTS[server.scheme]
+                exceptions = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+                if exceptions and _exempt(host, port, exceptions):
+                    return None
+                return _parse(url if "://" in url else f"http://{url}", f"${variable}")
+    return None
 
 
-def connect_request(proxy: str, host: str, port: int) -> bytes:
+def _exempt(host: str, port: int, exceptions: str) -> bool:
+    from muster.kube.transport.no_proxy import is_exempt  # only where NO_PROXY is set
+
+    return is_exempt(host, port, exceptions)
+
+
+def connect_request(proxy: Proxy, host: str, port: int) -> bytes:
     """The request that opens a tunnel to a server."""
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
-    parts = urlsplit(proxy)
-    if parts.username:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(login).decode()}")
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", "User-Agent: muster"]
+    if proxy.login:
+        lines.append(f"Proxy-Authorization: {proxy.authorization}")
     return "\r\n".join((*lines, "", "")).encode()
 
 
-def _usable(proxy: str, where: str) -> str:
-    parts = urlsplit(proxy)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{where}: {proxy!r} is not an http(s) proxy")
-    return proxy
+def refusal(proxy: Proxy, host: str, status: int) -> ProxyError:
+    """The error of a proxy that answers a CONNECT with this status, which is not 200."""
+    if status == 407 and proxy.login:
+        return ProxyError(
+            f"the proxy {proxy} does not accept the user and password of its URL (407)",
+            f"Correct them in {proxy.source}; special characters are percent-encoded.",
+        )
+    if status == 407:
+        return ProxyError(
+            f"the proxy {proxy} asks for a user and password (407)",
+            f"Write them into {proxy.source}: {proxy.scheme}://USER:PASSWORD@{proxy.host}:{proxy.port}",
+        )
+    return ProxyError(
+        f"the proxy {proxy} refuses to connect to {host} ({status})",
+        f"Its administrator can allow it. If {host} can be reached without, add it to NO_PROXY."
+        if proxy.source.startswith("$")
+        else "Its administrator can allow it.",
+    )
 
 
-def _exempt(host: str, exceptions: str) -> bool:
-    address = _address(host)
-    if host == "localhost" or (address is not None and address.is_loopback):
-        return True
-    for rule in filter(None, (part.strip().lower() for part in exceptions.split(","))):
-        if rule in ("*", host) or host.endswith(f".{rule.lstrip('.')}"):
-            return True
-        if address is not None and "/" in rule and address in _network(rule):
-            return True
-    return False
+def unreachable(proxy: Proxy, reason: str) -> ProxyError:
+    """The error of a proxy that does not answer."""
+    return ProxyError(
+        f"cannot reach the proxy {proxy}: {reason}", f"Check {proxy.source} and the network."
+    )
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse(url: str, source: str) -> Proxy:
     try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def _network(rule: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    try:
-        return ipaddress.ip_network(rule, strict=False)
-    except ValueError:
-        return ipaddress.ip_network("255.255.255.255/32")  # contains no server
+        parts = urlsplit(url)
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+    except ValueError as error:  # its text may quote the password
+        raise ConfigError(f"{source}: is not a URL; percent-encode the password") from error
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        # Never the URL itself: it may hold a password.
+        scheme = f"{parts.scheme}://… " if parts.scheme else ""
+        raise ConfigError(
+            f"{source}: {scheme}is not an http or https proxy",
+            hint="Write it as http://HOST:PORT or http://USER:PASSWORD@HOST:PORT.",
+        )
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
+    return Proxy(parts.scheme, parts.hostname, port, source, login)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from muster.errors import ConfigError, Unreachable, UntrustedCertificate
 from muster.kube.error_response import error_from_response
+from muster.kube.transport.content_encoding import UndecodableBody
+from muster.kube.transport.proxy import ProxyError
 
 if TYPE_CHECKING:
     from muster.errors import ApiError, MusterError
@@ -23,14 +25,36 @@ if TYPE_CHECKING:
 _TRY_AGAIN = "It may have too many connections, or be about to stop: try again in a moment."
 
 
+class ClientContext:
+    """The TLS context for new connections to an endpoint; follows certificates that are renewed."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._made_of: tuple[bytes | None, ...] | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def update(self, credential: Credential) -> ssl.SSLContext | None:
+        """The context for this credential; another one only if a certificate has changed."""
+        certificates = credential[1:]
+        if certificates != self._made_of:
+            try:
+                self._context = client_context(self._endpoint, credential)
+            except ConfigError:
+                # A certificate and its key are written one after the other. Between the two, they
+                # do not match, and the old ones are still valid.
+                if self._made_of is None:
+                    raise
+            self._made_of = certificates
+        return self._context
+
+
 def client_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext | None:
     """The context of an endpoint and credential; None for plain http."""
     if not endpoint.url.startswith("https"):
         return None
+    ca = credential.ca or endpoint.ca
     try:
-        context = ssl.create_default_context(
-            cadata=endpoint.ca.decode("ascii") if endpoint.ca else None
-        )
+        context = ssl.create_default_context(cadata=ca.decode("ascii") if ca else None)
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{_name_of(endpoint)}: certificate-authority: {error}") from error
     if not endpoint.verify:
@@ -82,6 +106,10 @@ def response_error(endpoint: Endpoint, response: Response, request: Request) -> 
 
 def connect_error(endpoint: Endpoint, error: OSError) -> MusterError:
     """The error for a server that could not be reached."""
+    if isinstance(error, ProxyError):
+        return Unreachable(str(error), hint=error.hint)
+    if isinstance(error, UndecodableBody):
+        return Unreachable(f"cannot read what {endpoint.url} sent: {error}")
     if isinstance(error, ConnectionResetError | ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return closed_connection_error(endpoint)
     if isinstance(error, ssl.SSLError):
@@ -111,6 +139,8 @@ def explain_untrusted(endpoint: Endpoint, error: Exception) -> str:
 def explain_connect_error(error: Exception) -> str:
     """Why the connection failed, in the system's own words and without its addresses."""
     inner = getattr(error, "os_error", error)
+    if isinstance(inner, TimeoutError):
+        return "no answer in time"
     number = getattr(inner, "errno", None)
     if several := re.search(r"^Multiple exceptions: .*\[Errno (\d+)\]", str(inner)):
         number = int(several[1])  # a name with several addresses; asyncio joins their errors
