@@ -43,14 +43,24 @@ T = TypeVar("T")
 MAX_IN_FLIGHT = 96
 # A random length, as in client-go: the watches of many informers must not all end together.
 WATCH_SECONDS = (300, 600)
+# Through a proxy nobody notices that the server is gone until the watch should have ended: TCP
+# keepalive reaches the proxy only.
+WATCH_SECONDS_THROUGH_PROXY = (60, 120)
 _NO_ANNOTATIONS: Mapping[str, str] = {}
 
 
 class Client:
     """Typed calls over a transport. Closing it closes the transport."""
 
-    def __init__(self, transport: Transport, *, max_in_flight: int = MAX_IN_FLIGHT) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        watch_seconds: tuple[int, int] = WATCH_SECONDS,
+    ) -> None:
         self.transport = transport
+        self._watch_seconds = watch_seconds
         self._slots = asyncio.Semaphore(max_in_flight)
         self._throttle = Throttle()
 
@@ -66,7 +76,9 @@ class Client:
         part of this process."""
         from muster.kube.transport.http_transport import HttpTransport
 
-        return cls(HttpTransport(endpoint, user_agent=user_agent, connector=connector))
+        http = HttpTransport(endpoint, user_agent=user_agent, connector=connector)
+        seconds = WATCH_SECONDS_THROUGH_PROXY if http.proxy else WATCH_SECONDS
+        return cls(http, watch_seconds=seconds)
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,7 +120,7 @@ class Client:
         **selectors: Unpack[request.Selectors],
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after version `since`, until the server ends the watch; `Gone` if too old."""
-        seconds = random.randint(*WATCH_SECONDS)
+        seconds = random.randint(*self._watch_seconds)
         call = request.watch(kind, namespace, since=since, seconds=seconds, **selectors)
         read, lines = event_reader(kind, call), LineSplitter()
         async with self.transport.stream(call) as chunks:

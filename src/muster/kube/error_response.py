@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from muster.errors import ApiError, Cause, api_error
+from muster.errors import ApiError, Cause, ServerError, api_error
+from muster.kube.request import JSON
 
 if TYPE_CHECKING:
     from muster.kube.request import Request, Response
@@ -93,6 +94,14 @@ def error_from_response(response: Response, request: Request, *, expired: str = 
     `expired` says that the client certificate has expired, which explains a 401.
     """
     status = _status_of(response.body)
+    if response.status == 404 and not _from_kubernetes(response.body, status, request):
+        # Never NotFound: an informer would take every object of the kind for deleted.
+        return ServerError(
+            f"cannot {request_target(request)}: something between here and the API server "
+            "answered 404",
+            status=404,
+            hint="A proxy, gateway or load balancer on the way does not know the API server.",
+        )
     error = error_from_status(status, response.status, request, expired=expired)
     if error.retry_after is None:
         error.retry_after = retry_after(response)
@@ -156,6 +165,16 @@ def _no_such_kind(status: Status) -> bool:
             or status.message == "404 page not found"
         )
     )
+
+
+def _from_kubernetes(body: bytes, status: Status, request: Request) -> bool:
+    """Whether a 404 is the answer of an API server.
+
+    Only known of requests for JSON: a pod behind `pods/proxy` answers in its own way, and of a
+    failed upgrade to a websocket there is no body.
+    """
+    plain = body.startswith(b"404 page not found")
+    return plain or status.reason == "NotFound" or request.accept != JSON
 
 
 def _status_of(body: bytes) -> Status:

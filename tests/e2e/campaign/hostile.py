@@ -16,7 +16,7 @@ from muster.api.kinds import CONFIG_MAPS, NAMESPACES, PODS
 from muster.api.meta import Key, Raw
 from muster.errors import AlreadyExists, ApiError, MusterError, NotFound
 from muster.kube.blocking_client import BlockingClient
-from muster.kube.request import Request
+from muster.kube.request import JSON, Request
 from tests.e2e.local_cluster import LocalCluster
 
 NAMESPACE = "hostile"
@@ -85,9 +85,14 @@ class Hostile:
         }
 
     def _send(
-        self, client: BlockingClient, method: str, path: str, body: bytes | None = None, **more: str
+        self,
+        client: BlockingClient,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = JSON,
     ) -> None:
-        client.send(Request(method, path, (), body, timeout=20, **more))
+        client.send(Request(method, path, (), body, content_type, timeout=20))
 
     def _create(self, client: BlockingClient, path: str, body: Raw) -> None:
         self._send(client, "POST", path, json.dumps(body).encode())

@@ -109,7 +109,8 @@ def test_the_proxy_of_the_kubeconfig_takes_precedence_over_the_environment() -> 
 
 
 @pytest.mark.parametrize(
-    "url", ["socks5://me:secret@p:1", "me:secret@", "http://me:secret@p:port", "http://me:se/cret@p"]
+    "url",
+    ["socks5://me:secret@p:1", "me:secret@", "http://me:secret@p:port", "http://me:se/cret@p"],
 )
 def test_a_proxy_that_cannot_be_used_is_named_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError, match=r"^proxy-url of context c: ") as raised:

@@ -12,7 +12,6 @@ import socket
 import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from weakref import WeakSet
 
 import aiohttp
@@ -23,15 +22,18 @@ from muster.kube.request import Response
 from muster.kube.transport import tls
 from muster.kube.transport.connection_pool import CONNECT_TIMEOUT
 from muster.kube.transport.keepalive import enable_keepalive
-from muster.kube.transport.proxy import refusal, unreachable
+from muster.kube.transport.proxy import ProxyError
+from muster.kube.transport.tunnel import Destination, open_tunnel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from aiohttp.client_proto import ResponseHandler
+
     from muster.kube.auth.credentials import Credential
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.request import Request
-    from muster.kube.transport.proxy import Proxy, ProxyError
+    from muster.kube.transport.proxy import Proxy
 
 HANDSHAKE_TIMEOUT = 60.0
 CLOSE_ATTEMPTS = 1000  # of a millisecond each
@@ -44,11 +46,11 @@ class WebSocketConnector:
 
     def __init__(self, endpoint: Endpoint, user_agent: str, proxy: Proxy | None = None) -> None:
         self._endpoint, self._base = endpoint, endpoint.url
-        self._proxy = proxy
         self._tls = tls.ClientContext(endpoint)
         self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._tunnels = _TunnelConnector(proxy, endpoint.server_name) if proxy else None
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._socket),
+            connector=self._tunnels or aiohttp.TCPConnector(limit=0, socket_factory=self._socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": user_agent},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
@@ -62,7 +64,6 @@ class WebSocketConnector:
         headers = {"Accept": request.accept}
         if credential.authorization:
             headers["Authorization"] = credential.authorization
-        proxy = self._proxy
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT):
                 raw = await self._session.ws_connect(
@@ -71,8 +72,6 @@ class WebSocketConnector:
                     headers=headers,
                     ssl=self._tls.update(credential) or True,
                     max_msg_size=0,
-                    proxy=_proxy_url(proxy),
-                    proxy_headers=_proxy_headers(proxy),
                     server_hostname=self._endpoint.server_name or None,
                 )
         except aiohttp.WSServerHandshakeError as error:
@@ -89,6 +88,8 @@ class WebSocketConnector:
 
     async def close(self) -> None:
         await self._session.close()
+        for tunnel in self._tunnels.tunnels if self._tunnels else ():
+            tunnel.abort()
         await self._shut_down_sockets()
 
     async def _shut_down_sockets(self) -> None:
@@ -113,8 +114,13 @@ class WebSocketConnector:
 
     def explain(self, error: Exception) -> MusterError:
         """The error of this program for one of aiohttp or of the system."""
-        if self._proxy is not None and (refused := _proxy_error(self._proxy, self._base, error)):
-            return Unreachable(str(refused), hint=refused.hint)
+        cause = error.__cause__
+        if isinstance(error, aiohttp.ClientOSError) and isinstance(
+            cause, ssl.SSLError | ProxyError
+        ):
+            error = cause  # of a tunnel: aiohttp wraps it
+        if isinstance(error, ProxyError):
+            return tls.connect_error(self._endpoint, error)
         kind = error_type(error)
         if kind is UntrustedCertificate:
             return UntrustedCertificate(tls.explain_untrusted(self._endpoint, error))
@@ -123,23 +129,23 @@ class WebSocketConnector:
         return kind(f"cannot reach {self._base}: {tls.explain_connect_error(error)}")
 
 
-def _proxy_url(proxy: Proxy | None) -> URL | None:
-    return proxy and URL.build(scheme=proxy.scheme, host=proxy.host, port=proxy.port)
+class _TunnelConnector(aiohttp.BaseConnector):
+    """Connections through a proxy; aiohttp would check it by the authority of the cluster."""
 
+    def __init__(self, proxy: Proxy, server_name: str) -> None:
+        super().__init__(limit=0)
+        self._proxy, self._server_name = proxy, server_name
+        self.tunnels: WeakSet[asyncio.Transport] = WeakSet()
 
-def _proxy_headers(proxy: Proxy | None) -> dict[str, str] | None:
-    if proxy is None or not proxy.login:
-        return None
-    return {"Proxy-Authorization": proxy.authorization}
-
-
-def _proxy_error(proxy: Proxy, server: str, error: Exception) -> ProxyError | None:
-    """The error of the proxy itself; None for an error of the server behind it."""
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return refusal(proxy, urlsplit(server).hostname or "", error.status)
-    if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return unreachable(proxy, tls.explain_connect_error(error))
-    return None
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: object, timeout: object
+    ) -> ResponseHandler:
+        protocol: ResponseHandler = self._factory()
+        host = req.url.host or ""
+        context = req.ssl if isinstance(req.ssl, ssl.SSLContext) else None
+        destination = Destination(host, req.url.port or 443, context, self._server_name or host)
+        self.tunnels.add(await open_tunnel(self._proxy, destination, protocol))
+        return protocol
 
 
 def error_type(error: Exception) -> type[MusterError]:

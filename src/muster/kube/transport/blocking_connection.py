@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from muster.kube.transport.proxy import Proxy
+    from muster.kube.transport.tls_in_tls import TlsInTls
 
 CONNECT_TIMEOUT = 10.0
 TUNNEL_TIMEOUT = 30.0
@@ -39,7 +40,7 @@ class BrokenResponse(ConnectionError):
 class BlockingConnection:
     """Use `send`, then `response` or `body`. Check `reusable` before the next request."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket | TlsInTls) -> None:
         self._socket, self._reader = sock, sock.makefile("rb")
         self.status, self.headers = 0, dict[str, str]()
         self.reusable = True
@@ -55,11 +56,17 @@ class BlockingConnection:
         self._reader.close()
         self._socket.close()
 
+    def detach(self) -> None:
+        """Leave the socket to another user."""
+        self._reader.close()
+
     def abort(self) -> None:
         """End the connection from another thread: a read that waits returns."""
         with suppress(OSError):  # it may have ended by itself
             # Not the method of a TLS socket, which would take its state from the reading thread.
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            sock = self._socket
+            sock = sock if isinstance(sock, socket.socket) else sock.outer
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def set_timeout(self, seconds: float | None) -> None:
         """Limit how long the server may be silent."""
@@ -149,12 +156,17 @@ def open_connection(
     host, port = server.hostname or "", server.port or (443 if server.scheme == "https" else 80)
     sock = _connect(host, port) if proxy is None else _open_tunnel(proxy, host, port)
     try:
-        if tls is not None:
-            sock = tls.wrap_socket(sock, server_hostname=_host_bytes(server_name or host))
+        if tls is None:
+            return BlockingConnection(sock)
+        if proxy is not None and proxy.scheme == "https":
+            from muster.kube.transport.tls_in_tls import TlsInTls
+
+            return BlockingConnection(TlsInTls(sock, tls, server_name or host))
+        name = _host_bytes(server_name or host)
+        return BlockingConnection(tls.wrap_socket(sock, server_hostname=name))
     except BaseException:
         sock.close()
         raise
-    return BlockingConnection(sock)
 
 
 def _connect(host: str, port: int) -> socket.socket:
@@ -174,20 +186,23 @@ def _host_bytes(host: str) -> bytes:
 def _open_tunnel(proxy: Proxy, host: str, port: int) -> socket.socket:
     try:
         sock = _connect(proxy.host, proxy.port)
+        if proxy.scheme == "https":
+            from muster.kube.transport.tls_in_tls import secure_proxy
+
+            sock = secure_proxy(sock, proxy.host)
     except OSError as error:
         raise proxies.unreachable(proxy, _reason(error)) from error
     connection = BlockingConnection(sock)
     try:
         connection.set_timeout(TUNNEL_TIMEOUT)
         connection.send(proxies.connect_request(proxy, host, port))
-        if not 200 <= connection.status < 300:
-            raise proxies.refusal(proxy, host, connection.status)
-    except proxies.ProxyError:
-        sock.close()
-        raise
     except OSError as error:
-        sock.close()
+        connection.close()
         raise proxies.unreachable(proxy, _reason(error)) from error
+    if not 200 <= connection.status < 300:
+        connection.close()
+        raise proxies.refusal(proxy, host, connection.status)
+    connection.detach()
     return sock
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from muster.errors import Aborted, Unauthorized, UntrustedCertificate
 from muster.kube.transport import tls
 from muster.kube.transport.blocking_connection import BlockingConnection, open_connection
-from muster.kube.transport.content_encoding import compresses
+from muster.kube.transport.content_encoding import BodyTooLarge, compresses
 from muster.kube.transport.proxy import proxy_for
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ class BlockingTransport:
             may_resend = self._connection is not None and request.method == "GET"
             try:
                 response = self._exchange(message, request)
+            except BodyTooLarge as error:
+                if not (request.large and self._compress):
+                    raise self._explain(error) from error
+                return self._send(request._replace(large=False), credential)
             except OSError as error:
                 self.close()  # so that the second attempt is the last one
                 if not (may_resend and isinstance(error, STALE_CONNECTION_ERRORS)):

@@ -11,10 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from muster.kube.transport import proxy as proxies
 from muster.kube.transport.connection import Connection, ConnectionClosed
 from muster.kube.transport.keepalive import enable_keepalive
-from muster.kube.transport.tls import explain_connect_error
 
 if TYPE_CHECKING:
     import ssl
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     Connector = Callable[[asyncio.Protocol], None]
 
 CONNECT_TIMEOUT = 10.0
-TUNNEL_TIMEOUT = 30.0  # two connections, one after the other
 # kube-apiserver closes an idle connection after 90 seconds. Older ones are not worth the try.
 IDLE_SECONDS = 60.0
 
@@ -139,8 +136,7 @@ class ConnectionPool:
 
     async def _open(self) -> Connection:
         proxy = self._proxy
-        async with asyncio.timeout(TUNNEL_TIMEOUT if proxy else CONNECT_TIMEOUT):
-            connection = await (self._open_tunnel(proxy) if proxy else self._open_direct())
+        connection = await (self._open_tunnel(proxy) if proxy else self._open_direct())
         self._all.add(connection)
         connection.closed.add_done_callback(lambda _: self._all.discard(connection))
         return connection
@@ -150,53 +146,21 @@ class ConnectionPool:
             connection = Connection()
             self._connector(connection)
             return connection
-        transport, connection = await asyncio.get_running_loop().create_connection(
-            Connection,
-            self._host,
-            self._port,
-            ssl=self._tls,
-            server_hostname=self._server_name if self._tls else None,
-        )
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            transport, connection = await asyncio.get_running_loop().create_connection(
+                Connection,
+                self._host,
+                self._port,
+                ssl=self._tls,
+                server_hostname=self._server_name if self._tls else None,
+            )
         enable_keepalive(transport.get_extra_info("socket"))
         return connection
 
     async def _open_tunnel(self, proxy: Proxy) -> Connection:
-        """Open a tunnel through the proxy, then use TLS or plain HTTP inside it."""
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                transport, outer = await loop.create_connection(
-                    Connection, proxy.host, proxy.port, ssl=(proxy.scheme == "https") or None
-                )
-        except OSError as error:
-            raise proxies.unreachable(proxy, explain_connect_error(error)) from error
-        try:
-            enable_keepalive(transport.get_extra_info("socket"))
-            await self._ask_for_tunnel(proxy, outer)
-            return await self._enter_tunnel(transport)
-        except BaseException:
-            transport.abort()
-            raise
+        from muster.kube.transport.tunnel import Destination, open_tunnel
 
-    async def _ask_for_tunnel(self, proxy: Proxy, outer: Connection) -> None:
-        request = proxies.connect_request(proxy, self._host, self._port)
-        try:
-            status = await outer.send(request)
-        except ConnectionClosed as error:
-            raise proxies.unreachable(proxy, "it closed the connection") from error
-        if not 200 <= status < 300:
-            raise proxies.refusal(proxy, self._host, status)
-
-    async def _enter_tunnel(self, transport: asyncio.Transport) -> Connection:
-        tunnelled = Connection()
-        if self._tls is None:
-            transport.set_protocol(tunnelled)
-            tunnelled.connection_made(transport)
-            return tunnelled
-        secured = await asyncio.get_running_loop().start_tls(
-            transport, tunnelled, self._tls, server_hostname=self._server_name
-        )
-        if secured is None:  # asyncio's way to say that the peer left during the handshake
-            raise ConnectionResetError("closed during the handshake")
-        tunnelled.connection_made(secured)
-        return tunnelled
+        connection = Connection()
+        destination = Destination(self._host, self._port, self._tls, self._server_name)
+        await open_tunnel(proxy, destination, connection)
+        return connection

@@ -5,7 +5,8 @@ gzip for large lists from a server that is far away, else identity. An intermedi
 the same, so gzip is decoded wherever it appears, also in a stream, piece by piece.
 
 A small body can expand a thousandfold. A stream is decoded in pieces of at most `PIECE` bytes, when
-its reader wants them. A whole body may expand to `FREE_BYTES`, or to `MAX_RATIO` times its size.
+its reader wants them. A whole body may expand to `MAX_BYTES`; a list that is larger is asked for
+again without compression, which a server needs all the bytes for.
 """
 
 from __future__ import annotations
@@ -17,21 +18,23 @@ from urllib.parse import urlsplit
 from muster.kube.auth.endpoint import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from muster.kube.auth.endpoint import Endpoint
 
 PIECE = 256 * 1024
-FREE_BYTES = 64 << 20
-# Lists of Kubernetes objects shrink to a tenth or, if all are alike, to a hundredth. gzip's own
-# limit, which only a body made for it reaches, is a thousandth.
-MAX_RATIO = 200
+# No limit of the ratio: one tenant's pods with annotations of zeros must not stop the lists of all.
+MAX_BYTES = 256 << 20
 _GZIP = frozenset(("gzip", "x-gzip"))
 _NONE = frozenset(("", "identity"))
 
 
 class UndecodableBody(ConnectionError):
-    """The body is compressed in a way that cannot be read, or expands beyond its limit."""
+    """The body is compressed in a way that cannot be read."""
+
+
+class BodyTooLarge(UndecodableBody):
+    """The body expands beyond its limit."""
 
 
 class GzipDecoder:
@@ -94,23 +97,16 @@ def decoder_for(encoding: str) -> GzipDecoder | None:
 
 
 def decode_body(encoding: str, body: bytes) -> bytes:
-    """A whole body, decoded."""
+    """A whole body, decoded, if it does not expand beyond the limit."""
     decoder = decoder_for(encoding)
-    return body if decoder is None else join_decoded(decoder, (body,))
-
-
-def join_decoded(decoder: GzipDecoder, chunks: Iterable[bytes]) -> bytes:
-    """A whole body from its chunks, within the limit."""
+    if decoder is None:
+        return body
     pieces: list[bytes] = []
-    arrived = expanded = 0
-    for chunk in chunks:
-        arrived += len(chunk)
-        for piece in decoder.feed(chunk):
-            expanded += len(piece)
-            if expanded > max(FREE_BYTES, MAX_RATIO * arrived):
-                raise UndecodableBody(
-                    f"the response expands from {arrived} to more than {expanded} bytes"
-                )
-            pieces.append(piece)
+    size = 0
+    for piece in decoder.feed(body):
+        size += len(piece)
+        if size > MAX_BYTES:
+            raise BodyTooLarge(f"the response expands from {len(body)} to over {MAX_BYTES} bytes")
+        pieces.append(piece)
     decoder.finish()
     return b"".join(pieces)

@@ -19,7 +19,7 @@ from muster.kube.request import Request, Response
 from muster.kube.transport import tls
 from muster.kube.transport.connection import ConnectionClosed
 from muster.kube.transport.connection_pool import ConnectionPool, EncodedRequest
-from muster.kube.transport.content_encoding import compresses
+from muster.kube.transport.content_encoding import BodyTooLarge, compresses
 from muster.kube.transport.proxy import proxy_for
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ class HttpTransport:
         self._user_agent = user_agent
         self._base = endpoint.url
         self._compress = compresses(endpoint)
-        self._proxy = None if connector else proxy_for(endpoint)
+        self.proxy = None if connector else proxy_for(endpoint)
         self._pool = ConnectionPool(
             endpoint.url,
             server_name=endpoint.server_name,
-            proxy=self._proxy,
+            proxy=self.proxy,
             connector=connector,
         )
         self._websockets: WebSocketConnector | None = None
@@ -110,7 +110,7 @@ class HttpTransport:
         from muster.kube.streams.websocket import WebSocketConnector
 
         if self._websockets is None:
-            self._websockets = WebSocketConnector(self._endpoint, self._user_agent, self._proxy)
+            self._websockets = WebSocketConnector(self._endpoint, self._user_agent, self.proxy)
         connect = partial(self._websockets.connect, request, protocols)
         async with AsyncExitStack() as stack:
             yield await self._renewing(lambda held: stack.enter_async_context(connect(held)))
@@ -142,6 +142,10 @@ class HttpTransport:
         message = self._message(request, credential, request.timeout)
         try:
             response = await self._pool.exchange(message)
+        except BodyTooLarge as error:
+            if not (request.large and self._compress):
+                raise self._explain(error) from error
+            return await self._send(request._replace(large=False), credential)
         except OSError as error:
             raise self._explain(error) from error
         if response.status == 401:

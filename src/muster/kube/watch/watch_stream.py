@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
+from muster.errors import Unreachable
 from muster.kube.decoding import MetadataOnly
 from muster.kube.error_response import Status, error_from_status, unreadable_response
 
@@ -24,20 +25,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+LONGEST_LINE = 256 << 20
+"""No server stores an object that large; a compressed stream can claim one with few bytes."""
+
+
 class LineSplitter:
     """Splits chunks into lines; an unfinished line stays in parts, to avoid quadratic copying."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._unfinished = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         head, newline, rest = chunk.partition(b"\n")
         self._parts.append(head)
         if not newline:
+            self._unfinished += len(head)
+            if self._unfinished > LONGEST_LINE:
+                raise Unreachable(f"a watch event has more than {LONGEST_LINE} bytes")
             return []
         first = b"".join(self._parts)  # one copy, however many chunks the line came in
         *lines, tail = rest.split(b"\n")
-        self._parts = [tail] if tail else []
+        self._parts, self._unfinished = [tail] if tail else [], len(tail)
         return [first, *lines] if first else lines
 
 
