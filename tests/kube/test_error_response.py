@@ -113,6 +113,14 @@ def test_a_missing_kind_is_not_a_missing_object(answer: Response) -> None:
     assert str(absent) == 'pods "x" not found'
 
 
+@pytest.mark.parametrize("page", [b"<html>not here</html>", b"", b'{"error": "no route"}'])
+def test_a_404_that_is_not_of_kubernetes_is_not_a_missing_object(page: bytes) -> None:
+    error = error_from_response(Response(404, {}, page), request.get(PODS, X))
+    assert isinstance(error, ServerError)
+    assert "something between here and the API server answered 404" in str(error)
+    assert is_temporary(error)
+
+
 def test_the_invalid_fields_are_in_the_error() -> None:
     body = {
         "message": "invalid",
