@@ -20,6 +20,7 @@ from muster.errors import (
     TooManyRequests,
     Unauthorized,
     Unsupported,
+    is_temporary,
 )
 from muster.kube import request
 from muster.kube.error_response import error_from_response, request_target

@@ -32,8 +32,8 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SILENCE = 0.6
-LARGE = "x" * 150_000
+SILENCE = 1.0
+LARGE = "x" * 250_000
 
 
 @pytest.fixture
