@@ -7,6 +7,7 @@ import gzip
 import tracemalloc
 import zlib
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -59,7 +60,7 @@ def distant(gateway: Gateway, endpoint: Endpoint) -> Iterator[Endpoint]:
 
 @given(st.binary(max_size=5000), st.lists(st.integers(1, 200)), st.integers(0, 9))
 def test_gzip_is_decoded_however_it_was_cut(data: bytes, cuts: list[int], level: int) -> None:
-    packed, decoder, pieces = gzip.compress(data, level), GzipDecoder(), []
+    packed, decoder, pieces = gzip.compress(data, level), GzipDecoder(), list[bytes]()
     for cut in [*cuts, len(packed)]:
         chunk, packed = packed[:cut], packed[cut:]
         pieces += decoder.feed(chunk)
@@ -164,8 +165,9 @@ async def test_an_informer_sees_pods_behind_a_gateway_that_compresses(
         running = group.create_task(informer.run())
         await informer.synced()
         for number in range(3):
-            await client.create(PODS, pod(f"seen-{number}", "default"))
-            await eventually(lambda n=number: informer.get(Key("default", f"seen-{n}")))
+            key = Key("default", f"seen-{number}")
+            await client.create(PODS, pod(key.name, key.namespace))
+            await eventually(partial(informer.get, key))
         assert gateway.lists - 3 == 1, "one list, and the rest from the watch"
         running.cancel()
 

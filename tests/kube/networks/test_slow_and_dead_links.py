@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -117,7 +118,7 @@ async def test_a_cut_watch_goes_on_without_a_new_list_and_loses_nothing(
             await direct.create(CONFIG_MAPS, config_map(f"cut-{number}a", "default"))
             await asyncio.to_thread(relay.cut)
             await direct.create(CONFIG_MAPS, config_map(f"cut-{number}b", "default"))
-            await eventually(lambda n=number: f"cut-{n}b" in seen)
+            await eventually(partial(seen.count, f"cut-{number}b"))
         running.cancel()
     assert seen == [f"cut-{number}{half}" for number in range(6) for half in "ab"]
     assert gateway.lists == before

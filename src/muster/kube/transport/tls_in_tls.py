@@ -41,9 +41,11 @@ class TlsInTls:
         """Fill a buffer; 0 at the end."""
         view = memoryview(buffer)
         try:
-            return self._step(lambda: self._tls.read(len(view), view))
+            data = self._step(lambda: self._tls.read(len(view)))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             return 0
+        view[: len(data)] = data
+        return len(data)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         return io.BufferedReader(_Reader(self), CHUNK)
