@@ -76,9 +76,9 @@ class GzipDecoder:
 def compresses(endpoint: Endpoint) -> bool:
     """Whether large responses are asked for compressed.
 
-    On a core of 2024 a list of 500 pods (1.2 MB) costs the server 3 to 8 ms to compress and this
-    client 2 ms to expand, and shrinks to a twelfth. That pays below about 1 Gbit/s: not on
-    loopback, and not inside a cluster (whose endpoint says so).
+    A list of 500 pods (1.2 MB) shrinks to a twelfth. zlib takes 3.5 ms of processor time to compress
+    it at the server's level 1 and 2.6 ms to expand it; decoding the JSON takes 3.1 ms. That pays
+    below about 1 Gbit/s: not on loopback, and not inside a cluster (whose endpoint says so).
     """
     return endpoint.compression and not is_loopback(urlsplit(endpoint.url).hostname or "")
 
