@@ -76,7 +76,7 @@ class GzipDecoder:
 def compresses(endpoint: Endpoint) -> bool:
     """Whether large responses are asked for compressed.
 
-    A list of 500 pods (1.2 MB) shrinks to a twelfth. zlib takes 3.5 ms of processor time to compress
+    A list of 500 pods (1.2 MB) shrinks to a twelfth. zlib needs 3.5 ms of processor time to pack
     it at the server's level 1 and 2.6 ms to expand it; decoding the JSON takes 3.1 ms. That pays
     below about 1 Gbit/s: not on loopback, and not inside a cluster (whose endpoint says so).
     """
