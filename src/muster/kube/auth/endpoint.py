@@ -79,7 +79,5 @@ def _service_account(url: str, folder: Path) -> Endpoint:
         credentials=TokenFile(folder / "token"),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         name="in-cluster",
-        # Inside a cluster the network is faster than a server that compresses.
-        compression=False,
         files=(file,),
     )

@@ -1,8 +1,8 @@
 """Compressed bodies: what this client accepts, and decoding what arrives. No I/O.
 
 A request without Accept-Encoding allows every encoding, so each request names what it can read:
-gzip for large lists from a server that is far away, else identity. An intermediary may compress all
-the same, so gzip is decoded wherever it appears, also in a stream, piece by piece.
+gzip for lists from another machine, else identity. An intermediary may compress all the same, so
+gzip is decoded wherever it appears, also in a stream, piece by piece.
 
 A small body can expand a thousandfold. A stream is decoded in pieces of at most `PIECE` bytes, when
 its reader wants them. A whole body may expand to `MAX_BYTES`; a list that is larger is asked for
@@ -76,9 +76,9 @@ class GzipDecoder:
 def compresses(endpoint: Endpoint) -> bool:
     """Whether large responses are asked for compressed.
 
-    A list of 500 pods (1.2 MB) shrinks to a twelfth. zlib needs 3.5 ms of processor time to pack
-    it at the server's level 1 and 2.6 ms to expand it; decoding the JSON takes 3.1 ms. That pays
-    below about 1 Gbit/s: not on loopback, and not inside a cluster (whose endpoint says so).
+    Lists of 500 and of 3,000 pods from a real kube-apiserver cost it the same processor time with
+    and without, within the noise, and this client a quarter to a half less: it decrypts and joins
+    fewer bytes. On loopback there is no link to relieve, and Muster's own server does not compress.
     """
     return endpoint.compression and not is_loopback(urlsplit(endpoint.url).hostname or "")
 
