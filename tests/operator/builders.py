@@ -23,6 +23,7 @@ from muster.operator.action_types import (
     EmitEvent,
     Patch,
     PatchStatus,
+    RecordExits,
     Requeue,
     VerifyJob,
 )
@@ -193,6 +194,8 @@ class Model:
                 self.raw["status"] = merged(self.status, action.change)
             case EmitEvent():
                 self.events.append(action)
+            case RecordExits():
+                self.extra["reported_exits"] = action.exits
             case DeleteJob():
                 self.deleted = True
             case Requeue() | VerifyJob():

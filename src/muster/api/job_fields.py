@@ -260,6 +260,11 @@ _FAILED_ATTEMPT: Fields = {
     "container": _text("The container that failed."),
     "attempt": _number("The number of earlier attempts at the container in the same pod."),
 }
+_LAUNCHER_START: Fields = {
+    "podUid": _text("The UID of the launcher's pod."),
+    "restarts": _number("The number of earlier attempts in the same pod."),
+    "workers": _number("The number of workers when the attempt began."),
+}
 _STOPPED: Fields = {
     "names": _array("The pods, the first of many.", _text("A name.")),
     "message": _text("A sentence that names the replicas and the cause."),
@@ -279,6 +284,10 @@ STATUS_FIELDS: Fields = {
     "restarts": _number("Restarts that count towards backoffLimit, with those that nodes delay."),
     "unstarted": _number("Counted restarts that the end of the job prevented."),
     "launcherAttempt": _number("The number of the launcher of an MPIJob, from 0."),
+    "launcherStart": _object(
+        "The running attempt of the launcher of an MPIJob, and the workers that it began with.",
+        _LAUNCHER_START,
+    ),
     "formed": _switch("Whether all replicas have run at the same time."),
     "failures": _map("Recent failures by replica.", _object("Of one replica.", _FAILURES)),
     "restarted": _map("Counted restarts of containers, by pod.", _number("The restarts.")),

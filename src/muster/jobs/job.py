@@ -86,6 +86,10 @@ class Mpi(msgspec.Struct, frozen=True):
     implementation: str = "OpenMPI"
     wait_for_workers: bool = False
     launcher_works: bool = False
+    """Whether ranks run in the launcher too, so that the hostfile lists it."""
+    launcher_is_job: bool = False
+    """Whether the rules of mpi-operator apply, whose launcher is a batch Job, and not those of
+    training-operator, whose launcher is a pod like any other."""
 
 
 class Replica(msgspec.Struct, frozen=True):

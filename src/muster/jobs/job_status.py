@@ -85,6 +85,15 @@ class FailedAttempt(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     """The number of earlier attempts at the container in the same pod."""
 
 
+class LauncherStart(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The present attempt of an MPI launcher, and the workers that it started with."""
+
+    pod_uid: str
+    workers: int
+    restarts: int = 0
+    """Earlier attempts in the same pod."""
+
+
 class StoppedPods(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pods that still trained when they were stopped, because their job had succeeded."""
 
@@ -120,6 +129,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     observed_generation: int | None = None
     restarts: int = 0
     launcher_attempt: int = 0
+    launcher_start: LauncherStart | None = None
     # Statuses in clusters have the names given by `name=`, so these names never change.
     has_started: bool = field(name="formed", default=False)
     """Whether at some moment all replicas existed and none was Pending."""
@@ -187,7 +197,13 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     def without_transient(self) -> JobStatus:
         """The status without fields that mean nothing while no pod is to run."""
         return replace(
-            self, waiting=None, replaced_uids=(), failures={}, in_place_restarts={}, gang_sizes={}
+            self,
+            waiting=None,
+            replaced_uids=(),
+            failures={},
+            in_place_restarts={},
+            gang_sizes={},
+            launcher_start=None,
         )
 
 

@@ -68,6 +68,13 @@ class EmitEvent(EventText):
 
 
 @dataclass(frozen=True)
+class RecordExits:
+    """Remember the ends of containers that events have reported, so that none repeats them."""
+
+    exits: frozenset[str]
+
+
+@dataclass(frozen=True)
 class DeleteJob:
     """Delete the job, whose TTL is over."""
 
@@ -79,4 +86,6 @@ class Requeue:
     seconds: float
 
 
-Action = VerifyJob | Create | Patch | Delete | PatchStatus | EmitEvent | DeleteJob | Requeue
+Report = EmitEvent | RecordExits
+"""Actions that come with a change of the status, and are left out without one."""
+Action = VerifyJob | Create | Patch | Delete | PatchStatus | Report | DeleteJob | Requeue

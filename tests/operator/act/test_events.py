@@ -70,6 +70,20 @@ async def restarts(server: Server) -> None:
     await end(server, "j-worker-1", 137)
 
 
+async def restarts_in_place(server: Server) -> None:
+    await submit(server, "OnFailure")
+    ended = {"terminated": {"exitCode": 9}}
+    rows: list[Raw] = [
+        {"state": ended},
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended},
+        {"state": {"running": {}}, "lastState": ended, "restartCount": 1},
+    ]
+    for row in rows:
+        status = {"phase": "Running", "containerStatuses": [{"name": "tensorflow", **row}]}
+        server.patch(f"{POD}/j-worker-1", {"status": status})
+        await asyncio.sleep(5)
+
+
 async def pauses(server: Server) -> None:
     await submit(server)
     await edit(server, {"runPolicy": {"suspend": True}})
@@ -150,12 +164,18 @@ async def keeps_crashing(server: Server) -> None:
 TOLD = [
     (succeeds, "Normal", "SuccessfulCreatePod", "Created pods: j-ps-0, j-worker-0, j-worker-1"),
     (succeeds, "Normal", "SuccessfulDeletePod", "Deleted pods: j-"),
+    (succeeds, "Normal", "SuccessfulCreateService", "Created services: j-ps-0, j-worker-0, j-wor"),
+    (succeeds, "Normal", "SuccessfulDeleteService", "Deleted services: j-"),
+    (succeeds, "Normal", "JobTerminated", "Job has been terminated. Deleting PodGroup"),
     (succeeds, "Normal", "SuccessfulDeletePodGroup", "Deleted PodGroup: j"),
+    (succeeds, "Normal", "ExitedWithCode", "Pod: ns.j-worker-0 exited with code 0"),
     (succeeds, "Normal", "TFJobSucceeded", "TFJob ns/j successfully completed."),
     (fails, "Normal", "TFJobFailed", "TFJob ns/j has failed because 1 Worker replica(s) failed."),
     (fails, "Normal", "ExitedWithCode", "Pod: ns.j-worker-1 exited with code 3"),
     (restarts, "Warning", "TFJobRestarting", "job j is restarting because Worker replica(s)"),
     (restarts, "Normal", "SuccessfulDeletePod", "Deleted pod: j-worker-1"),
+    (restarts, "Normal", "ExitedWithCode", "Pod: ns.j-worker-1 exited with code 137"),
+    (restarts_in_place, "Normal", "ExitedWithCode", "Pod: ns.j-worker-1 exited with code 9"),
     (pauses, "Normal", "TFJobSuspended", "TFJob j is suspended."),
     (pauses, "Normal", "TFJobResumed", "TFJob j is resumed."),
     (expires, "Normal", "SuccessfulDeleteJob", "Deleted job: j"),
@@ -197,7 +217,52 @@ async def test_an_ordinary_job_emits_few_events() -> None:
         await end(server, "j-worker-0", 0)
 
     events = [obj["reason"] for path, obj in server.objects.items() if "/events/" in path]
-    assert sorted(events) == ["SuccessfulCreatePod", "SuccessfulDeletePodGroup", "TFJobSucceeded"]
+    assert sorted(events) == [
+        "ExitedWithCode",
+        "JobTerminated",
+        "SuccessfulCreatePod",
+        "SuccessfulCreateService",
+        "SuccessfulDeletePodGroup",
+        "TFJobSucceeded",
+    ]
+
+
+async def test_a_repeated_exit_of_the_same_container_is_counted_on_its_event() -> None:
+    server = Server()
+    async with operating(server):
+        await submit(server, "OnFailure")
+        for restarts in (1, 2):
+            row = {"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 9}}}
+            row |= {"name": "tensorflow", "restartCount": restarts}
+            server.patch(
+                f"{POD}/j-ps-0", {"status": {"phase": "Running", "containerStatuses": [row]}}
+            )
+            await asyncio.sleep(5)
+
+    events = [obj for path, obj in server.objects.items() if "/events/" in path]
+    (event,) = (row for row in events if row["reason"] == "ExitedWithCode")
+    assert event["count"] == 2
+
+
+async def test_many_pods_that_exit_together_share_an_event() -> None:
+    server = Server()
+    async with operating(server):
+        raw = manifest(roles={"Worker": replica(12)}, successPolicy="AllWorkers")
+        del raw["metadata"]["uid"]
+        server.put(JOB, raw)
+        await asyncio.sleep(5)
+        row = {"name": "tensorflow", "state": {"terminated": {"exitCode": 0}}}
+        for index in range(12):
+            status = {"phase": "Succeeded", "containerStatuses": [row]}
+            server.patch(f"{POD}/j-worker-{index}", {"status": status})
+        await asyncio.sleep(5)
+
+    events = [obj for path, obj in server.objects.items() if "/events/" in path]
+    messages = [row["message"] for row in events if row["reason"] == "ExitedWithCode"]
+    assert len(messages) <= 8
+    told = " ".join(messages)
+    assert "exited with code 0" in told
+    assert "j-worker-0" in told
 
 
 def job(event: str) -> tuple[str, dict[str, str]]:

@@ -11,6 +11,26 @@ from tests.operator.builders import Model, env, manifest, replica
 GROUP = (VOLCANO_POD_GROUPS.resource, "j")
 
 
+def test_a_job_that_is_created_suspended_has_no_start_time_until_it_is_resumed() -> None:
+    """Queueing systems such as Kueue read the field as: the job was started."""
+    model = Model(manifest(runPolicy={"suspend": True, "activeDeadlineSeconds": 60}))
+    model.settle()
+    assert model.conditions() == ["Created", "Suspended"]
+    assert "startTime" not in model.status
+    model.later(3600)
+    model.settle()
+    assert "startTime" not in model.status
+    assert model.view.duration(model.now).total_seconds() == 0
+
+    model.edit(runPolicy={"suspend": False, "activeDeadlineSeconds": 60})
+    model.settle()
+    assert model.status["startTime"] == "2026-01-02T04:04:05Z"
+    assert "earlierSeconds" not in model.status
+    assert model.conditions() == ["Created", "Suspended(False)"]
+    model.later(30)
+    assert model.view.duration(model.now).total_seconds() == 30
+
+
 def test_services_and_the_gang_come_before_the_pods() -> None:
     model = Model(manifest())
 
@@ -90,7 +110,7 @@ def test_suspending_deletes_everything_and_resuming_recreates_it() -> None:
     model.settle()
     assert model.conditions() == ["Created", "Suspended(False)", "Running"]
     assert model.status["startTime"] == "2026-01-02T03:05:45Z"
-    assert [e.reason for e in model.events] == ["TFJobSuspended", "TFJobResumed"]
+    assert [e.reason for e in model.events] == ["TFJobSuspended", "JobTerminated", "TFJobResumed"]
 
 
 def test_the_seconds_before_each_suspension_are_added_up() -> None:

@@ -215,3 +215,72 @@ def test_workers_that_are_gone_when_an_operator_finds_a_launcher_long_ended_do_n
     model.settle()
 
     assert model.conditions()[-1] == "Succeeded"
+
+
+def scale(model: Model, workers: int) -> None:
+    roles = model.raw["spec"]["mpiReplicaSpecs"]
+    model.edit(mpiReplicaSpecs={**roles, "Worker": {**roles["Worker"], "replicas": workers}})
+    model.settle()
+    model.run(*(name for name, pod in model.pods.items() if pod.status.phase == "Pending"))
+    model.settle()
+
+
+def test_a_launcher_that_ends_soon_after_workers_were_added_has_succeeded() -> None:
+    model, launcher = mpi_job()
+    scale(model, 4)
+    model.later(2)
+
+    model.exit(launcher, 0, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_an_added_worker_that_does_not_exist_yet_when_the_launcher_ends_is_not_lost() -> None:
+    model, launcher = mpi_job()
+    roles = model.raw["spec"]["mpiReplicaSpecs"]
+    model.edit(mpiReplicaSpecs={**roles, "Worker": {**roles["Worker"], "replicas": 3}})
+    model.exit(launcher, 0, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_an_added_worker_that_is_deleted_was_no_host_of_the_launcher() -> None:
+    model, launcher = mpi_job()
+    scale(model, 3)
+    lose(model, "j-worker-2")
+    model.later(2)
+
+    model.exit(launcher, 0, "mpi")
+    model.settle()
+
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_a_first_worker_that_is_deleted_after_others_were_added_is_lost() -> None:
+    model, launcher = mpi_job()
+    scale(model, 3)
+    lose(model, "j-worker-1")
+    model.later(2)
+
+    model.exit(launcher, 0, "mpi")
+    model.settle()
+
+    assert "Succeeded" not in model.conditions()
+
+
+def test_a_launcher_that_restarted_in_place_uses_the_workers_added_before() -> None:
+    model, launcher = mpi_job()
+    scale(model, 3)
+    model.later(100)
+    row = {"name": "mpi", "restartCount": 1, "state": {"running": {}}}
+    model.pod(launcher, phase="Running", containerStatuses=[row])
+    model.settle()
+    lose(model, "j-worker-2")
+    model.later(2)
+
+    model.exit(launcher, 0, "mpi", restarts=1)
+    model.settle()
+
+    assert "Succeeded" not in model.conditions()

@@ -97,7 +97,7 @@ def test_a_failed_pod_that_may_not_restart_fails_the_job() -> None:
         "TFJob ns/j has failed because 1 PS replica(s) failed. "
         "First: pod j-ps-0 exited with code 1."
     )
-    assert [e.reason for e in model.events] == ["ExitedWithCode", "TFJobFailed"]
+    assert [e.reason for e in model.events] == ["ExitedWithCode", "TFJobFailed", "JobTerminated"]
 
 
 @pytest.mark.parametrize("clean", ["Running", "All"])
@@ -120,7 +120,8 @@ def test_a_failed_job_names_the_pod_that_failed_and_its_last_lines(clean: str) -
         "Traceback:\n  train.py\nValueError: boom"
     )
     # Events have one line.
-    assert model.events[-1].message == f"TFJob ns/j {sentence} with code 1: ValueError: boom"
+    (event,) = (event for event in model.events if event.reason == "TFJobFailed")
+    assert event.message == f"TFJob ns/j {sentence} with code 1: ValueError: boom"
 
 
 def test_a_gang_at_its_backoff_limit_names_the_pod_that_failed() -> None:

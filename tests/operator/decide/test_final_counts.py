@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.kinds import PODS
-from muster.operator.action_types import Delete
+from muster.operator.action_types import Delete, PatchStatus
 from tests.operator.builders import Model, manifest, replica
 
 ALONE = {"Worker": replica(3)}
@@ -171,3 +171,44 @@ def test_a_job_whose_pods_all_end_well_never_restarts_and_counts_them_all(
     assert total <= len(ended)
     assert total >= len(ended - deleted)
     assert not any(row.get("active") or row.get("failed") for row in counts(model).values())
+
+
+ENDS = st.sampled_from([None, 0, 1, 137, "Pending", "crashing"])
+
+
+@given(
+    ends=st.lists(ENDS, min_size=4, max_size=4),
+    policy=st.sampled_from(["None", "Running", "All"]),
+    restart=st.sampled_from(["Never", "OnFailure", "ExitCode"]),
+    deleted=st.sampled_from([None, "j-chief-0", "j-ps-0", "j-worker-0"]),
+)
+def test_the_outcome_and_the_counts_of_a_job_are_one_write(
+    ends: list[object], policy: str, restart: str, deleted: str | None
+) -> None:
+    roles = {role: replica(n, restart) for role, n in {"Chief": 1, "PS": 1, "Worker": 2}.items()}
+    run_policy = {"cleanPodPolicy": policy, "backoffLimit": 1}
+    model = Model(manifest(roles=roles, runPolicy=run_policy))
+    model.settle()
+    model.run()
+    model.settle()
+    for name, end in zip(sorted(model.pods), ends, strict=True):
+        if isinstance(end, int):
+            model.exit(name, end)
+        elif end == "Pending":
+            model.pod(name, phase="Pending")
+        elif end is not None:
+            waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+            row = {"name": "tensorflow", "state": waiting, "restartCount": 1}
+            row["lastState"] = {"terminated": {"exitCode": 1}}
+            model.pod(name, phase="Running", containerStatuses=[row])
+    if deleted is not None:
+        model.request_deletion(deleted)
+
+    first = [action for action in model.step() if isinstance(action, PatchStatus)]
+    if model.job.status.outcome is None:
+        return
+    assert len(first) == 1
+    # Until another pod ends, nothing is left to write; deletions change no count.
+    for _ in range(3):
+        assert not any(isinstance(action, PatchStatus) for action in model.step())
+        model.collect()

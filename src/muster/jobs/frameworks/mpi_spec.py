@@ -30,15 +30,28 @@ def options(spec: Section, replicas: tuple[ReplicaSpec, ...], *, single_template
     """The MPI options of a job."""
     creation = spec.choice("launcherCreationPolicy", CREATION_POLICIES)
     slots = spec.integer("slotsPerWorker")
+    ssh = _folder(spec, "sshAuthMountPath")
+    # Of the versions that start ranks by exec, only v1 has no backoffLimit directly under spec: the
+    # CRD writes it into jobs of the older ones.
+    launcher_is_job = bool(ssh) or single_template or spec.has("backoffLimit")
     if not slots and single_template:
         slots = _units(spec, replicas)
     return Mpi(
         slots=slots or 1,
-        ssh=_folder(spec, "sshAuthMountPath"),
+        ssh=ssh,
         implementation=spec.choice("mpiImplementation", IMPLEMENTATIONS) or "OpenMPI",
         wait_for_workers=single_template or creation == "WaitForWorkersReady",
-        launcher_works=spec.boolean("runLauncherAsWorker"),
+        launcher_works=spec.boolean("runLauncherAsWorker")
+        or (not launcher_is_job and _has_gpu_launcher(replicas)),
+        launcher_is_job=launcher_is_job,
     )
+
+
+def _has_gpu_launcher(replicas: tuple[ReplicaSpec, ...]) -> bool:
+    """Whether a container of the launcher has a limit of GPUs, of any vendor."""
+    containers = [c for r in replicas if r.role == "Launcher" for c in r.spec["containers"]]
+    limits = ((c.get("resources") or {}).get("limits") or {} for c in containers)
+    return any("gpu" in resource for row in limits for resource in row)
 
 
 def _folder(spec: Section, field: str) -> str:

@@ -1,7 +1,7 @@
 """Events about results: one event for all objects that were created or deleted together.
 
-Pods have an event for every creation, deletion and failure. Services and groups have events only
-for failures, and groups also for their deletion: the job has ended and frees its resources.
+Pods and services have an event for every creation, deletion and failure. Groups have events only
+for failures and for their deletion: the job has ended and frees its resources.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def event_for_stage(
             return None
     if failed is not None:
         return _failed(verb, noun, failed)
-    # Services and groups come and go with the pods: an event for each would only repeat.
-    is_reported = noun == "Pod" or (verb == "Delete" and first.kind.resource in _GROUPS)
+    # A group is created with the pods: an event about it would only repeat theirs.
+    is_reported = noun in ("Pod", "Service") or (
+        verb == "Delete" and first.kind.resource in _GROUPS
+    )
     if errors or not is_reported or not changes:
         return None
     names = [action.name for action in changes if isinstance(action, Create | Delete)]

@@ -38,6 +38,7 @@ from muster.operator.action_types import (
     EmitEvent,
     Patch,
     PatchStatus,
+    RecordExits,
     Requeue,
     VerifyJob,
 )
@@ -141,6 +142,8 @@ class Executor:
                 await self._patch_status(job, action.change)
             case EmitEvent():
                 self._emit(job, action)
+            case RecordExits():
+                self.own_writes.record_exits(job.uid, action.exits)
             case DeleteJob():
                 await self._delete_job(job)
             case Requeue():

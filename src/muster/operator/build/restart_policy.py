@@ -18,13 +18,21 @@ if TYPE_CHECKING:
 def restarts_left(job: Job, status: JobStatus) -> int | None:
     """How many restarts remain until the job fails; 0 or less: none. None without a limit.
 
-    A launcher's limit counts failed attempts after the first, as a batch Job's does.
+    In training-operator the restart that reaches the limit fails the job, and a limit of 0 allows
+    none, as 1 does. A batch Job, such as mpi-operator's launcher, may restart as often as its limit
+    says; so may a launcher that is not restarted in place, which training-operator never retries.
     """
     limit = job.policy.backoff_limit
     if limit is None:
         return None
-    # Except for a launcher, a limit of 0 allows no restart, as 1 does: the first one reaches it.
-    return (limit + 1 if job.mpi else max(limit, 1)) - status.restarts
+    return (limit + 1 if _is_batch_job(job) else max(limit, 1)) - status.restarts
+
+
+def _is_batch_job(job: Job) -> bool:
+    launcher = job.replica_spec("Launcher")
+    if job.mpi is None or launcher is None:
+        return False
+    return job.mpi.launcher_is_job or launcher.restart == "Never"
 
 
 def pod_restart_policy(job: Job, replica_spec: ReplicaSpec) -> str:

@@ -29,6 +29,8 @@ from muster.operator.action_types import (
     Delete,
     EmitEvent,
     PatchStatus,
+    RecordExits,
+    Report,
     Requeue,
     VerifyJob,
 )
@@ -36,6 +38,7 @@ from muster.operator.build import gang
 from muster.operator.decide import (
     adoption,
     backoff,
+    exit_codes,
     invalid_spec,
     job_conditions,
     job_end,
@@ -43,14 +46,14 @@ from muster.operator.decide import (
     missing_objects,
     outdated_pods,
 )
-from muster.operator.decide.gang_object import delete_group_objects
+from muster.operator.decide.gang_object import delete_group_objects, event_of_deletion
 from muster.operator.decide.job_outcome import assess
 from muster.operator.decide.waiting_reason import explain, terminating_pods
 from muster.operator.frameworks import registry
 from muster.operator.observed_job import with_deletions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from muster.api.core import Pod
@@ -74,7 +77,7 @@ def decide(job: Job, observed: Observed, settings: Settings, now: datetime) -> l
         return []
     before = invalid_spec.current_status(job)
     if before.outcome is not None:
-        return job_end.clean_up(job, before, observed, now)
+        return _clean_up(job, before, [], observed, now)
     return _guard_creations(job, _decide_active(job, before, observed, settings, now), observed)
 
 
@@ -93,7 +96,7 @@ def _guard_creations(job: Job, actions: list[Action], observed: Observed) -> lis
     # The status must be written before the deletions that it counts.
     if any(isinstance(action, Delete) for action in actions):
         return actions
-    later = (PatchStatus, EmitEvent)
+    later = (PatchStatus, EmitEvent, RecordExits)
     return [*(action for action in actions if not isinstance(action, later)), Requeue(0.0)]
 
 
@@ -112,7 +115,8 @@ def _decide_active(
     pods = [present[replica.name] for replica in wanted if replica.name in present]
     status, unclaimed = adoption.report_unclaimed(status, wanted, observed)
     assessment = assess(job, status, pods, wanted, now)
-    events += [*unclaimed, *assessment.events]
+    exits = exit_codes.report_exits(job, pods, observed.reported_exits)
+    events += [*unclaimed, *exits, *assessment.events]
     adopted = adoption.adopt_and_release(job, wanted, observed, settings)
     if assessment.status.outcome is not None:
         return [*adopted, *_write_and_end(job, assessment.status, events, observed, now)]
@@ -160,11 +164,13 @@ def _decide_active(
 
 def _accept(
     job: Job, before: JobStatus, observed: Observed, settings: Settings, now: datetime
-) -> tuple[JobStatus, list[EmitEvent]]:
+) -> tuple[JobStatus, list[Report]]:
     """The status of a job that the operator manages, and the events when it first sees it."""
-    start = before.start_time or now.replace(microsecond=0)
-    status = replace(before, start_time=start, observed_generation=job.generation)
-    events: list[EmitEvent] = []
+    status = replace(before, observed_generation=job.generation)
+    if not job.policy.suspend and before.start_time is None:
+        # Queueing systems such as Kueue read it as: the job was started.
+        status = replace(status, start_time=now.replace(microsecond=0))
+    events: list[Report] = []
     if before.condition("Created") is None:
         message = f"{job.kind} {job.name} is created."
         reason = f"{job.kind}Created"
@@ -200,20 +206,21 @@ def _surplus(
 
 
 def _suspend(
-    job: Job, status: JobStatus, events: list[EmitEvent], observed: Observed, now: datetime
+    job: Job, status: JobStatus, events: list[Report], observed: Observed, now: datetime
 ) -> list[Action]:
     if not status.is_true("Suspended"):
         events.append(EmitEvent(f"{job.kind}Suspended", f"{job.kind} {job.name} is suspended."))
     after = job_conditions.suspended(job, status, now).without_transient()
+    groups = delete_group_objects(job, observed)
     return [
-        *_write(job, after, events),
-        *delete_group_objects(job, observed),
+        *_write(job, after, [*events, *event_of_deletion(groups)]),
+        *groups,
         *missing_objects.delete_pods(job_conditions.not_terminating(observed.pods)),
         *missing_objects.delete_services(missing_objects.service_names(observed)),
     ]
 
 
-def _write(job: Job, after: JobStatus, events: list[EmitEvent]) -> list[Action]:
+def _write(job: Job, after: JobStatus, events: Sequence[Report]) -> list[Action]:
     if job.has_phases and not after.is_rejected:
         after = job_conditions.with_phases(after)
     change = status_change(job.status, after)
@@ -221,13 +228,20 @@ def _write(job: Job, after: JobStatus, events: list[EmitEvent]) -> list[Action]:
 
 
 def _write_and_end(
-    job: Job, status: JobStatus, events: list[EmitEvent], observed: Observed, now: datetime
+    job: Job, status: JobStatus, events: Sequence[Report], observed: Observed, now: datetime
 ) -> list[Action]:
     """Write the status and, if it says that the job has ended, clean up."""
     if status.outcome is None:
         return _write(job, status, events)
     after = job_end.final_counts(job, status, observed, now)
-    return [*_write(job, after, events), *job_end.clean_up(job, after, observed, now)]
+    return _clean_up(job, after, events, observed, now)
+
+
+def _clean_up(
+    job: Job, status: JobStatus, events: Sequence[Report], observed: Observed, now: datetime
+) -> list[Action]:
+    end = job_end.clean_up(job, status, observed, now)
+    return [*_write(job, end.status, [*events, *end.events]), *end.actions]
 
 
 def _with_deletions(observed: Observed, pods: Iterable[Pod], now: datetime) -> Observed:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.api.gang import LATE_ANNOTATION
-from muster.operator.action_types import Action, Create, Delete, Patch
+from muster.operator.action_types import Action, Create, Delete, EmitEvent, Patch
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from muster.api.meta import Raw
     from muster.jobs.job import Job
     from muster.operator.build.gang import Gang
@@ -56,6 +58,13 @@ def delete_group_objects(job: Job, observed: Observed, keep: Gang | None = None)
         if existing is not None and not existing["metadata"].get("deletionTimestamp"):
             actions.append(Delete(kind, job.name, existing["metadata"].get("uid", "")))
     return actions
+
+
+def event_of_deletion(actions: Iterable[Action]) -> list[EmitEvent]:
+    """The event before these deletions of group objects of a job that ends or is suspended."""
+    kinds = [action.kind.kind for action in actions if isinstance(action, Delete)]
+    message = "Job has been terminated. Deleting"
+    return [EmitEvent("JobTerminated", f"{message} {kinds[0]}")] if kinds else []
 
 
 def field_changes(existing: Raw, wanted: Raw) -> Raw:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from muster.jobs.job_status import ReplicaStatus, status_change
-from muster.operator.action_types import Action, DeleteJob, PatchStatus, Requeue
+from muster.jobs.job_status import ReplicaStatus
+from muster.operator.action_types import Action, DeleteJob, EmitEvent, Requeue
 from muster.operator.build.labels import replica_spec_of, role_of
 from muster.operator.decide import job_limits, missing_objects, pod_failure, unfinished
-from muster.operator.decide.gang_object import delete_group_objects
+from muster.operator.decide.gang_object import delete_group_objects, event_of_deletion
 from muster.operator.decide.job_conditions import not_terminating
 from muster.operator.frameworks import registry
 
@@ -56,8 +56,19 @@ def final_counts(job: Job, status: JobStatus, observed: Observed, now: datetime)
     return _with_counts(job, status, pods, {role: row.succeeded for role, row in _rows(status)})
 
 
-def clean_up(job: Job, status: JobStatus, observed: Observed, now: datetime) -> list[Action]:
-    """A finished job: delete its objects as its policy says, and the job when its TTL is over."""
+class JobEnd(NamedTuple):
+    """What is left to do for a finished job."""
+
+    status: JobStatus
+    events: list[EmitEvent]
+    actions: list[Action]
+
+
+def clean_up(job: Job, status: JobStatus, observed: Observed, now: datetime) -> JobEnd:
+    """A finished job: delete its objects as its policy says, and the job when its TTL is over.
+
+    The caller writes the status, so that the outcome and the counts are one write.
+    """
     pods = _divide(job, status, observed, now)
     unused = set()
     if _clean_pod_policy(job, status) != "None":
@@ -67,16 +78,16 @@ def clean_up(job: Job, status: JobStatus, observed: Observed, now: datetime) -> 
     after = _with_counts(job, status, pods, _ended_well(job, observed.pods))
     stopped = [pod for pod in pods.leaving if _may_end(job, pod)]
     after = unfinished.record_stopped(job, after, stopped)
-    change = status_change(status, after)
-    return [
-        *([PatchStatus(change)] if change else ()),
-        *unfinished.event_of_stopped(status, after),
-        *delete_group_objects(job, observed),
+    groups = delete_group_objects(job, observed)
+    actions = [
+        *groups,
         *missing_objects.delete_pods(pods.leaving),
         *missing_objects.delete_services(unused),
         *([Requeue(pods.seconds_left)] if pods.seconds_left else ()),
         *_expiry(job, status, now),
     ]
+    events = [*event_of_deletion(groups), *unfinished.event_of_stopped(status, after)]
+    return JobEnd(after, events, actions)
 
 
 def _divide(job: Job, status: JobStatus, observed: Observed, now: datetime) -> _Pods:
@@ -160,10 +171,18 @@ def _clean_pod_policy(job: Job, status: JobStatus) -> str:
 
 
 def _is_cleaned(job: Job, pod: Pod, policy: str) -> bool:
-    """Whether the end of the job deletes this pod; a finished launcher stays for its log."""
-    if policy == "None" or (pod.finished and role_of(job, pod) == "Launcher"):
+    """Whether the end of the job deletes this pod.
+
+    mpi-operator's launcher is a batch Job, which keeps its finished pods for their logs.
+    """
+    if policy == "None" or (pod.finished and _belongs_to_batch_job(job, pod)):
         return False
     return policy == "All" or not pod.finished
+
+
+def _belongs_to_batch_job(job: Job, pod: Pod) -> bool:
+    is_job = job.mpi is not None and job.mpi.launcher_is_job
+    return is_job and role_of(job, pod) == "Launcher"
 
 
 def _expiry(job: Job, status: JobStatus, now: datetime) -> list[Action]:

@@ -69,6 +69,7 @@ class _Assessor:
 
     def assess(self, wanted: Sequence[Replica]) -> Assessment:
         self._count_replicas(self.by_role)
+        self.status = pod_failure.record_launcher_start(self.job, self.status, self.present)
         restarted = self._count_in_place(self.present)
         replaced: list[Pod] = []
         replaced_before = {*self.status.replaced_uids}
@@ -128,7 +129,6 @@ class _Assessor:
             failed = [pod for pod, _ in self.failures]
         elif not failed:
             return False
-        self._report_exit_codes(failed)
         cause = self._describe(failed) if failed else _NONE_SUCCEEDED
         first = pod_status.first_failed(failed) if failed else None
         self._end("Failed", f"{self.job.kind} {self.job.key} has failed because {cause}", first)
@@ -169,7 +169,7 @@ class _Assessor:
     def _lost_worker(self, pod: Pod) -> int | None:
         if not self._is_launcher(pod):
             return None
-        return pod_failure.lost_worker(self.job, pod, self.present, self.now)
+        return pod_failure.lost_worker(self.job, self.status, pod, self.present, self.now)
 
     def _replace(self, wanted: Sequence[Replica], restarted: Sequence[Pod]) -> list[Pod]:
         """Count the pods to replace, before any of them is deleted, and return them.
@@ -210,7 +210,6 @@ class _Assessor:
         # A gang that restarts as a whole restarts once, however many of its pods failed together.
         self.new_restarts = min(retries, 1) if as_gang else retries
         self.status = job_limits.add_restarts(self.status, self.new_restarts)
-        self._report_exit_codes(failed)
         # At the limit the job fails instead of restarting.
         if not job_limits.backoff_limit_reached(self.job, self.status):
             if any(self._is_launcher(pod) for pod in failed):
@@ -319,15 +318,6 @@ class _Assessor:
 
     def _emit(self, suffix: str, message: str, type_: str = "Normal") -> None:
         self.events.append(EmitEvent(f"{self.job.kind}{suffix}", message, type_))
-
-    def _report_exit_codes(self, failed: list[Pod]) -> None:
-        for pod in failed:
-            replica_spec = replica_spec_of(self.job, pod)
-            code = pod_failure.exit_code(pod, replica_spec.container) if replica_spec else None
-            if code is not None:
-                name = f"{pod.metadata.namespace}.{pod.metadata.name}"
-                message = f"Pod: {name} exited with code {code}"
-                self.events.append(EmitEvent("ExitedWithCode", message))
 
 
 def _deciding_replicas(job: Job, wanted: Sequence[Replica]) -> list[Replica]:

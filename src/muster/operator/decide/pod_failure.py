@@ -14,8 +14,11 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from muster.api.limits import is_over_own_limit
 from muster.api.meta import condition_is_true, find_condition
+from muster.jobs.job_status import LauncherStart
 from muster.operator.build.labels import index_of, role_of
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import ContainerTerminated, Pod
     from muster.jobs.job import Job, ReplicaSpec
+    from muster.jobs.job_status import JobStatus
 
 _ENDED_BY_CLUSTER = (
     "Evicted",
@@ -114,7 +118,44 @@ def _stop_requested_at(pod: Pod) -> datetime | None:
     return min(times, default=None)
 
 
-def lost_worker(job: Job, launcher: Pod, pods: Sequence[Pod], now: datetime) -> int | None:
+def record_launcher_start(job: Job, status: JobStatus, pods: Sequence[Pod]) -> JobStatus:
+    """The status with the number of workers that the running attempt of the launcher began with.
+
+    mpirun reads its hosts when it starts. A worker that is added later is none of its hosts.
+    """
+    running = (pod for pod in pods if role_of(job, pod) == "Launcher" and _is_running(pod))
+    launcher = next(running, None)
+    if launcher is None:
+        return status
+    start = LauncherStart(launcher.metadata.uid, job.count("Worker"), _restarts(job, launcher))
+    if status.launcher_start is None or _attempt(status.launcher_start) != _attempt(start):
+        return replace(status, launcher_start=start)
+    return status
+
+
+def _is_running(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+
+
+def _attempt(start: LauncherStart) -> tuple[str, int]:
+    return start.pod_uid, start.restarts
+
+
+def _restarts(job: Job, launcher: Pod) -> int:
+    spec, rows = job.replica_spec("Launcher"), launcher.status.container_statuses
+    return next((row.restart_count for row in rows if spec and row.name == spec.container), 0)
+
+
+def _workers_at_start(job: Job, status: JobStatus, launcher: Pod) -> int:
+    """The workers that the last attempt of the launcher began with, and that still should exist."""
+    start, count = status.launcher_start, job.count("Worker")
+    attempt = (launcher.metadata.uid, _restarts(job, launcher))
+    return min(count, start.workers) if start and _attempt(start) == attempt else count
+
+
+def lost_worker(
+    job: Job, status: JobStatus, launcher: Pod, pods: Sequence[Pod], now: datetime
+) -> int | None:
     """The worker that was deleted just before this launcher exited 0; None if there is none."""
     replica_spec = job.replica_spec("Launcher")
     end = _end(launcher, replica_spec.container) if replica_spec is not None else None
@@ -126,7 +167,7 @@ def lost_worker(job: Job, launcher: Pod, pods: Sequence[Pod], now: datetime) -> 
         return None
     earliest = max(start, at - _TIME_TO_NOTICE)
     workers = {index_of(pod): pod for pod in pods if role_of(job, pod) == "Worker"}
-    for index in range(job.count("Worker")):
+    for index in range(_workers_at_start(job, status, launcher)):
         pod = workers.get(index)
         if pod is None:
             # It may also have been deleted after the end, while no operator ran.

@@ -100,6 +100,15 @@ def _launcher_name(job: Job) -> str:
     return names.launcher(job.name, job.uid, job.status.launcher_attempt)
 
 
+def _launcher_host(job: Job) -> str:
+    """The host name of a launcher in which ranks run, where workers are reached by exec.
+
+    It is training-operator's: the image that delivers kubectl waits for every host in the hostfile
+    whose name does not end in `launcher`. mpirun starts the ranks of its own host without an agent.
+    """
+    return f"{job.name}-launcher"
+
+
 def _ready_workers(job: Job, observed: Observed) -> list[Pod]:
     workers = (pod for pod in observed.pods if role_of(job, pod) == "Worker")
     return sorted((pod for pod in workers if _ready(pod)), key=index_of)
@@ -114,7 +123,7 @@ def _ready(pod: Pod) -> bool:
 
 def _has_gpu(container: Raw) -> bool:
     limits = (container.get("resources") or {}).get("limits") or {}
-    return any(name.endswith("/gpu") for name in limits)
+    return any("gpu" in name for name in limits)
 
 
 def _complete_launcher(manifest: Raw, main: Raw, hosts: Addresses) -> None:
@@ -127,6 +136,8 @@ def _complete_launcher(manifest: Raw, main: Raw, hosts: Addresses) -> None:
     add_environment(main, {name: v for name, v in variables.items() if name not in given})
     if mpi.ssh:
         return
+    if mpi.launcher_works:
+        manifest["spec"]["hostname"] = _launcher_host(job)
     manifest["spec"]["serviceAccountName"] = _account(job) or f"{job.name}-launcher"
     add_environment(main, {"NAMESPACE": job.namespace})
     if hosts.settings.delivery_image:
@@ -156,9 +167,12 @@ def _config_files(job: Job, observed: Observed, hosts: Addresses) -> dict[str, s
     domain = f".{hosts.settings.domain}" if hosts.settings.domain else ""
     suffix = f".{job.name}.{job.namespace}.svc{domain}" if mpi.ssh else ""
     workers = [worker.name + suffix for worker in job.replicas()]
-    if mpi.launcher_works:
-        workers.insert(0, _launcher_name(job) + suffix)
     ready = [pod.metadata.name + suffix for pod in _ready_workers(job, observed)]
+    if mpi.launcher_works and mpi.ssh:
+        workers.insert(0, _launcher_name(job) + suffix)
+    elif mpi.launcher_works:
+        workers.insert(0, _launcher_host(job))
+        ready.insert(0, _launcher_host(job))
     data = {
         "hostfile": files.hostfile(workers, mpi.slots, mpi.implementation),
         "discover_hosts.sh": files.discover(ready, None if mpi.ssh else mpi.slots),

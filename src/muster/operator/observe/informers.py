@@ -160,6 +160,7 @@ class Informers:
             served_dialects=frozenset(served),
             quota_refusal=own_writes.quota_refusal(uid),
             blocked=own_writes.blocked(uid),
+            reported_exits=own_writes.reported_exits(uid),
             template_rejection=own_writes.template_rejection(uid, job.generation),
             is_new=not own_writes.has_started(uid),
             priorities={row.metadata.name: row.value for row in self.priorities.all()},

@@ -39,6 +39,7 @@ class _JobWrites:
     blocked: Waiting | None = None
     template_rejection: tuple[int, str] = (0, "")
     started: bool = False
+    reported_exits: frozenset[str] = frozenset()
     valid_spec: Raw | None = None
 
 
@@ -108,6 +109,13 @@ class OwnWrites:
     def has_started(self, job: str) -> bool:
         """Whether we have acted on this job before."""
         return self._read(job).started
+
+    def record_exits(self, job: str, exits: frozenset[str]) -> None:
+        """Remember the ends of containers that events have reported; earlier ones are forgotten."""
+        self._of(job).reported_exits = exits
+
+    def reported_exits(self, job: str) -> frozenset[str]:
+        return self._read(job).reported_exits
 
     def record_valid_spec(self, job: str, spec: Raw) -> None:
         """Remember the job's spec, which is valid."""
