@@ -33,6 +33,21 @@ def disruption_condition(reason: str, message: str, now: datetime) -> Raw:
     return new_condition("DisruptionTarget", "True", reason, message, now)
 
 
+PREEMPTION = "PreemptionByScheduler"
+"""The reason of DisruptionTarget on a pod that is deleted to make room for another."""
+_PREEMPTED = "preempted by "
+
+
+def preemption_message(preemptor: str) -> str:
+    """The message of such a condition in our words."""
+    return f"{_PREEMPTED}{preemptor}, which has a higher priority"
+
+
+def preemption_in_words(message: str) -> str:
+    """Who preempted a pod: the message if it is ours; other schedulers name nobody."""
+    return message if message.startswith(_PREEMPTED) else f"{_PREEMPTED}a pod of higher priority"
+
+
 def find(conditions: Sequence[Raw], type_: str) -> Raw | None:
     return next((condition for condition in conditions if condition["type"] == type_), None)
 

@@ -298,6 +298,7 @@ STATUS_FIELDS: Fields = {
     ),
     "stopped": _object("Pods that still trained when the job's success ended them.", _STOPPED),
     "failedAttempt": _object("The attempt whose failure ended the job.", _FAILED_ATTEMPT),
+    "preempted": _text("By whom pods were preempted, until all pods run again."),
     "replaced": _array("Failed pods that are being replaced.", _text("A UID.")),
     "phase": _text("The phase, for clients of v1alpha1: Creating, Running, CleanUp, Failed, Done."),
     "state": _text("The state, for clients of v1alpha1: Unknown, Running, Succeeded, Failed."),

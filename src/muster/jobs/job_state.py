@@ -116,8 +116,14 @@ def state_of(status: JobStatus, pods: Sequence[Pod]) -> JobState:
     if pods and not waiting and status.waiting and status.waiting.reason in _FOR_A_NODE:
         recorded = ""  # the operator has not seen yet that all pods have nodes
     if "Restarting" in true and not reason:
-        return JobState(RESTARTING, recorded or true["Restarting"])
-    return JobState(PENDING, reason or recorded)
+        message = _after_preemption(status, recorded) if recorded else true["Restarting"]
+        return JobState(RESTARTING, message)
+    return JobState(PENDING, _after_preemption(status, reason or recorded))
+
+
+def _after_preemption(status: JobStatus, reason: str) -> str:
+    """Why the job waits, and by whom it was preempted before."""
+    return "; ".join(filter(None, (status.preempted, reason)))
 
 
 def _why_pending(waiting: Sequence[Pod], total: int) -> str:

@@ -143,6 +143,8 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     replaced_uids: tuple[str, ...] = field(name="replaced", default=())
     """Pods whose replacement is counted but whose deletion may not be requested yet."""
     waiting: Waiting | None = None
+    preempted: str = ""
+    """Since its pods were preempted and until all of them run again: by whom (`preempted by …`)."""
     earlier_restarts: dict[str, int] = {}
     """Restarts of a replica before its present pod, by role and index (`worker-0`)."""
     failed_attempt: FailedAttempt | None = None
@@ -199,6 +201,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
         return replace(
             self,
             waiting=None,
+            preempted="",
             replaced_uids=(),
             failures={},
             in_place_restarts={},

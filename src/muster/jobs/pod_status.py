@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from muster.api.conditions import PREEMPTION, preemption_in_words
 from muster.api.meta import condition_is_true, find_condition
 from muster.jobs import log_tail
 
@@ -54,8 +55,18 @@ def failure_with_lines(pod: Pod) -> str:
     return f"{container_ending(pod, *cause)}.{LAST_LINES}{text}"
 
 
+def preemption(pod: Pod) -> str:
+    """By whom this pod was preempted (`preempted by …`); empty if it was not."""
+    notice = find_condition(pod.status.conditions, "DisruptionTarget")
+    if notice is None or (notice.status, notice.reason) != ("True", PREEMPTION):
+        return ""
+    return preemption_in_words(notice.message)
+
+
 def interruption(pod: Pod) -> str:
     """How the cluster ended this pod, as the rest of a sentence that begins with its name."""
+    if words := preemption(pod):
+        return f"was {words}"
     notice = find_condition(pod.status.conditions, "DisruptionTarget")
     reason = pod.status.reason or (notice.reason if notice is not None else "")
     message = pod.status.message or (notice.message if notice is not None else "")

@@ -45,8 +45,11 @@ def explain(
     pods = job_or_pod.pods(client)
     job = summary_with_last_lines(client, job_or_pod, pods)
     explanation = _with_job(explain_pods(client, name, pods, notify), job)
+    explanation = _with_reasons(explanation, job.headline, job.instances)
+    if explanation.place and job.preempted:
+        explanation = replace(explanation, text=f"{job.preempted}; {explanation.text}")
     return replace(
-        _with_reasons(explanation, job.headline, job.instances),
+        explanation,
         last_lines=job.last_lines,
         next_try=timestamp(job.next_try) if job.next_try else "",
     )

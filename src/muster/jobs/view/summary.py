@@ -90,6 +90,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     """The replicas that it should have; 0 if its manifest is invalid."""
     ended: dict[str, int] = {}
     """Of a finished job: how many replicas ended in which way, also those whose pods are gone."""
+    preempted: str = ""
+    """By whom its pods were preempted, until all run again (`preempted by …`); else empty."""
     discarded: str = ""
     """The files that its pods wrote and that are deleted with them; empty if none."""
     settling: bool = False
@@ -208,6 +210,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         earlier_restarts=status.earlier_restarts,
         replicas=job.total if job is not None else 0,
         ended=_ended(job, status, own_pods) if state in (SUCCEEDED, FAILED) else {},
+        preempted=status.preempted,
         discarded=_discarded(own_pods),
         settling=state == SUCCEEDED and _is_settling(job, status),
         stopped=status.stopped,

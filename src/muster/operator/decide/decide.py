@@ -44,7 +44,7 @@ from muster.operator.decide import (
     job_end,
     job_limits,
     missing_objects,
-    outdated_pods,
+    pod_failure,
 )
 from muster.operator.decide.gang_object import delete_group_objects, event_of_deletion
 from muster.operator.decide.job_outcome import assess
@@ -136,7 +136,7 @@ def _decide_active(
     # The new status may ask for other replicas: the next attempt of a launcher has another name.
     wanted = registry.framework_of(job).replicas(updated, observed)
     surplus, observed_after = _surplus(updated, wanted, observed, settings, now)
-    outdated = outdated_pods.outdated_pods(updated, observed_after)
+    outdated = missing_objects.outdated_pods(updated, observed_after)
     observed_after = _with_deletions(observed_after, outdated, now)
     missing = missing_objects.without_pod(wanted, observed_after)
     delay = backoff.waiting_for_backoff(job, status, missing, now)
@@ -147,7 +147,7 @@ def _decide_active(
         *_write(job, after, [*events, *problems]),
         *missing_objects.delete_pods((*assessment.replaced, *surplus)),
         # Before the gang's object has the new size: with it, the scheduler could start them.
-        *outdated_pods.delete_unstarted(outdated),
+        *missing_objects.delete_unstarted(outdated),
         *(() if job.from_pods else missing_objects.delete_unused_services(job, observed)),
         *(
             missing_objects.delete_pods(missing_objects.unscheduled_pods(observed_after))
@@ -170,6 +170,8 @@ def _accept(
     if not job.policy.suspend and before.start_time is None:
         # Queueing systems such as Kueue read it as: the job was started.
         status = replace(status, start_time=now.replace(microsecond=0))
+    if preemption := pod_failure.preemption(observed.pods) or observed.preemption:
+        status = replace(status, preempted=preemption)
     events: list[Report] = []
     if before.condition("Created") is None:
         message = f"{job.kind} {job.name} is created."

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from muster.jobs.job import Job, Replica
     from muster.jobs.job_status import JobStatus
 
+_NONE_RUNS = "none of its pods runs any more"
 _NONE_SUCCEEDED = "all its pods have ended and none that decides its success succeeded."
 
 
@@ -187,7 +188,8 @@ class _Assessor:
         if recreated:
             self._restart_failed(recreated)
         elif broken := gang_restart.find_break(self.job, self.status, wanted, staying, restarted):
-            self._report_restarting(f"{broken.cause}.")
+            preempted = self.status.preempted if broken.failed is None else ""
+            self._report_restarting(f"it was {preempted}." if preempted else f"{broken.cause}.")
             self._restart_gang()
             if broken.failed is not None:
                 self._record_failures(self.restarting, [broken.failed])
@@ -289,11 +291,14 @@ class _Assessor:
         phases = Counter(pod.status.phase for pod in staying)
         complete = phases["Running"] + phases["Succeeded"] >= wanted
         lost = not phases["Running"] and _started(self.status) < self.started_before
+        if complete:
+            self.status = replace(self.status, preempted="")
         if self.framework.running(self.job, self.by_role):
             if complete or not self.status.is_true("Restarting"):
                 self._set_condition("Running", f"{self.job.kind} {self.job.key} is running.")
         elif self.status.is_true("Running") and lost and not complete:
-            self._report_restarting("none of its pods runs any more.")
+            words = f"it was {self.status.preempted}" if self.status.preempted else _NONE_RUNS
+            self._report_restarting(f"{words}.")
 
     def _report_restarting(self, cause: str) -> None:
         message = f"job {self.job.name} is restarting because {cause}"

@@ -1,6 +1,12 @@
 """The objects that a running job needs: config objects, services, gang object and pods.
 
-Every function returns only objects that are missing, differ or are surplus.
+Every function returns only objects that are missing, differ, are surplus or are outdated.
+
+Pods are outdated if they wait to start while their configuration names replicas of a former size of
+the job: TF_CONFIG, WORLD_SIZE and NUM_PROCESSES are part of a pod and cannot be changed. A job that
+is scaled while its pods wait for room would start with the old numbers, and its training would wait
+for replicas that do not exist. So these pods are recreated. Pods that have started keep their
+numbers: the training runs with them.
 """
 
 from __future__ import annotations
@@ -8,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import PODS, SERVICES
+from muster.jobs import names
 from muster.operator.action_types import Action, Create, Delete, Patch, Requeue
 from muster.operator.build import host_ports
 from muster.operator.build.addresses import addresses_of
@@ -18,7 +25,7 @@ from muster.operator.build.pods import pod_manifest
 from muster.operator.build.services import service_manifest
 from muster.operator.decide import backoff, job_conditions
 from muster.operator.decide.gang_object import ensure_group_object, field_changes
-from muster.operator.decide.outdated_pods import record_size
+from muster.operator.decide.pod_failure import ever_started
 from muster.operator.frameworks import registry
 from muster.operator.settings import QUOTA_PAUSE
 
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod
+    from muster.api.meta import Raw
     from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
     from muster.operator.build.gang import Gang
@@ -73,7 +81,7 @@ def create_missing(
     for replica in due[:BATCH]:
         manifest = pod_manifest(job, replica, hosts, gang)
         framework.add_to_pod(manifest, replica, hosts)
-        record_size(job, manifest)
+        _record_size(job, manifest)
         created.append(Create(PODS, manifest))
     return [*before_pods, *created, *later, *([Requeue(0.0)] if len(due) > BATCH else ())]
 
@@ -160,3 +168,38 @@ def _free_quota(observed: Observed, gang: Gang) -> list[Action]:
     """
     pods = unscheduled_pods(observed) if gang.dialect != "none" else []
     return [*delete_pods(pods), Requeue(QUOTA_PAUSE)]
+
+
+def outdated_pods(job: Job, observed: Observed) -> list[Pod]:
+    """The pods that have not started and were created for another size of the job."""
+    size = "" if job.from_pods else _size(job)
+    if not size:
+        return []
+    return [
+        pod
+        for pod in job_conditions.not_terminating(observed.pods)
+        # Pods of operators that did not record the size are left alone.
+        if pod.metadata.annotations.get(names.CLUSTER_SIZE, size) != size
+        and pod.status.phase in ("", "Pending")
+        and not ever_started(pod)
+    ]
+
+
+def delete_unstarted(pods: Iterable[Pod]) -> list[Action]:
+    """Delete these pods, each only if it has not changed: it may start at this moment."""
+    return [
+        Delete(PODS, pod.metadata.name, pod.metadata.uid, pod.metadata.resource_version)
+        for pod in pods
+    ]
+
+
+def _record_size(job: Job, manifest: Raw) -> None:
+    """Record the size of the job in the manifest of a pod that contains it."""
+    if size := _size(job):
+        manifest["metadata"]["annotations"][names.CLUSTER_SIZE] = size
+
+
+def _size(job: Job) -> str:
+    if not registry.framework_of(job).fixed_size(job):
+        return ""
+    return ",".join(f"{spec.role.lower()}={spec.count}" for spec in job.replica_specs)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from muster.api.limits import is_over_own_limit
 from muster.api.meta import condition_is_true, find_condition
+from muster.jobs import pod_status
 from muster.jobs.job_status import LauncherStart
 from muster.operator.build.labels import index_of, role_of
 
@@ -88,6 +89,11 @@ def ended_by_cluster(pod: Pod) -> bool:
         return True
     rejected = pod.status.reason in _REJECTED_BY_KUBELET or pod.status.reason.startswith("OutOf")
     return rejected and not ever_started(pod)
+
+
+def preemption(pods: Sequence[Pod]) -> str:
+    """By whom the first of these pods was preempted; empty if none was."""
+    return next(filter(None, map(pod_status.preemption, pods)), "")
 
 
 def ended_by_deletion(pod: Pod, container: str) -> bool:

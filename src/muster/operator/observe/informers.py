@@ -24,9 +24,8 @@ from muster.api.kinds import (
     Kind,
 )
 from muster.api.meta import Key, ObjectMeta, Raw, key_of
-from muster.jobs import names
+from muster.jobs import names, pod_status
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.jobs.pod_status import any_running
 from muster.kube.watch.any_version import AnyVersionInformer
 from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import identity_of
@@ -137,7 +136,7 @@ class Informers:
     def has_worked(self, uid: str) -> bool:
         """Whether a pod of the job of this UID runs, or has run to its end."""
         pods = self.pods.by(OWNER, uid)
-        return any_running(pods) or any(pod.finished for pod in pods)
+        return pod_status.any_running(pods) or any(pod.finished for pod in pods)
 
     def observe(self, job: Job, own_writes: OwnWrites, now: datetime) -> Observed:
         """The job's objects, with our own latest writes laid over them."""
@@ -160,6 +159,7 @@ class Informers:
             served_dialects=frozenset(served),
             quota_refusal=own_writes.quota_refusal(uid),
             blocked=own_writes.blocked(uid),
+            preemption=own_writes.preemption(uid),
             reported_exits=own_writes.reported_exits(uid),
             template_rejection=own_writes.template_rejection(uid, job.generation),
             is_new=not own_writes.has_started(uid),
@@ -225,6 +225,8 @@ def _owned_object_changed(
     current, owners = change.current, _owner(change.current)
     leaving = change.new is None or _metadata(current).deletion_timestamp is not None
     is_new = [own_writes.seen_by_informer(kind, uid, current, leaving=leaving) for uid in owners]
+    if leaving and kind == PODS and owners and (words := pod_status.preemption(current)):
+        own_writes.record_preemption(owners[0], words)
     if change.old is None and owners and not any(is_new):
         return  # The informer only shows what we created.
     # Both states: a label or owner that is gone may have tied the object to another job.

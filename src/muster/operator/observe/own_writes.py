@@ -40,6 +40,7 @@ class _JobWrites:
     template_rejection: tuple[int, str] = (0, "")
     started: bool = False
     reported_exits: frozenset[str] = frozenset()
+    preemption: str = ""
     valid_spec: Raw | None = None
 
 
@@ -71,6 +72,7 @@ class OwnWrites:
 
     def record_job(self, job: str, raw: Raw) -> None:
         """Remember the job as the API server returned it after our last write."""
+        self._of(job).preemption = ""  # The status has it now.
         self._of(job).job = (self._clock() + KEEP, raw)
 
     def record_quota_refusal(self, job: str, message: str) -> None:
@@ -116,6 +118,13 @@ class OwnWrites:
 
     def reported_exits(self, job: str) -> frozenset[str]:
         return self._read(job).reported_exits
+
+    def record_preemption(self, job: str, words: str) -> None:
+        """Remember that a pod was preempted, which may be gone before the job is reconciled."""
+        self._of(job).preemption = words
+
+    def preemption(self, job: str) -> str:
+        return self._read(job).preemption
 
     def record_valid_spec(self, job: str, spec: Raw) -> None:
         """Remember the job's spec, which is valid."""

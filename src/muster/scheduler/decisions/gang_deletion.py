@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.conditions import disruption_condition
+from muster.api.conditions import PREEMPTION, disruption_condition
 from muster.api.meta import find_condition, timestamp
 from muster.scheduler.decisions.decision import PREEMPTED, Decision, Delete
 from muster.scheduler.decisions.reasons import LEAVING, Reason
@@ -59,7 +59,7 @@ def mark_of(pod: Pod) -> DeletionMark | None:
 
 def mark_patch(delete: Delete, pod: Pod, since: datetime, now: datetime) -> Raw:
     """The patch of a pod's status that marks the pod."""
-    reason = "PreemptionByScheduler" if delete.reason == PREEMPTED else "ReleasedByMuster"
+    reason = PREEMPTION if delete.reason == PREEMPTED else "ReleasedByMuster"
     condition = disruption_condition(reason, delete.why[:MAX_MESSAGE], now)
     metadata: Raw = {"uid": pod.metadata.uid}
     if delete.whole:

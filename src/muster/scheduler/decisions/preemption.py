@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from muster.api.conditions import preemption_message
 from muster.api.gang import GangKey, GangTerms
 from muster.api.gang_dialects import is_protected, role_of, single_pod_gang
 from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
@@ -298,7 +299,7 @@ def evict(view: GangView, preemption: Preemption) -> tuple[Delete, ...]:
             drop_holds(state, victim.gang)
             state.mark_due(victim.gang)
         pods = tuple(slot.pod for slot in victim.slots if slot.kind is SlotKind.POD)
-        why = f"makes room for {view.key}, which has a higher priority"
+        why = preemption_message(str(view.key))
         deletes += [Delete(victim.gang, pods, why, PREEMPTED, victim.whole)] if pods else []
     hold_plan(state, view.gang, preemption.plan.placements)
     return tuple(deletes)
