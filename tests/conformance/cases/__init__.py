@@ -20,6 +20,7 @@ from tests.conformance.cases import (
     invalid_pods,
     json_patches,
     kinds,
+    managed_by,
     patches,
     pod_rules,
     pods,
@@ -40,6 +41,7 @@ ALL = [
     case
     for module in (
         kinds,
+        managed_by,
         empty_fields,
         crds,
         crd_changes,

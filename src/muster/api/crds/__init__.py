@@ -4,9 +4,9 @@ Those of jobs are built from the table in `muster.api.job_fields`; those of grou
 this folder. `load_all` returns all of them, for the local cluster; `muster crds` prints `as_yaml`.
 
 Every served version of a job preserves unknown fields of spec and status, requires nothing under
-spec and has no validation rules. Without a conversion webhook the API server only rewrites
-`apiVersion` and prunes by the schema of the version it reads, so a stricter version would drop the
-fields of another one. The defaults of a version are in its schema.
+spec and has one validation rule: managedBy is immutable. Without a conversion webhook the API
+server only rewrites `apiVersion` and prunes by the schema of the version it reads, so a stricter
+version would drop the fields of another one. The defaults of a version are in its schema.
 """
 
 from __future__ import annotations

@@ -116,10 +116,35 @@ def _schema(kind: str, defaults: Raw) -> Raw:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": _part("The job as it should run.", fields),
+            "spec": {
+                **_part("The job as it should run.", fields),
+                "x-kubernetes-validations": _immutable_rules(),
+            },
             "status": _part("The job as it runs, written by the operator.", STATUS_FIELDS),
         },
     }
+
+
+# managedBy says which controller works on a job. If it could change, two would work on it at once.
+_PLACES = {"runPolicy.managedBy": "has({0}.runPolicy) && has({0}.runPolicy.managedBy)"}
+_PLACES |= {"managedBy": "has({0}.managedBy)"}
+
+
+def _unchanged(path: str) -> str:
+    """The CEL rule that a field of spec neither changes nor comes nor goes."""
+    values = (f"({_PLACES[path]} ? {{0}}.{path} : '')".format(me) for me in ("self", "oldSelf"))
+    return " == ".join(values)
+
+
+IMMUTABLE_FIELDS = {_unchanged(path): path for path in _PLACES}
+"""The CEL rules of spec, and the path below spec of the field that each is about."""
+
+
+def _immutable_rules() -> list[Raw]:
+    return [
+        {"rule": rule, "message": "field is immutable", "fieldPath": f".{path}"}
+        for rule, path in IMMUTABLE_FIELDS.items()
+    ]
 
 
 def _part(description: str, fields: Raw) -> Raw:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.crds.job_definitions import IMMUTABLE_FIELDS
 from muster.api.schemas import Schema
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.unknown_fields import unknown_fields_of_spec
 from muster.local.apiserver import api_errors
+from muster.local.apiserver.api_errors import Cause
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.schema import structural
 from muster.local.apiserver.views.cells import condition_is_true
@@ -126,6 +128,8 @@ def _strategy(group: str, kind: str, schema: Raw) -> Strategy:
     rules = Strategy(generation="spec", apply_schema=_apply_schema)
     if any((job.resource.group, job.kind) == (group, kind) for job in JOB_KIND_BY_NAME.values()):
         rules = replace(rules, unknown_fields=partial(_unknown_job_fields, kind))
+    if paths := _immutable_paths(schema):
+        rules = replace(rules, check_update=partial(_check_immutable, paths))
     if name_rules:
         return replace(rules, check_create=partial(_check_name, Schema(name_rules)))
     return rules
@@ -135,6 +139,34 @@ def _unknown_job_fields(kind: str, obj: Raw) -> list[str]:
     # The definitions of jobs preserve every field of spec, so that no version drops those of
     # another; without this a typo would be stored in silence.
     return [field.path for field in unknown_fields_of_spec(kind, obj.get("spec"))]
+
+
+def _immutable_paths(schema: Raw) -> tuple[tuple[str, ...], ...]:
+    """The fields of spec that a CEL rule of the definition makes immutable.
+
+    No CEL is evaluated here: the rules of our own definitions are recognized by their text, and all
+    other rules have no effect.
+    """
+    spec: Raw = (schema.get("properties") or {}).get("spec") or {}
+    rules = (row.get("rule") for row in spec.get("x-kubernetes-validations") or ())
+    return tuple(
+        tuple(IMMUTABLE_FIELDS[rule].split(".")) for rule in rules if rule in IMMUTABLE_FIELDS
+    )
+
+
+def _check_immutable(paths: Iterable[tuple[str, ...]], new: Raw, old: Raw) -> Causes:
+    for path in paths:
+        if _value_at(new, path) != _value_at(old, path):
+            # kube-apiserver shows no value where a CEL rule fails.
+            text = "Invalid value: field is immutable"
+            yield Cause(".".join(("spec", *path)), "FieldValueInvalid", text)
+
+
+def _value_at(obj: Raw, path: Iterable[str]) -> object:
+    value: object = obj.get("spec")
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value or ""
 
 
 def _check_name(rules: Schema, obj: Raw) -> Causes:
