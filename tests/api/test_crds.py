@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from muster.api import crds, job_fields, schemas
+from muster.api.crds.job_definitions import IMMUTABLE_FIELDS
 from muster.api.kinds import (
     COSCHEDULING_POD_GROUPS,
     JOB_KINDS,
@@ -51,7 +52,9 @@ def test_no_version_drops_the_fields_of_another(crd: Any, version: Any) -> None:
         assert section is not None
         assert section.preserves
         assert "required" not in section.raw
-        assert "x-kubernetes-validations" not in section.raw
+        rules = [row["rule"] for row in section.raw.get("x-kubernetes-validations") or ()]
+        is_job = crd["spec"]["group"] == "kubeflow.org"
+        assert rules == (list(IMMUTABLE_FIELDS) if part == "spec" and is_job else [])
     assert "status" in version["subresources"]
 
 

@@ -154,8 +154,16 @@ class Home(msgspec.Struct, frozen=True):
         draft.rename(self.record)
         _set_text(self.root / "last-data", str(status.get("data") or ""))
 
+    def write_stopping(self) -> None:
+        """Add to the status of this daemon that it stops; if it was never ready, it has none."""
+        if status := self.status():
+            self.write_status(**(status | {"stopping": True}))
+
     def status(self) -> dict[str, Any] | None:
-        """The status of the running daemon, or None while it is not ready."""
+        """The status of the running daemon, or None while it is not ready.
+
+        `stopping` is in it while the daemon waits for its pods to end.
+        """
         status = self._last_status()
         return status if status and status["pid"] == self.running() else None
 

@@ -295,6 +295,7 @@ class _Cluster:
                 tasks.append(group.create_task(announce()))  # without it, the start has failed
                 await stop.wait()
                 log.info("stopping")
+                settings.home.write_stopping()
                 for task in tasks:
                     task.cancel()
             # The API server still runs, so the pods can be marked after they are stopped.

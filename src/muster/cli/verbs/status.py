@@ -22,23 +22,23 @@ from muster.local.home import Home
 def command(target: Target, output: str) -> None:
     """Show which cluster is used and whether the local cluster is up."""
     home = Home.of_user()
-    daemon = home.status()
+    local = _local(home)
+    daemon, stopping = local.get("daemon"), local["local"] == "stopping"
     cluster = find_cluster(target)
     data: dict[str, Any] = {
         "cluster": cluster.name if cluster else "",
         "from": cluster.source if cluster else "",
         "url": cluster.endpoint.url if cluster else "",
-        "local": "up" if daemon else "down",
-        **({"daemon": daemon} if daemon else _without_daemon(home)),
+        **local,
     }
-    if cluster is None or cluster.local:
+    if not stopping and (cluster is None or cluster.local):
         data |= _dashboard(home)
     problem: MusterError | None = None
     if cluster is not None:
         try:
             with cluster.connect() as client:
                 nodes = client.list(NODES).items
-                if cluster.local:
+                if cluster.local and not stopping:
                     data["components"] = client.ready_checks()
             ready = sum(condition_is_true(node.status.conditions, "Ready") for node in nodes)
             data["nodes"] = f"{ready} of {len(nodes)} ready"
@@ -74,6 +74,21 @@ def _components(checks: dict[str, str]) -> str:
     """The components that failed, and why; in a few words if all run."""
     failed = [f"{name} failed: {problem}" for name, problem in checks.items() if problem]
     return "; ".join(failed) or ("all running" if checks else "")
+
+
+def _local(home: Home) -> dict[str, Any]:
+    """Whether the local cluster is up; while `arena down` stops it, the pods that it waits for."""
+    daemon = home.status()
+    if daemon is None:
+        return {"local": "down", **_without_daemon(home)}
+    if not daemon.pop("stopping", False):
+        return {"local": "up", "daemon": daemon}
+    from muster.local.stopping import read_ending
+
+    daemon.pop("dashboard", None)  # it ends before the pods
+    ending = read_ending(home.last_data())
+    pods = f"; {ending.text.removesuffix(' …')}" if ending.pods else ""
+    return {"local": "stopping", "daemon": daemon, "hint": f"stopping{pods}"}
 
 
 def _without_daemon(home: Home) -> dict[str, str]:

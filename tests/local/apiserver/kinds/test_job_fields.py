@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 JOBS = "/apis/kubeflow.org/{}/namespaces/default/tfjobs"
+JSON_PATCH = "application/json-patch+json"
 V1 = JOBS.format("v1")
 REPLICA = "spec.tfReplicaSpecs.Worker.replica"
 COMMAND = "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand"
@@ -107,3 +108,43 @@ async def test_a_wrong_type_is_refused_with_its_path(jobs: ApiClient) -> None:
         "spec.tfReplicaSpecs.Worker.replicas in body must be of type integer"
         in (reply.body["message"])
     )
+
+
+OTHER = {"managedBy": "kueue.x-k8s.io/multikueue"}
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha1"])
+@pytest.mark.parametrize(
+    ("before", "change", "path"),
+    [
+        ({"runPolicy": OTHER}, {"runPolicy": {"managedBy": None}}, "spec.runPolicy.managedBy"),
+        ({}, {"runPolicy": OTHER}, "spec.runPolicy.managedBy"),
+        (OTHER, {"managedBy": "kubeflow.org/training-operator"}, "spec.managedBy"),
+    ],
+)
+async def test_the_controller_of_a_job_cannot_be_changed(
+    jobs: ApiClient, version: str, before: Any, change: Any, path: str
+) -> None:
+    await jobs.send("POST", JOBS.format(version), job(version=version, **before))
+    url = f"{JOBS.format(version)}/j"
+
+    reply = await jobs.send("PATCH", url, {"spec": change}, content_type=MERGE)
+
+    assert reply.status == 422
+    (cause,) = reply.body["details"]["causes"]
+    assert (cause["field"], cause["message"]) == (path, "Invalid value: field is immutable")
+    other = {"runPolicy": {"suspend": True}}
+    assert (await jobs.send("PATCH", url, {"spec": other}, content_type=MERGE)).status == 200
+
+
+async def test_other_rules_in_the_language_cel_are_stored_without_effect(jobs: ApiClient) -> None:
+    url = f"{CRDS}/tfjobs.kubeflow.org"
+    rows = [{"rule": "self.backoffLimit == oldSelf.backoffLimit"}]
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
+    change = [{"op": "replace", "path": path, "value": rows}]
+    assert (await jobs.send("PATCH", url, change, content_type=JSON_PATCH)).status == 200
+    await jobs.send("POST", V1, job(backoffLimit=1))
+
+    reply = await jobs.send("PATCH", f"{V1}/j", {"spec": {"backoffLimit": 2}}, content_type=MERGE)
+
+    assert reply.status == 200
