@@ -208,3 +208,33 @@ def test_the_next_try_is_counted_from_the_last_end(message: str, expected: datet
 )
 def test_a_pod_without_a_crash_has_none(status: dict[str, Any]) -> None:
     assert crash_of(pod(**status)) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            "job j is restarting because Worker replica(s) failed. First: pod j-worker-0 exited "
+            "with code 130 (SIGINT).",
+            "worker 0 exited with code 130 (SIGINT).",
+        ),
+        (
+            "job j is restarting because Launcher replica(s) failed. First: pod j-launcher-x7k2p "
+            "was OOMKilled (exit code 137).",
+            "launcher was OOMKilled (exit code 137).",
+        ),
+        ("job j is restarting because Worker 1 is gone.", "Worker 1 is gone."),
+        (
+            "job j is restarting because it was preempted by ns/big, which has a higher priority.",
+            "it was preempted by ns/big, which has a higher priority.",
+        ),
+        ("Another operator's words.", "Another operator's words."),
+    ],
+)
+def test_the_reason_of_a_restart_says_nothing_twice(message: str, reason: str) -> None:
+    raw = job("Created", "Restarting")
+    raw["status"]["conditions"][-1]["message"] = message
+
+    summary = summarize(raw, [])
+
+    assert (summary.status, summary.reason) == ("RESTARTING", reason)

@@ -38,6 +38,8 @@ _SINGLE_ROLES = ("chief", "master", "launcher")
 # Patterns are compiled when they are first used: most commands meet no job that failed.
 _BEGINNING = r"\w+ \S+ has failed because "
 _FIRST = r"(?s)(?P<cause>.*?)\.? First: pod (?P<pod>\S+) (?P<ending>.*)"
+_RESTARTING = r"job \S+ is restarting because (?P<cause>.*)"
+_REPLICAS_FAILED = r"\w+ replica\(s\) failed\. First: pod (?P<pod>\S+) (?P<ending>.*)"
 _LIMIT = (
     r"(?:Job \S+ has failed because )?it has reached the specified backoff limit "
     r"\(backoffLimit (?P<limit>\d+), (?P<failures>\d+) failures?\)"
@@ -297,6 +299,19 @@ def read_failure(message: str, job: str) -> Failure:
         return Failure(f"{replica} {ending}", lines, pod)
     roles = f"{counted['role'].lower()}s"
     return Failure(f"{counted['count']} {roles} failed; the first, {replica}, {ending}", lines, pod)
+
+
+def read_restart(message: str, job: str) -> str:
+    """The cause in the message of a job of this name that restarts, as a person reads it.
+
+    The state says already that it restarts, and the first replica that failed says that some have.
+    """
+    restarting = re.fullmatch(_RESTARTING, message)
+    if restarting is None:
+        return message
+    cause = restarting["cause"]
+    failed = re.fullmatch(_REPLICAS_FAILED, cause)
+    return f"{_replica(failed['pod'], job)} {failed['ending']}" if failed else cause
 
 
 def _used_up(match: re.Match[str]) -> str:

@@ -16,11 +16,13 @@ from muster.errors import InvalidJob
 from muster.jobs import log_tail, names, parse
 from muster.jobs.job_state import (
     FAILED,
+    RESTARTING,
     SUCCEEDED,
     SUSPENDED,
     Failure,
     crash_of,
     read_failure,
+    read_restart,
     replica_index,
     state_of,
 )
@@ -180,7 +182,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     status = decode_status(raw.get("status"))
     state, message, next_try = state_of(status, own_pods)
     failure = read_failure(message, key.name) if state == FAILED else Failure(message)
-    reason = failure.reason
+    reason = read_restart(failure.reason, key.name) if state == RESTARTING else failure.reason
     created = _time(meta.get("creationTimestamp"))
     if state == SUSPENDED:
         reason = f"{reason.removesuffix('.')}; `arena resume {key.name}` starts it again"
