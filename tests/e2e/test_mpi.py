@@ -24,6 +24,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 SCRIPT = EXAMPLES / "mpi_allreduce.py"
 TRAIN = f"mpirun python -m mpi4py {SCRIPT} --steps 60"
+GPU = "nvidia.com/gpu"
 WITH_SSH = "mpi-with-ssh:1"
 
 
@@ -118,6 +119,44 @@ def test_a_running_launcher_sees_workers_that_are_added(local: LocalCluster) -> 
     assert local.wait_job("elastic", "SUCCEEDED", "FAILED", timeout=60)["status"] == "SUCCEEDED"
     assert "elastic-worker-2" in local.arena("logs", "elastic").stdout
     local.arena("delete", "elastic")
+
+
+def test_a_job_that_ends_soon_after_a_worker_was_added_does_not_run_again(
+    local: LocalCluster,
+) -> None:
+    submit(local, "grown", f"mpirun python {SCRIPT} --steps=60 --pause=0.1 --report=1", "--gpus=1")
+    until(
+        lambda: "step 3 " in local.arena("logs", "grown", check=False).stdout,
+        timeout=60,
+        every=0.2,
+        what="training",
+    )
+
+    local.arena("scale", "grown", "--workers=3")
+
+    job = local.wait_job("grown", "SUCCEEDED", "FAILED", timeout=120)
+    assert job["status"] == "SUCCEEDED"
+    launchers = [row for row in job["instances"] if "launcher" in row["name"]]
+    assert len(launchers) == 1
+    local.arena("delete", "grown")
+
+
+def test_a_launcher_with_gpus_runs_ranks_too(local: LocalCluster) -> None:
+    container = {"name": "mpi", "image": "python:3.12", "resources": {"limits": {GPU: 1}}}
+    train = {"command": ["sh", "-c", TRAIN]}
+    launcher = {"template": {"spec": {"containers": [container | train]}}}
+    worker = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    body = {"mpiReplicaSpecs": {"Launcher": launcher, "Worker": worker}}
+    meta = {"name": "both"}
+    local.apply({"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": meta, "spec": body})
+
+    job = local.wait_job("both", "SUCCEEDED", "FAILED", timeout=120)
+
+    log = local.arena("logs", "both").stdout
+    assert job["status"] == "SUCCEEDED", log
+    places = dict(re.findall(r"^rank (\d) of 2 on (\S+)$", log, re.MULTILINE))
+    assert places == {"0": "both-launcher", "1": "both-worker-0"}
+    local.arena("delete", "both")
 
 
 def submit(local: LocalCluster, name: str, command: str, gpus: str = "--gpus=2") -> None:
