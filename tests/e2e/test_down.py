@@ -40,7 +40,7 @@ def test_status_says_that_a_cluster_is_stopping_while_its_pods_end(tmp_path: Pat
 
         def stopping() -> bool:
             shown = local.arena("status", "-o", "json", check=False).stdout
-            return json.loads(shown)["local"] == "stopping"
+            return bool(json.loads(shown)["local"] == "stopping")
 
         until(stopping, what="the cluster is stopping")
         line = local.arena("status", check=False).stdout

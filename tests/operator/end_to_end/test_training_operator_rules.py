@@ -51,7 +51,9 @@ async def test_the_controller_of_a_job_is_chosen_when_it_is_created(
         other = {"managedBy": "kubeflow.org/training-operator"}
         with pytest.raises(Invalid, match=r"spec.runPolicy.managedBy: .*field is immutable"):
             await client.patch(kind, Key(ns, name), {"spec": {"runPolicy": other}})
-        await client.patch(kind, Key(ns, name), {"spec": {"runPolicy": {"suspend": True}}})
+        change = {"spec": {"runPolicy": {"suspend": True}}}
+        changed = await client.patch(kind, Key(ns, name), change)
+        assert changed["spec"]["runPolicy"] == {**policy, "suspend": True}
 
 
 async def events(client: Client, ns: str) -> dict[str, list[tuple[str, str]]]:

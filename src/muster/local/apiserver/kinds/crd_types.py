@@ -22,6 +22,12 @@ class _Exact(msgspec.Struct, forbid_unknown_fields=True, gc=False, rename="camel
     pass
 
 
+class _Rule(_Exact):
+    rule: str
+    message: str = ""
+    field_path: str = ""
+
+
 class _Schema(_Exact):
     type: str = ""
     description: str = ""
@@ -43,6 +49,7 @@ class _Schema(_Exact):
     max_items: int = 0
     x_int_or_string: bool = field(default=False, name="x-kubernetes-int-or-string")
     x_preserve: bool = field(default=False, name="x-kubernetes-preserve-unknown-fields")
+    x_rules: list[_Rule] = field(default_factory=list, name="x-kubernetes-validations")
 
 
 class _Validation(_Exact):
