@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import UTC, datetime
+from typing import Any
 
+import pytest
 from aiohttp import ClientSession, CookieJar
 
 from muster.api.kinds import TFJOBS
-from muster.api.meta import Key
+from muster.api.meta import Key, Raw, key_of
+from muster.jobs.view import summary
+from muster.jobs.view.summary import JobSummary
 from muster.web.access.keys import new_token
+from muster.web.cluster import job_summaries
 from muster.web.cluster.live_clusters import LiveClusters
 from muster.web.cluster.page_cache import PageCache
 from tests.waiting import eventually
@@ -79,6 +84,26 @@ async def test_unchanged_jobs_are_not_read_again(site: Site) -> None:
 
     assert one[0] is two[0]
     assert one[0].status == "RUNNING"
+
+
+async def test_the_page_of_a_job_leaves_the_summaries_of_the_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        site.add_job(name, state="Succeeded")
+    path = f"/jobs?namespace={site.namespace}"
+    await eventually(lambda: page_with(site, path, "first", "second"))
+    await site.get(f"/jobs/{site.namespace}/TFJob/first")
+    made: list[str] = []
+
+    def summarize(raw: Raw, *arguments: Any) -> JobSummary:
+        made.append(str(key_of(raw)))
+        return summary.summarize(raw, *arguments)
+
+    monkeypatch.setattr(job_summaries, "summarize", summarize)
+    await site.get(f"{path}&text=first")
+
+    assert not [key for key in made if key.startswith(f"{site.namespace}/")]
 
 
 async def test_readers_of_one_page_have_their_own_csrf_tokens(site: Site) -> None:

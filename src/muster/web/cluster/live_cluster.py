@@ -163,7 +163,8 @@ class LiveCluster:
         )
 
     def summaries(self, jobs: Sequence[JobWithPods], now: datetime) -> list[JobSummary]:
-        """The jobs as a person sees them; for a thread. Unchanged jobs come from a cache."""
+        """All jobs as a person sees them; for a thread. Unchanged jobs come from a cache, which
+        forgets those that are not among `jobs`."""
         return self._summaries.of(jobs, now)
 
     def looks(self, pods: Iterable[Pod]) -> Looks:

@@ -75,16 +75,11 @@ def _of_namespace(events: Objects[Raw], namespace: str) -> list[Raw]:
 
 async def _attempts(cluster: LiveCluster, job: JobWithPods, key: Key) -> list[PodLog]:
     """The attempts whose logs the cluster keeps; only jobs that have had several are asked for."""
-
-    def needed() -> JobSummary | None:
-        (summary,) = cluster.summaries([job], datetime.now(UTC))
-        restarted = summary.restarts or any(row.restarts for row in summary.instances)
-        return summary if summary.over or restarted or summary.earlier_restarts else None
-
-    if (summary := await asyncio.to_thread(needed)) is None:
-        return []
-    with suppress(MusterError):  # the rest of the page is true without them
-        return await cluster.call(lambda client: attempts_of_job(client, key, summary.uid))
+    summary = await asyncio.to_thread(summarize, *job)
+    restarted = summary.restarts or any(row.restarts for row in summary.instances)
+    if summary.over or restarted or summary.earlier_restarts:
+        with suppress(MusterError):  # the rest of the page is true without them
+            return await cluster.call(lambda client: attempts_of_job(client, key, summary.uid))
     return []
 
 
