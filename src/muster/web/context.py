@@ -19,7 +19,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from muster.errors import ApiError, MusterError, NoCluster, ServerError, Unreachable, UsageError
-from muster.web import render
+from muster.web import render, threads
 from muster.web.access.gate import IDENTITY, Identity, Policy
 from muster.web.cluster.first_list import SYNC_SECONDS, StillLoading, be_impatient
 from muster.web.cluster.live_cluster import LiveCluster
@@ -118,7 +118,7 @@ async def page(
         key = (template, request.path_qs, variables["version"], variables["problem"])
         text = await cluster_of(request).pages.text(key, make)
     else:
-        text = await asyncio.to_thread(make)
+        text = await threads.compute(make)
     text = text.replace(_CSRF, identity_of(request).csrf if IDENTITY in request else "")
     answer = web.Response(text=text, status=status, content_type="text/html")
     answer.headers["Cache-Control"] = "no-store"

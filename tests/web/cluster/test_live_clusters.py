@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
 from muster.errors import TooManyRequests, Unreachable
@@ -11,6 +14,8 @@ from muster.web.cluster.live_clusters import LiveClusters
 from muster.web.cluster.sources import NODES
 from tests.waiting import eventually
 
+MANY = 40
+"""More than the default threads of any event loop."""
 NOWHERE = Endpoint("https://127.0.0.1:1")
 
 
@@ -52,4 +57,19 @@ async def test_a_cluster_that_does_not_answer_is_an_error_at_once() -> None:
         with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
             await cluster.informer(NODES)
         assert "127.0.0.1:1" in cluster.problem
+    await clusters.close()
+
+
+async def test_calls_that_wait_leave_the_threads_of_the_event_loop_to_others() -> None:
+    """The API server of the same process needs such a thread to answer the call."""
+    clusters, answered = LiveClusters(), threading.Event()
+    with clusters.use("", NOWHERE) as cluster:
+        calls = [asyncio.create_task(cluster.call(lambda _: answered.wait())) for _ in range(MANY)]
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.to_thread(answered.set)
+        finally:
+            answered.set()
+        assert all(await asyncio.gather(*calls))
     await clusters.close()

@@ -24,6 +24,7 @@ from muster.kube.blocking_client import BlockingClient
 from muster.kube.client import Client
 from muster.kube.request import Request
 from muster.kube.watch.informer import Informer
+from muster.web import threads
 from muster.web.cluster.changes import Changes
 from muster.web.cluster.first_list import first_list
 from muster.web.cluster.job_summaries import JobSummaries
@@ -118,7 +119,7 @@ class LiveCluster:
     async def start(self) -> None:
         """Get the objects of the first pages that a reader opens."""
         jobs, *_ = await asyncio.gather(self.jobs(), *map(self._started, FIRST))
-        await asyncio.to_thread(self.summaries, jobs, datetime.now(UTC))
+        await threads.compute(partial(self.summaries, jobs, datetime.now(UTC)))
 
     async def informer(self, source: Source[T]) -> Objects[T]:
         """The objects of a source. Forbidden if the user may not list them."""
@@ -179,7 +180,7 @@ class LiveCluster:
             with self.connect() as client:
                 return operation(client)
 
-        return await asyncio.to_thread(run)
+        return await threads.call(run)
 
     def connect(self) -> BlockingClient:
         """A client for a thread."""

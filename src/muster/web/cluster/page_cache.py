@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from muster.web import threads
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
@@ -26,7 +28,7 @@ class PageCache:
         """The text of that key; `make` runs in a thread if nobody has made it yet."""
         task = self._texts.get(key)
         if task is None:
-            task = asyncio.ensure_future(asyncio.to_thread(make))  # owner: ends with its thread
+            task = asyncio.ensure_future(threads.compute(make))  # owner: ends with its page
             self._texts[key] = task
             asyncio.get_running_loop().call_later(KEPT_SECONDS, self._texts.pop, key, None)
         return await asyncio.shield(task)  # others may wait for it when this reader leaves

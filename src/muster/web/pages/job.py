@@ -18,6 +18,7 @@ from muster.jobs.view.instance import pods_of_job
 from muster.jobs.view.summary import summarize
 from muster.scheduler import waiting_line_format
 from muster.scheduler.job_explanation import explain_job
+from muster.web import threads
 from muster.web.cluster import tensorboard
 from muster.web.cluster.sources import EVENTS, LINE, PODS
 from muster.web.context import cluster_of, page
@@ -75,7 +76,7 @@ def _of_namespace(events: Objects[Raw], namespace: str) -> list[Raw]:
 
 async def _attempts(cluster: LiveCluster, job: JobWithPods, key: Key) -> list[PodLog]:
     """The attempts whose logs the cluster keeps; only jobs that have had several are asked for."""
-    summary = await asyncio.to_thread(summarize, *job)
+    summary = await threads.compute(lambda: summarize(*job))
     restarted = summary.restarts or any(row.restarts for row in summary.instances)
     if summary.over or restarted or summary.earlier_restarts:
         with suppress(MusterError):  # the rest of the page is true without them
