@@ -10,6 +10,7 @@ objects.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -253,4 +254,5 @@ async def _line(client: Client, size: Size) -> None:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(50_000)  # as `arena` does
     uvloop.run(_serve(Path(sys.argv[1])))

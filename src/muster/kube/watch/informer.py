@@ -118,8 +118,8 @@ class Informer(Generic[T]):
         self._optional = optional
         self.installed = True
         """Whether the server has the kind, as far as known."""
-        self.stale_reason = ""
-        """Why the cache may be out of date, in one sentence; usually empty."""
+        self.failure: MusterError | None = None
+        """Why the cache may be out of date; usually None."""
         self._client, self._namespace = client, namespace
         self._labels, self._fields, self._page = labels, fields, page
         self._cache: InformerCache[T] = InformerCache(indexes or {})
@@ -140,6 +140,11 @@ class Informer(Generic[T]):
     def subscribe(self, listener: Callable[[Change[T]], None]) -> None:
         """Call `listener` with every later change. It must neither block nor raise."""
         self._listeners.append(listener)
+
+    @property
+    def stale_reason(self) -> str:
+        """Why the cache may be out of date, in one sentence; usually empty."""
+        return str(self.failure) if self.failure else ""
 
     @property
     def has_synced(self) -> bool:
@@ -189,7 +194,7 @@ class Informer(Generic[T]):
         self._synced.set()
 
     def _apply(self, event: WatchEvent[T]) -> None:
-        if self.stale_reason:
+        if self.failure:
             self._recovered()
         identity = identity_of(event.object)
         if event.type == "UNREADABLE":
@@ -203,9 +208,9 @@ class Informer(Generic[T]):
                 listener(change)
 
     def _recovered(self) -> None:
-        if self.stale_reason:
+        if self.failure:
             log.info("%s: watching again", self.kind.resource)
-        self.stale_reason = self.missing_right = ""
+        self.failure, self.missing_right = None, ""
 
     def _failed(self, error: MusterError) -> float:
         pause = self._progress.failed(error)
@@ -223,7 +228,7 @@ class Informer(Generic[T]):
             self.installed = False
             self._synced.set()
         elif not isinstance(error, Gone) and str(error) != self.stale_reason:
-            self.stale_reason = str(error)
+            self.failure = error
             log.warning("%s: %s", self.kind.resource, error)
         return pause
 

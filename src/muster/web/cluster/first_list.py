@@ -45,8 +45,8 @@ async def first_list(informer: Informer[Any]) -> None:
     try:
         async with asyncio.timeout_at(deadline):
             while not informer.has_synced:
-                if informer.stale_reason:
-                    raise Unreachable(informer.stale_reason)
+                if informer.failure:
+                    raise informer.failure.with_traceback(None)
                 with suppress(TimeoutError):  # to look at the reason meanwhile
                     await asyncio.wait_for(informer.synced(), 0.1)
     except TimeoutError:

@@ -11,19 +11,15 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import msgspec
-
-from muster.api.kinds import JOB_KINDS
 from muster.api.meta import Key, Raw, key_of
 from muster.api.pod_logs import POD_LOGS
 from muster.errors import Forbidden, NotFound, nearest
-from muster.kube import discovery
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.client import Client
 from muster.kube.request import Request
-from muster.kube.watch.informer import Informer
+from muster.kube.watch.any_version import AnyVersionInformer
 from muster.web import threads
 from muster.web.cluster.changes import Changes
 from muster.web.cluster.first_list import first_list
@@ -31,7 +27,7 @@ from muster.web.cluster.job_summaries import JobSummaries
 from muster.web.cluster.namespaces import readable_namespaces
 from muster.web.cluster.objects import Objects
 from muster.web.cluster.page_cache import PageCache
-from muster.web.cluster.sources import BY_JOB, FIRST, PODS, Source, jobs_source
+from muster.web.cluster.sources import BY_JOB, FIRST, JOBS, PODS, Source
 from muster.web.cluster.tensorboard import TensorBoards
 from muster.web.cluster.usage_history import UsageHistory
 from muster.web.views.pod_owners import Looks
@@ -40,10 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from muster.api.core import Pod
-    from muster.api.kinds import Kind
     from muster.jobs.view.summary import JobSummary
     from muster.kube.auth.endpoint import Endpoint
     from muster.kube.transport.connection_pool import Connector
+    from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
 
 T = TypeVar("T")
@@ -84,7 +80,6 @@ class LiveCluster:
         self._objects: dict[Source[Any], Objects[Any]] = {}
         self._namespaces: asyncio.Task[tuple[str, ...]] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._job_sources: tuple[Source[Raw], ...] = ()
         self._summaries = JobSummaries()
         self._jobs = _Jobs("", [])
         self._location: Location | None = None
@@ -134,9 +129,8 @@ class LiveCluster:
 
     async def jobs(self) -> list[JobWithPods]:
         """The jobs of every kind that the user may list, with their pods."""
-        sources = await self._sources_of_jobs()
         pods, informers = await asyncio.gather(
-            self._started(PODS), asyncio.gather(*map(self._started, sources))
+            self._started(PODS), asyncio.gather(*map(self._started, JOBS.values()))
         )
         missing = [i.missing_right for i in informers if i.missing_right]
         if len(missing) == len(informers):
@@ -153,9 +147,8 @@ class LiveCluster:
     async def job(self, kind: str, key: Key) -> JobWithPods:
         """One job; if there is none, NotFound has the nearest name as its hint."""
         pods = await self._started(PODS)
-        for source in await self._sources_of_jobs():
-            if source.kind.kind == kind and (raw := (await self.informer(source)).get(key)):
-                return JobWithPods(raw, pods.by(BY_JOB, str(key)))
+        if kind in JOBS and (raw := (await self.informer(JOBS[kind])).get(key)):
+            return JobWithPods(raw, pods.by(BY_JOB, str(key)))
         names = [key_of(job.raw).name for job in await self.jobs()]
         similar = nearest(key.name, names)
         raise NotFound(
@@ -226,7 +219,7 @@ class LiveCluster:
         return await asyncio.shield(self._namespaces)  # others wait for it too
 
     def _start(self, source: Source[T], namespace: str) -> Informer[T]:
-        informer = Informer(
+        informer = AnyVersionInformer(
             self.client,
             source.kind,
             namespace,
@@ -245,32 +238,6 @@ class LiveCluster:
         self._tasks.append(asyncio.create_task(informer.run()))  # owner: `close` ends it
         return informer
 
-    async def _sources_of_jobs(self) -> tuple[Source[Raw], ...]:
-        if not self._job_sources:
-            served = await _served_job_kinds(self.client)
-            self._job_sources = self._job_sources or tuple(map(jobs_source, served))
-        return self._job_sources
-
 
 async def _first_lists(objects: Objects[Any]) -> None:
     await asyncio.gather(*map(first_list, objects.informers))
-
-
-async def _served_job_kinds(client: Client) -> list[Kind[Raw]]:
-    """The kinds of jobs in the version that the cluster serves; a missing kind may come later."""
-    group = JOB_KINDS[0].group
-    try:
-        answer = await client.send(Request("GET", f"/apis/{group}"))
-    except NotFound:
-        return list(JOB_KINDS)
-    versions = [row["groupVersion"] for row in msgspec.json.decode(answer.body)["versions"]]
-    # The common version first, so that jobs of all kinds are usually found by one request.
-    versions.sort(key=lambda version: version != JOB_KINDS[0].api_version)
-    served: dict[str, Kind[Raw]] = {}
-    for version in versions:
-        answer = await client.send(discovery.resources_request(version))
-        for kind in discovery.kinds(answer.body, version, cast("type[Raw]", dict)):
-            served.setdefault(kind.kind, kind)
-        if all(kind.kind in served for kind in JOB_KINDS):
-            break
-    return [served.get(kind.kind, kind) for kind in JOB_KINDS]

@@ -110,11 +110,8 @@ LINE = Source(
     namespace=waiting_line_format.NAMESPACE,
     fields=f"metadata.name={waiting_line_format.CONFIG_MAP}",
 )
+JOBS: dict[str, Source[Raw]] = {kind.kind: Source(kind, _topics_of_job) for kind in kinds.JOB_KINDS}
+"""By kind: `TFJob`, `MPIJob`, …"""
 MODELS = Source(kinds.CONFIG_MAPS, _topics_of_model, labels=exported_models.MODEL)
 FIRST: tuple[Source[Any], ...] = (NODES, PODS, LINE)
 """What the first pages of a reader show, besides jobs: it is fetched at the login."""
-
-
-def jobs_source(kind: Kind[Raw]) -> Source[Raw]:
-    """The jobs of a kind, in the version that the cluster serves."""
-    return Source(kind, _topics_of_job)
