@@ -16,6 +16,7 @@ import numpy
 import pytest
 
 from muster.client.models import model_runs, runner_pod
+from muster.client.models.predict_program import MARK
 from muster.errors import UsageError
 
 
@@ -28,8 +29,8 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
 def predict(folder: Path, form: str, given: object) -> Any:
     result = run("predict_program", str(folder), form, json.dumps(given))
     line = result.stdout.decode().splitlines()[-1]
-    assert line.startswith(model_runs.MARK), result.stderr
-    return json.loads(line.removeprefix(model_runs.MARK))
+    assert line.startswith(MARK), result.stderr
+    return json.loads(line.removeprefix(MARK))
 
 
 @pytest.fixture

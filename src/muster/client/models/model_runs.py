@@ -16,6 +16,7 @@ import msgspec
 from muster.api.kinds import PODS, Kind
 from muster.api.meta import Key
 from muster.client.models import runner_pod
+from muster.client.models.predict_program import MARK, MAX_OUTPUT
 from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 MAX_INPUT = 64 << 10
 """Bytes: the input is an argument of a program."""
-MAX_OUTPUT = 1 << 20
-MARK = "muster.dev/prediction "
-"""The start of the line with the result, as `predict_program` prints it."""
 _START_SECONDS = 60
 _RUN_SECONDS = 120
 _DOWNLOAD_SECONDS = 3600

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 MARK = "muster.dev/prediction "
+"""The start of the line with the result."""
 MAX_OUTPUT = 1 << 20
 
 
