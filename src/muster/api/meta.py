@@ -77,6 +77,15 @@ def timestamp(moment: datetime, *, micro: bool = False) -> str:
     return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 
+def read_timestamp(value: object) -> datetime | None:
+    """The moment of a timestamp, in UTC if it names no zone; None for any other value."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+
+
 def seconds_left(since: datetime, delay: float, now: datetime) -> float:
     """Seconds until a delay that began at `since` is over; 0 or less: it is over.
 

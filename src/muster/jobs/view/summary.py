@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.meta import Key, Raw, find_condition
+from muster.api.meta import Key, Raw, find_condition, read_timestamp
 from muster.errors import InvalidJob
 from muster.jobs import log_tail, names, parse
 from muster.jobs.job_state import (
@@ -20,15 +20,14 @@ from muster.jobs.job_state import (
     SUCCEEDED,
     SUSPENDED,
     Failure,
-    crash_of,
     read_failure,
     read_restart,
     replica_index,
     state_of,
 )
 from muster.jobs.job_status import decode_status
-from muster.jobs.pod_status import any_running
 from muster.jobs.this_machine import FILES_DISCARDED
+from muster.jobs.view.finished_job import is_settling, left_pods, replica_ends
 from muster.jobs.view.instance import (
     Instance,
     gpus,
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
 
 OPERATOR_PATIENCE = 10.0
 """Seconds that an operator may take before a new job says that no operator runs."""
-MAX_POD_NAMES = 3
-"""More pods than this are counted, not named."""
 
 
 class JobSummary(msgspec.Struct, frozen=True):
@@ -183,7 +180,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     state, message, next_try = state_of(status, own_pods)
     failure = read_failure(message, key.name) if state == FAILED else Failure(message)
     reason = read_restart(failure.reason, key.name) if state == RESTARTING else failure.reason
-    created = _time(meta.get("creationTimestamp"))
+    created = read_timestamp(meta.get("creationTimestamp"))
     if state == SUSPENDED:
         reason = f"{reason.removesuffix('.')}; `arena resume {key.name}` starts it again"
     if now is not None and created is not None and not own_pods:
@@ -211,12 +208,12 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         earlier_seconds=status.earlier_seconds,
         earlier_restarts=status.earlier_restarts,
         replicas=job.total if job is not None else 0,
-        ended=_ended(job, status, own_pods) if state in (SUCCEEDED, FAILED) else {},
+        ended=replica_ends(job, status, own_pods) if state in (SUCCEEDED, FAILED) else {},
         preempted=status.preempted,
         discarded=_discarded(own_pods),
-        settling=state == SUCCEEDED and _is_settling(job, status),
+        settling=state == SUCCEEDED and is_settling(job, status),
         stopped=status.stopped,
-        left_pods=_left_pods(job, own_pods) if status.outcome else "",
+        left_pods=left_pods(job, own_pods) if status.outcome else "",
     )
 
 
@@ -231,60 +228,9 @@ def _instances(pods: Sequence[Pod], leading: Pod | None, status: JobStatus) -> t
     )
 
 
-def _ended(job: Job | None, status: JobStatus, pods: Sequence[Pod]) -> dict[str, int]:
-    """How the replicas of a finished job ended; complete once no pod of a succeeded job runs."""
-    deleted = (pod.metadata.deletion_timestamp for pod in pods if pod.status.phase == "Running")
-    rows = status.counts.values()
-    counts = {
-        "succeeded": sum(row.succeeded for row in rows),
-        "failed": sum(row.failed for row in rows),
-    }
-    if status.outcome != "Succeeded" or not rows or None in deleted or any(r.active for r in rows):
-        return counts
-    rest = max(0, (job.total if job is not None else 0) - sum(counts.values()))
-    stopped = min(rest, status.stopped.total if status.stopped else 0)
-    return counts | {"stopped": stopped, "not finished": rest - stopped}
-
-
 def _suspended_at(status: JobStatus) -> datetime | None:
     condition = status.condition("Suspended")
     return condition.transitioned_at if condition is not None else None
-
-
-def _is_settling(job: Job | None, status: JobStatus) -> bool:
-    # With the policy None, the pods run on.
-    stops = job is not None and job.policy.clean_pod_policy != "None"
-    return stops and any(row.active for row in status.counts.values())
-
-
-def _left_pods(job: Job | None, pods: Sequence[Pod]) -> str:
-    # With the policies Running and All, the operator deletes such pods.
-    if job is None or job.policy.clean_pod_policy != "None":
-        return ""
-    crashing = [pod.metadata.name for pod in pods if crash_of(pod) is not None]
-    running = [
-        pod.metadata.name
-        for pod in pods
-        if any_running([pod]) and pod.metadata.name not in crashing
-    ]
-    clauses = []
-    if crashing:
-        be = "is" if len(crashing) == 1 else "are"
-        clauses.append(f"{_listed(crashing)} {be} still restarted after every failure")
-    if running:
-        rest = "runs and holds its room" if len(running) == 1 else "run and hold their room"
-        clauses.append(f"{_listed(running)} still {rest}")
-    if not clauses:
-        return ""
-    return (
-        f"{' and '.join(clauses)}, because the job's cleanPodPolicy is None; "
-        f"`arena delete {job.name}` ends that"
-    )
-
-
-def _listed(pod_names: Sequence[str]) -> str:
-    few = len(pod_names) <= MAX_POD_NAMES
-    return ", ".join(pod_names) if few else f"{len(pod_names)} pods"
 
 
 def _discarded(pods: Sequence[Pod]) -> str:
@@ -365,12 +311,3 @@ def _priority(job: Job | None, pods: Sequence[Pod]) -> str:
         return ""
     declared = (str(spec.spec.get("priorityClassName") or "") for spec in job.replica_specs)
     return next((name for name in declared if name), job.policy.scheduling.priority_class)
-
-
-def _time(value: Any) -> datetime | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        return datetime.fromisoformat(value)
-    except ValueError:
-        return None

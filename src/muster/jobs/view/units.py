@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 UNKNOWN = "N/A"
+MAX_NAMES = 3
 _SECONDS = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (31536000, 86400, "d"))
 """The units: the duration up to which each is used, its length and its letter."""
 
@@ -50,6 +55,11 @@ def local_time(moment: datetime | None) -> str:
 def count(number: int, noun: str) -> str:
     """`1 member`, `2 members`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def named_or_counted(names: Sequence[str], noun: str) -> str:
+    """`a, b`; of more than MAX_NAMES only the number: `7 pods`."""
+    return ", ".join(names) if len(names) <= MAX_NAMES else count(len(names), noun)
 
 
 def size_of(amount: int) -> str:

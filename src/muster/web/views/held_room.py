@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.meta import read_timestamp
 from muster.api.quantity import format_amount, parse_amount
 from muster.errors import InvalidQuantity
-from muster.jobs.view.units import count, local_time
+from muster.jobs.view.units import local_time, named_or_counted
 from muster.web.views.node_room import Share, add_requests
 from muster.web.views.pod_owners import Looks, Owner, initials
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from muster.scheduler.waiting_line_format import HeldRoom
     from muster.web.views.gang_owners import GangOwners
-
-MAX_NAMED_NODES = 3
 
 
 class HoldRow(msgspec.Struct, frozen=True):
@@ -38,7 +37,7 @@ def shares_by_node(holds: Iterable[HeldRoom], owners: GangOwners) -> dict[str, l
     """By node, the room that is held there."""
     held: dict[str, list[Share]] = {}
     for row in holds:
-        until = local_time(read_time(row.until)).partition(" ")[2]
+        until = local_time(read_timestamp(row.until)).partition(" ")[2]
         share = Share(owners.of(row.dialect, row.gang), until=until)
         add_requests(share, _parsed(row), row.pods)
         held.setdefault(row.node, []).append(share)
@@ -61,15 +60,14 @@ def _hold_row(owner: Owner, held: list[HeldRoom], looks: Looks) -> HoldRow:
         for name, amount in _parsed(row).items():
             sums[name] = sums.get(name, 0) + amount
     nodes = sorted({row.node for row in held})
-    few = len(nodes) <= MAX_NAMED_NODES
     return HoldRow(
         owner=owner,
         look=looks.of(owner),
         initials=initials(owner.name),
         pods=sum(row.pods for row in held),
         amounts=amounts(sums),
-        nodes=", ".join(nodes) if few else count(len(nodes), "node"),
-        until=max(filter(None, (read_time(row.until) for row in held)), default=None),
+        nodes=named_or_counted(nodes, "node"),
+        until=max(filter(None, (read_timestamp(row.until) for row in held)), default=None),
     )
 
 
@@ -77,14 +75,6 @@ def amounts(resources: dict[str, int]) -> str:
     """`2 nvidia.com/gpu, 500m cpu`; devices first, since they are what people wait for."""
     names = sorted(resources, key=lambda name: ("/" not in name, name))
     return ", ".join(f"{format_amount(name, resources[name])} {name}" for name in names)
-
-
-def read_time(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _parsed(row: HeldRoom) -> dict[str, int]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from muster.api.meta import read_timestamp
 from muster.api.quantity import format_amount
-from muster.jobs.view.units import count
+from muster.jobs.view.units import count, named_or_counted
 from muster.scheduler import waiting_line_format
 from muster.scheduler.job_explanation import explain_job
 from muster.web.views.gang_owners import GangOwners
-from muster.web.views.held_room import HoldRow, hold_rows, read_time
+from muster.web.views.held_room import HoldRow, hold_rows
 from muster.web.views.pod_owners import Looks, Owner, initials, owner_of, requests_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
 
 RECENT = timedelta(minutes=10)
-MAX_ROWS, MAX_PLACED, MAX_HOLDERS, MAX_NAMED_NODES = 200, 20, 3, 3
+MAX_ROWS, MAX_PLACED, MAX_HOLDERS = 200, 20, 3
 WAITS_FOR = {
     "NotEnoughMembers": "its other pods to be created",
     "NoSuchGroup": "its group to be created",
@@ -146,7 +147,7 @@ def line_rows(
 
 
 def _published(row: WaitingGang, owner: Owner, looks: Looks, now: datetime) -> LineRow:
-    since = read_time(row.since)
+    since = read_timestamp(row.since)
     gang = row.gang.rpartition("/")[2]
     members = f"{count(row.pending, 'pod')} without a node"
     if row.bound:
@@ -251,13 +252,12 @@ def _placed_row(
         if pod.metadata.creation_timestamp is not None
     )
     nodes = sorted({pod.spec.node_name for _, pod in members})
-    few = len(nodes) <= MAX_NAMED_NODES
     return PlacedRow(
         owner=owner,
         look=looks.of(owner),
         initials=initials(owner.name),
         pods=len(members),
-        nodes=", ".join(nodes) if few else count(len(nodes), "node"),
+        nodes=named_or_counted(nodes, "node"),
         at=at,
         ago=_seconds(at, now),
         waited=max(waits, default=0.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.meta import read_timestamp
 from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds import pod_spec, pod_template
@@ -198,7 +199,7 @@ def _completions(job: Raw, now: datetime) -> str:
 
 def _duration(job: Raw, now: datetime) -> str:
     start = cells.text(job, "status.startTime")
-    end = cells.moment(cells.text(job, "status.completionTime"))
+    end = read_timestamp(cells.text(job, "status.completionTime"))
     return cells.age(start, end or now) if start else ""
 
 

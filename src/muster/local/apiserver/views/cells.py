@@ -8,9 +8,10 @@ of its table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from muster.api.meta import read_timestamp
 from muster.local.apiserver.codec import at
 
 if TYPE_CHECKING:
@@ -54,20 +55,11 @@ def _list(obj: Any, path: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def moment(value: str) -> datetime | None:
-    """A timestamp; None for any other text."""
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
 def age(since: str, now: datetime) -> str:
     """`5m`, `3h20m`, `12d`: how long ago, as kubectl words it."""
     if not since:
         return UNKNOWN
-    start = moment(since)
+    start = read_timestamp(since)
     return INVALID if start is None else duration(int((now - start).total_seconds()))
 
 
