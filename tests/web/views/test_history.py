@@ -16,14 +16,9 @@ from muster.api.core import (
 )
 from muster.api.meta import ObjectMeta, Raw, timestamp
 from muster.jobs.view.summary import summarize
-from muster.web.views.history import (
-    BINS,
-    MAX_LANES,
-    MAX_ROWS,
-    HistoryQuery,
-    HistoryView,
-    history_view,
-)
+from muster.web.views.history import MAX_ROWS, HistoryQuery, HistoryView, history_view
+from muster.web.views.history_chart import MAX_LANES
+from muster.web.views.history_curves import BINS
 from muster.web.views.job_history import JobEvents, JobHistory, Period, events_by_job, job_history
 from muster.web.views.pod_owners import Looks
 from tests.web.objects import HOSTILE, job

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from muster.api.meta import read_timestamp
 from muster.jobs.build.job_manifest import USER
 from muster.jobs.job_state import PENDING, SUSPENDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
@@ -38,6 +39,26 @@ class Period(msgspec.Struct, frozen=True):
     @property
     def seconds(self) -> float:
         return (self.end - self.start).total_seconds()
+
+
+class TimeSpan(msgspec.Struct, frozen=True):
+    """The time that the page shows."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start).total_seconds()
+
+    def percent(self, moment: datetime) -> float:
+        share = (moment - self.start).total_seconds() / self.seconds
+        return round(100 * max(0.0, min(1.0, share)), 3)
+
+    def overlap(self, period: Period) -> float:
+        """Seconds of the period that are within the span."""
+        end, start = min(self.end, period.end), max(self.start, period.start)
+        return max(0.0, (end - start).total_seconds())
 
 
 class JobHistory(msgspec.Struct, frozen=True):
@@ -63,6 +84,12 @@ class JobHistory(msgspec.Struct, frozen=True):
     @property
     def end(self) -> datetime | None:
         return max((row.end for row in (*self.runs, *self.waits)), default=None)
+
+    def started_runs(self, span: TimeSpan) -> Iterator[tuple[Period, float]]:
+        """The runs that began within the span, each with the seconds of the wait before it."""
+        for run in self.runs:
+            if run.start >= span.start:
+                yield run, sum(wait.seconds for wait in self.waits if wait.end == run.start)
 
 
 class PodStart(NamedTuple):
@@ -188,12 +215,4 @@ def _between(low: datetime, moment: datetime, high: datetime) -> datetime:
 
 def _moments(event: Raw) -> list[datetime]:
     rows = [event.get("firstTimestamp") or event.get("eventTime"), event.get("lastTimestamp")]
-    return sorted({moment for row in rows if (moment := _time(row)) is not None})
-
-
-def _time(value: Any) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    return moment if moment is not None and moment.tzinfo is not None else None
+    return sorted({moment for row in rows if (moment := read_timestamp(row)) is not None})
