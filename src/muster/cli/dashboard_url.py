@@ -6,13 +6,11 @@ Only the owner of the cluster can read its keys; the daemon is not asked.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from muster.errors import ConfigError, MusterError
 from muster.local.home import Home
 
 if TYPE_CHECKING:
-    from muster.api.meta import Key
     from muster.client.target import Cluster
 
 
@@ -40,8 +38,3 @@ def of_cluster(cluster: Cluster, path: str = "/") -> str:
         hint = "`arena down`, then `arena up` without --no-dashboard; or `muster dashboard`."
         raise MusterError("the local cluster was started without its dashboard", hint=hint)
     return url
-
-
-def job_path(kind: str, job: Key) -> str:
-    """The path of a job's page."""
-    return "/jobs/" + "/".join(quote(part, safe="") for part in (job.namespace, kind, job.name))

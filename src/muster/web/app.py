@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 
-from muster.web import error_pages, render, static_files, stream
+from muster.web import error_pages, static_files, stream
 from muster.web.access.gate import Gate, Policy
 from muster.web.access.request_checks import SECURITY_HEADERS
 from muster.web.cluster.live_clusters import LiveClusters
-from muster.web.context import CLUSTERS, POLICY, with_cluster
+from muster.web.context import CLUSTERS, NAVIGATION, POLICY, with_cluster
 from muster.web.pages import (
     cluster,
     history,
@@ -67,7 +67,6 @@ PAGES = (
     Page("/submit", submit.show, "Submit", change=submit.change, writes=True),
 )
 
-
 stream.FEEDS.update(log=job_log.follow, usage=job_curves.usage)
 
 
@@ -85,7 +84,7 @@ def make_app(
     app.on_cleanup.append(_close)
     pages = [row for row in PAGES if not (row.writes and policy.read_only)]
     _add_routes(app.router, pages)
-    render.NAVIGATION[:] = [(row.path, row.title) for row in pages if row.title]
+    app[NAVIGATION] = [(row.path, row.title) for row in pages if row.title]
     return app
 
 
@@ -94,16 +93,10 @@ def _add_routes(router: web.UrlDispatcher, pages: list[Page]) -> None:
         router.add_get(row.path, row.show)
         if row.change is not None:
             router.add_post(row.path, row.change)
-    if all(row.path != "/" for row in pages):
-        router.add_get("/", _first_page)
     router.add_get("/healthz", _healthz)
     router.add_get("/static/{name:.+}", static_files.serve)
     router.add_get("/stream", stream.serve)
     router.add_post("/stream/{id}/topics", stream.set_topics)
-
-
-async def _first_page(_: web.Request) -> web.StreamResponse:
-    raise web.HTTPFound(PAGES[0].path)
 
 
 async def _healthz(_: web.Request) -> web.Response:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 CLUSTERS: web.AppKey[LiveClusters] = web.AppKey("clusters", LiveClusters)
+NAVIGATION: web.AppKey[list[tuple[str, str]]] = web.AppKey("navigation", list)
+"""Path and title of the pages in the navigation."""
 POLICY: web.AppKey[Policy] = web.AppKey("policy", Policy)
 _CSRF = secrets.token_urlsafe(32)
 """Stands for the CSRF token of the reader until the text is sent; nobody else can know it."""
@@ -127,7 +129,8 @@ async def page(
 
 
 def attachment(name: str) -> dict[str, str]:
-    """The headers of a file that the browser saves instead of showing it."""
+    """The headers of a file that the browser saves instead of showing it. The name may be text of
+    the cluster: it is encoded, so that no character of it has a meaning."""
     return {
         "Cache-Control": "no-store",
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
@@ -141,6 +144,7 @@ def shared_variables(request: web.Request) -> dict[str, Any]:
         "csrf": _CSRF if identity else "",
         "hidden": cluster.hidden if cluster else "",
         "scope": cluster.scope if cluster else "",
+        "navigation": request.app[NAVIGATION],
         "path": request.path,
         "problem": cluster.problem if cluster else "",
         "read_only": request.app[POLICY].read_only,

@@ -1,24 +1,18 @@
-"""Templates: text of the cluster is escaped, addresses are built here, nothing is marked safe."""
+"""Templates: text of the cluster is escaped, addresses are encoded, nothing is marked safe."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from typing import Any
 
 import jinja2
 
 from muster.jobs.view import units
-from muster.web import static_files
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from muster.web import static_files, urls
 
 FOLDER = Path(__file__).parent / "templates"
-NAVIGATION: list[tuple[str, str]] = []
-"""Path and title of the pages in the navigation; filled by `app`."""
 
 
 def text(template: str, **variables: Any) -> str:
@@ -49,11 +43,10 @@ def _environment() -> jinja2.Environment:
         auto_reload=False,
     )
     environment.globals.update(
-        job_url=job_url,
-        model_url=model_url,
+        job_url=urls.job_url,
+        model_url=urls.model_url,
         static=static_files.url,
-        navigation=NAVIGATION,
-        url=url,
+        url=urls.url,
     )
     environment.filters.update(
         clock=_clock,
@@ -63,23 +56,6 @@ def _environment() -> jinja2.Environment:
         moment=_moment,
     )
     return environment
-
-
-@lru_cache(maxsize=16384)  # the map of a big cluster has thousands of links
-def job_url(namespace: str, kind: str, name: str) -> str:
-    """The page of a job."""
-    return "/jobs/" + "/".join(quote(part, safe="") for part in (namespace, kind, name))
-
-
-def model_url(namespace: str, config_map: str) -> str:
-    """The page of a model."""
-    return f"/models/{quote(namespace, safe='')}/{quote(config_map, safe='')}"
-
-
-def url(path: str, query: Mapping[str, object]) -> str:
-    """A path with those variables that have a value."""
-    given = {name: value for name, value in query.items() if value}
-    return f"{path}?{urlencode(given)}" if given else path
 
 
 def _moment(moment: datetime) -> str:

@@ -8,6 +8,7 @@ from muster.api.meta import Key
 from muster.cli import dashboard_url
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.client.jobs import lookup
+from muster.web.urls import job_url
 
 
 @click.command(name="logviewer")
@@ -22,4 +23,5 @@ def command(target: Target, name: str, type_: str) -> None:
     cluster = target.cluster()
     with cluster.connect() as client:
         job = lookup.get_job(client, Key(target.namespace_in(cluster), name), type_)
-    print(dashboard_url.of_cluster(cluster, dashboard_url.job_path(job.kind.kind, job.key)))
+    page = job_url(job.key.namespace, job.kind.kind, job.key.name)
+    print(dashboard_url.of_cluster(cluster, page))

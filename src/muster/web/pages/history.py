@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.meta import key_of
-from muster.errors import Forbidden
 from muster.jobs.view.instance import gpus_of_limits
 from muster.web.cluster.sources import EVENTS, NODES
 from muster.web.context import cluster_of, page
@@ -16,19 +16,14 @@ from muster.web.views.job_history import JobEvents, events_by_job, job_history
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from muster.web.cluster.live_cluster import LiveCluster
-    from muster.web.cluster.sources import Source, T
-
 
 async def show(request: web.Request) -> web.Response:
     cluster = cluster_of(request)
     query = HistoryQuery.read(request.query)
-    await _all(cluster, EVENTS)
-    await _all(cluster, NODES)
-    jobs = await cluster.jobs()
-    # The lists are there: reading them again waits for nothing, so all are of the same moment.
-    events, nodes = await _all(cluster, EVENTS), await _all(cluster, NODES)
-    now = datetime.now(UTC)
+    event_informer, node_informer, jobs = await asyncio.gather(
+        cluster.optional_informer(EVENTS), cluster.optional_informer(NODES), cluster.jobs()
+    )
+    events, nodes, now = tuple(event_informer.all()), tuple(node_informer.all()), datetime.now(UTC)
 
     def view() -> HistoryView:
         by_job = events_by_job(events)
@@ -43,11 +38,3 @@ async def show(request: web.Request) -> web.Response:
         return history_view(histories, query, gpus, looks, now)
 
     return await page(request, "history.html", view, shared=True)
-
-
-async def _all(cluster: LiveCluster, source: Source[T]) -> tuple[T, ...]:
-    """The objects of a source; none if the user may not list them, which the page says."""
-    try:
-        return tuple((await cluster.informer(source)).all())
-    except Forbidden:
-        return ()

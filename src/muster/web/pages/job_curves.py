@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from muster.api.meta import Key
 from muster.errors import MusterError
 from muster.web.cluster import tensorboard
 from muster.web.cluster.sources import PODS
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
 
 async def usage(cluster: LiveCluster, argument: str) -> AsyncIterator[Any]:
     """Messages with samples: those so far, then each new one."""
-    namespace, kind, name, *_ = [*argument.split("/"), "", ""]
-    key = Key(namespace, name)
-    await cluster.job(kind, key)
-    async with aclosing(cluster.usage.follow(key)) as batches:
+    path = JobPath.of_parts(*argument.split("/"))
+    await cluster.job(path.kind, path.key)
+    async with aclosing(cluster.usage.follow(path.key)) as batches:
         async for samples in batches:
             yield samples
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from muster.api.meta import Key
 from muster.errors import ApiError, MusterError, NotFound
 from muster.web.cluster.log_reader import LogChoice, LogReader
 from muster.web.context import attachment, cluster_of
+from muster.web.pages.job_path import JobPath
 from muster.web.views.job.log_text import LineReader, LogLine, prefixed
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ INTERVAL = 0.1
 
 async def follow(cluster: LiveCluster, argument: str) -> AsyncIterator[Any]:
     """Messages {"first": true}, {"lines": [[pod, text, whole], …]} …, {"end": true}."""
-    namespace, kind, name, replica, attempt, *_ = [*argument.split("/"), *[""] * 5]
-    key = Key(namespace, name)
-    await cluster.job(kind, key)
-    choice = LogChoice(key, kind, replica, _attempt(attempt), follow=True, lines=LINES)
+    parts = argument.split("/")
+    path, (replica, attempt) = JobPath.of_parts(*parts), (*parts[3:5], "", "")[:2]
+    await cluster.job(path.kind, path.key)
+    choice = LogChoice(*path, replica, _attempt(attempt), follow=True, lines=LINES)
     yield {"first": True}
     readers: dict[str, LineReader] = {}
     async with aclosing(LogReader(cluster.connect, choice).batches(INTERVAL)) as batches:
@@ -52,11 +52,9 @@ def _lines(chunk: LogChunk, readers: dict[str, LineReader]) -> list[LogLine]:
 
 async def download(request: web.Request) -> web.StreamResponse:
     """GET …/log: the whole log as a file; of several replicas, each line with its pod."""
-    info, query = request.match_info, request.query
-    key, kind = Key(info["namespace"], info["name"]), info["kind"]
-    cluster = cluster_of(request)
-    await cluster.job(kind, key)
-    choice = LogChoice(key, kind, query.get("replica", ""), _attempt(query.get("attempt", "")))
+    cluster, path, query = cluster_of(request), JobPath.of(request), request.query
+    await cluster.job(path.kind, path.key)
+    choice = LogChoice(*path, query.get("replica", ""), _attempt(query.get("attempt", "")))
     async with aclosing(LogReader(cluster.connect, choice).batches()) as batches:
         # The first batch before the response begins: an error is a page, not half a file.
         try:
@@ -65,7 +63,7 @@ async def download(request: web.Request) -> web.StreamResponse:
             raise
         except MusterError as error:
             raise NotFound(str(error), hint=error.hint, status=404) from None
-        answer = web.StreamResponse(headers=attachment(f"{choice.replica or key.name}.log"))
+        answer = web.StreamResponse(headers=attachment(f"{choice.replica or path.key.name}.log"))
         answer.content_type, answer.charset = "text/plain", "utf-8"
         await answer.prepare(request)
         at_start: dict[str, bool] = {}

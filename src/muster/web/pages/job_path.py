@@ -1,11 +1,11 @@
-"""The job that an address names."""
+"""The job that an address or a topic names."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import Key
-from muster.web.render import job_url
+from muster.web.urls import job_url
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -18,7 +18,12 @@ class JobPath(NamedTuple):
     @classmethod
     def of(cls, request: web.Request) -> JobPath:
         info = request.match_info
-        return cls(Key(info["namespace"], info["name"]), info["kind"])
+        return cls.of_parts(info["namespace"], info["kind"], info["name"])
+
+    @classmethod
+    def of_parts(cls, namespace: str = "", kind: str = "", name: str = "", *_: str) -> JobPath:
+        """From the parts of `NAMESPACE/KIND/NAME/…`; a missing part is empty, and names no job."""
+        return cls(Key(namespace, name), kind)
 
     @property
     def url(self) -> str:

@@ -10,7 +10,6 @@ import json
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from aiohttp import web
 
@@ -18,7 +17,7 @@ from muster.api.meta import Key
 from muster.client.models import catalog, model_runs
 from muster.errors import MusterError, NotFound
 from muster.web.cluster.sources import MODELS
-from muster.web.context import cluster_of, page
+from muster.web.context import attachment, cluster_of, page
 from muster.web.views.models import ModelPage, ModelsView, Prediction, model_page, models_view
 
 if TYPE_CHECKING:
@@ -91,11 +90,8 @@ async def _download(
     request: web.Request, model: PublishedModel, version: Version
 ) -> web.StreamResponse:
     name = f"{model.model.name}-{version.version}.tar"
-    answer = web.StreamResponse()
+    answer = web.StreamResponse(headers=attachment(name))
     answer.content_type = "application/x-tar"
-    # A name from the cluster: only as an encoded text, in which no character has a meaning.
-    answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-    answer.headers["Cache-Control"] = "no-store"
     chunks = model_runs.download(cluster_of(request).client, model, version)
     async with aclosing(chunks):
         async for chunk in chunks:

@@ -30,7 +30,7 @@ from muster.jobs.build.flags import BY_TYPE
 from muster.jobs.job_kinds import TYPE_ALIASES
 from muster.web import submissions
 from muster.web.context import POLICY, cluster_of, identity_of, page, status_of
-from muster.web.render import job_url
+from muster.web.pages.job_path import JobPath
 from muster.web.views.submit_form import (
     TYPES,
     Defaults,
@@ -145,7 +145,7 @@ async def _send(request: web.Request, post: dict[str, str]) -> web.StreamRespons
         if await _is_seen(cluster, kind, key):
             break
         await asyncio.sleep(SEEN_PAUSE)
-    raise web.HTTPSeeOther(job_url(key.namespace, kind, key.name))
+    raise web.HTTPSeeOther(JobPath(key, kind).url)
 
 
 async def _is_seen(cluster: LiveCluster, kind: str, key: Key) -> bool:
@@ -158,13 +158,12 @@ async def _is_seen(cluster: LiveCluster, kind: str, key: Key) -> bool:
 
 async def _copy(request: web.Request, source: str) -> web.Response:
     """The form with the manifest of NAMESPACE/KIND/NAME under a new name."""
-    parts = source.split("/")
-    if len(parts) != 3:
+    if source.count("/") != 2:
         raise UsageError(f"{source} is no job.", hint="Write from=NAMESPACE/KIND/NAME.")
-    cluster = cluster_of(request)
-    job = (await cluster.job(parts[1], Key(parts[0], parts[2]))).raw
+    cluster, path = cluster_of(request), JobPath.of_parts(*source.split("/"))
+    job = (await cluster.job(path.kind, path.key)).raw
     keys = [key_of(row.raw) for row in await cluster.jobs()]
-    taken = {key.name for key in keys if key.namespace == parts[0]}
+    taken = {key.name for key in keys if key.namespace == path.key.namespace}
     manifest, notes = await cluster.call(lambda client: submissions.again(client, job, taken))
     return await _form(request, "yaml", {"manifest": manifest}, notes=notes)
 
