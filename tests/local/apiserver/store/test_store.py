@@ -10,9 +10,9 @@ import pytest
 
 from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound, ServerError
 from muster.local.apiserver.store import changes, disk_reserve
-from muster.local.apiserver.store import watch_buffer as watch_module
+from muster.local.apiserver.store import changes as watch_module
+from muster.local.apiserver.store.changes import Watch
 from muster.local.apiserver.store.store import Store
-from muster.local.apiserver.store.watch_buffer import Watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -10,8 +10,7 @@ import pytest
 
 from muster.local.apiserver.http.requests import Call, Route
 from muster.local.apiserver.kinds.builtin import BUILTIN
-from muster.local.apiserver.store.changes import Change, Entry
-from muster.local.apiserver.store.watch_buffer import Watch
+from muster.local.apiserver.store.changes import Change, Entry, Watch
 from muster.local.apiserver.views.watch_events import BOOKMARK_EVERY, watch_events
 
 if TYPE_CHECKING:
@@ -34,10 +33,10 @@ class EmptyStore:
         return iter(())
 
     async def watch(self, prefix: str, since: int) -> Watch:
-        self.watches.append(Watch(self, prefix, since))  # type: ignore[arg-type]
+        self.watches.append(Watch(prefix, since, asyncio.Event(), self._forget))
         return self.watches[-1]
 
-    def forget(self, watch: Watch) -> None:
+    def _forget(self, watch: Watch) -> None:
         self.watches.remove(watch)
 
     def write(self, name: str) -> None:

@@ -1,8 +1,9 @@
-"""Stored objects, and changes of them.
+"""Stored objects, changes of them, and the changes that each watcher has yet to read.
 
 `RecentChanges` holds the newest changes in memory, for watchers that resume; older ones are in the
 table. Their number and their size are limited: a few large objects that change often must not fill
-the memory.
+the memory. For the same reason a watcher that falls too far behind is ended. When it reconnects, it
+resumes from the table.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class Entry:
@@ -110,3 +111,76 @@ class RecentChanges:
             if change.entry.key.startswith(prefix):
                 newest_first.append(change)
         return newest_first[::-1]
+
+
+MAX_CHANGES, MAX_BYTES = 50_000, 64 * 1024 * 1024
+"""The changes that may wait for one watcher."""
+
+
+class Signal(Protocol):
+    """An `asyncio.Event`. Rules of kinds read this module too, and know no event loop."""
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    async def wait(self) -> object: ...
+
+
+class Watch:
+    """Changes under a prefix after a revision, in order and without gaps. Close it."""
+
+    def __init__(
+        self, prefix: str, since: int, ready: Signal, forget: Callable[[Watch], None]
+    ) -> None:
+        """`forget` ends the calls of `push`."""
+        self._since, self._ready, self._forget = since, ready, forget
+        self._waiting: deque[Change] = deque()
+        self._size = 0
+        self.prefix = prefix
+        self.ended = False
+
+    def push(self, change: Change) -> None:
+        """Add a change of the collection, if it is new to this watcher and under its prefix."""
+        entry = change.entry
+        if self.ended or entry.revision <= self._since or not entry.key.startswith(self.prefix):
+            return
+        if len(self._waiting) >= MAX_CHANGES or self._size >= MAX_BYTES:
+            # Without the rest of the changes these would be a gap.
+            self._waiting.clear()
+            self.end()
+            return
+        self._waiting.append(change)
+        self._size += change.size
+        self._ready.set()
+
+    def replay(self, changes: list[Change]) -> None:
+        """Put past changes before the changes that arrived meanwhile."""
+        self._waiting.extendleft(reversed(changes))
+        self._size += sum(change.size for change in changes)
+        if changes:
+            self._ready.set()
+
+    def end(self) -> None:
+        """Let the watcher read the waiting changes and stop."""
+        self.ended = True
+        self._ready.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything has been read."""
+        return not self._waiting
+
+    async def next(self) -> list[Change]:
+        """All changes that are waiting, at least one; none when the watch has ended."""
+        await self._ready.wait()
+        changes = list(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        if not self.ended:  # an ended watch stays ready, so that no reader waits for ever
+            self._ready.clear()
+        return changes
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._forget(self)

@@ -2,52 +2,43 @@
 
 Keys are `resource/namespace/name`; the first part is the collection.
 
-Group commit. All methods run on the event loop. A write is checked against the newest write of its
-key (durable or in flight), gets the next revision and goes to the writer thread, which commits
-everything waiting as one group. Only then do readers, watchers and the caller see it: nobody ever
-acts on a revision that a crash could take back. So `_latest` may run ahead of what `get` returns. A
-writer that lost to a write in flight gets its Conflict when that write is durable, so that its next
-`get` sees the winner.
+All methods run on the event loop. A write is checked against the newest write of its key (durable
+or in flight), gets the next revision and goes to the writer thread (`group_commit`). Readers,
+watchers and the caller see it when it is on disk: nobody ever acts on a revision that a crash could
+take back. So `_latest` may run ahead of what `get` returns. A writer that lost to a write in flight
+gets its Conflict when that write is durable, so that its next `get` sees the winner.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING
 
 from muster.errors import (
     AlreadyExists,
     Conflict,
     Gone,
-    MusterError,
     NotFound,
     ServerError,
 )
 from muster.local.apiserver.store import backups
-from muster.local.apiserver.store.changes import Change, Collection, Entry, RecentChanges
+from muster.local.apiserver.store.changes import Change, Collection, Entry, RecentChanges, Watch
 from muster.local.apiserver.store.disk_reserve import Purpose
+from muster.local.apiserver.store.group_commit import Callbacks, GroupCommit, Write, fail, resolve
 from muster.local.apiserver.store.lock import take_lock
 from muster.local.apiserver.store.rows import OddRow, Row
-from muster.local.apiserver.store.watch_buffer import Watch
 from muster.local.apiserver.store.write_log import WriteLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-T = TypeVar("T")
+    from muster.errors import MusterError
+
 Listener = Callable[[Change], None]
-
-
-class _Write(NamedTuple):
-    row: Row
-    done: asyncio.Future[Entry]
-    purpose: Purpose
 
 
 class Store:
@@ -63,8 +54,6 @@ class Store:
         self._in_flight: dict[str, asyncio.Future[Entry]] = {}
         self._watches: defaultdict[str, list[Watch]] = defaultdict(list)
         self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
-        self._work: queue.SimpleQueue[_Write | Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="store", daemon=True)
         self.odd_rows: list[OddRow] = []
         """Damaged rows that were set aside: their objects are missing here."""
         self.record_lost = log.record_lost
@@ -73,7 +62,8 @@ class Store:
         log.record(self.revision)
         self._next = self.revision + 1
         self._recent = RecentChanges(self.revision)
-        self._thread.start()
+        callbacks = Callbacks(self._publish, self._failed, self._stored_size)
+        self._writer = GroupCommit(log, loop, callbacks)
 
     @classmethod
     async def open(cls, path: Path) -> Store:
@@ -89,10 +79,7 @@ class Store:
 
     async def close(self) -> None:
         """Finish the writes in flight and release the file."""
-        self._work.put(None)
-        await asyncio.to_thread(self._thread.join)
-        # One turn of the loop: writes that the thread committed last are still announced.
-        await asyncio.sleep(0)
+        await self._writer.close()
         self._log.close()
         self._lock.close()
 
@@ -186,7 +173,7 @@ class Store:
         self._latest[key] = revision
         done: asyncio.Future[Entry] = self._loop.create_future()
         self._in_flight[key] = done
-        self._work.put(_Write(row, done, purpose))
+        self._writer.submit(Write(row, done, purpose))
         # A cancelled caller does not cancel its write, which may be on disk already.
         return await asyncio.shield(done)
 
@@ -208,7 +195,7 @@ class Store:
         """Changes under `prefix` after revision `since`; Gone if they were compacted."""
         if since < self.compacted:
             raise _gone(since, self.compacted)
-        watch = Watch(self, prefix, since)
+        watch = Watch(prefix, since, asyncio.Event(), self._forget)
         # Registered before the past is read: changes after `upto` are pushed meanwhile, and
         # `replay` puts the past in front of them.
         upto = self.revision
@@ -232,8 +219,7 @@ class Store:
             for watch in watches:
                 watch.end()
 
-    def forget(self, watch: Watch) -> None:
-        """Send a watch no more changes."""
+    def _forget(self, watch: Watch) -> None:
         watches = self._watches[_collection(watch.prefix)]
         if watch in watches:
             watches.remove(watch)
@@ -243,7 +229,9 @@ class Store:
     async def compact(self, revision: int) -> None:
         """Forget superseded writes up to `revision`; watches from before it get Gone."""
         revision = min(revision, self.revision)
-        while await self._in_writer(partial(self._log.compact_step, revision)) < revision:
+        while (
+            await self._writer.between_groups(partial(self._log.compact_step, revision)) < revision
+        ):
             pass
         # No row of these deleted keys is left, so a new object can begin with `previous` 0 again.
         deleted = [k for k, at in self._latest.items() if at <= revision and self.get(k) is None]
@@ -253,73 +241,15 @@ class Store:
 
     async def take_reserve(self) -> None:
         """Reserve space for a full disk, if there is none yet."""
-        await self._in_writer(self._log.reserve.take)
+        await self._writer.between_groups(self._log.reserve.take)
 
     async def back_up(self) -> Path:
         """Make a backup; writes go on meanwhile."""
         return await asyncio.to_thread(backups.write, self._log.path)
 
-    async def _in_writer(self, work: Callable[[], T]) -> T:
-        """Run `work` between two groups of writes, on the thread that owns the connection."""
-        done: asyncio.Future[T] = self._loop.create_future()
+    # -- after a commit --------------------------------------------------------------------------
 
-        def run() -> None:
-            try:
-                result = work()
-            except Exception as error:  # noqa: BLE001 - see _commit
-                self._loop.call_soon_threadsafe(_fail, done, _answerable(error))
-            else:
-                self._loop.call_soon_threadsafe(_resolve, done, result)
-
-        self._work.put(run)
-        return await done
-
-    # -- the writer thread -----------------------------------------------------------------------
-
-    def _write(self) -> None:
-        """Commit all waiting writes as one group, until the store closes."""
-        # While one group is synced to disk, the next one gathers: groups grow with the load.
-        while True:
-            group: list[_Write] = []
-            item = self._work.get()
-            while isinstance(item, _Write):
-                group.append(item)
-                try:
-                    item = self._work.get_nowait()
-                except queue.Empty:
-                    break
-            if group and self._log.reserve.is_tight():
-                for write in group:  # one by one, since a large write would fail the others
-                    self._commit([write], self._append_within_reserve)
-            elif group:
-                self._commit(group, self._append)
-            if item is None:
-                return
-            if not isinstance(item, _Write):
-                item()
-
-    def _commit(self, group: list[_Write], append: Callable[[list[_Write]], None]) -> None:
-        try:
-            append(group)
-        except Exception as error:  # noqa: BLE001 - without this thread no write would be answered
-            self._loop.call_soon_threadsafe(self._failed, group, _answerable(error))
-        else:
-            self._loop.call_soon_threadsafe(self._publish, group)
-
-    def _append(self, group: list[_Write]) -> None:
-        self._log.append([write.row for write in group])
-
-    def _append_within_reserve(self, group: list[_Write]) -> None:
-        for row, _, purpose in group:
-            # At most one write per key is in flight: the object in memory is the one before.
-            collection = self._collections.get(_collection(row.key))
-            before = collection.entries.get(row.key) if collection else None
-            growth = len(row.value) - (len(before.value) if before else 0)
-            self._log.append_within_reserve(row, growth, purpose)
-
-    # -- back on the event loop ------------------------------------------------------------------
-
-    def _publish(self, group: list[_Write]) -> None:
+    def _publish(self, group: list[Write]) -> None:
         for row, done, _ in group:
             collection = self._collections[_collection(row.key)]
             before = collection.entries.get(row.key)
@@ -332,7 +262,7 @@ class Store:
             # Listeners first: roles, CRDs and quotas are up to date when the writer goes on.
             self._announce(Change(entry, before, row.deleted))
             del self._in_flight[row.key]
-            _resolve(done, entry)
+            resolve(done, entry)
 
     def _announce(self, change: Change) -> None:
         self._recent.add(change)
@@ -342,14 +272,19 @@ class Store:
         for watch in self._watches[collection]:
             watch.push(change)
 
-    def _failed(self, group: list[_Write], error: MusterError) -> None:
+    def _failed(self, group: list[Write], error: MusterError) -> None:
         for row, done, _ in group:
             if row.previous:
                 self._latest[row.key] = row.previous
             else:
                 del self._latest[row.key]
             del self._in_flight[row.key]
-            _fail(done, error)
+            fail(done, error)
+
+    def _stored_size(self, key: str) -> int:
+        collection = self._collections.get(_collection(key))  # not [], which would create it
+        entry = collection.entries.get(key) if collection else None
+        return len(entry.value) if entry else 0
 
     def _load(self) -> None:
         newest: dict[str, Row | OddRow] = {}
@@ -368,13 +303,6 @@ class Store:
                 collection.entries[key] = Entry(key, row.revision, row.value)
 
 
-def _answerable(error: Exception) -> MusterError:
-    """The error as an answer to the writers."""
-    if isinstance(error, MusterError):
-        return error
-    return ServerError(f"the store failed: {error!r}", status=500)
-
-
 def _collection(key: str) -> str:
     return key.partition("/")[0]
 
@@ -388,13 +316,3 @@ def _gone(requested: int, compacted: int) -> Gone:
     return Gone(
         f"too old resource version: {requested} ({compacted})", status=410, reason="Expired"
     )
-
-
-def _resolve(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():  # the caller may have been cancelled
-        future.set_result(result)
-
-
-def _fail(future: asyncio.Future[T], error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(error)

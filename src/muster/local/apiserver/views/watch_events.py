@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.http.query_options import Selection
     from muster.local.apiserver.http.requests import Call
-    from muster.local.apiserver.store.changes import Change
+    from muster.local.apiserver.store.changes import Change, Watch
     from muster.local.apiserver.store.store import Store
-    from muster.local.apiserver.store.watch_buffer import Watch
 
 
 Show = Callable[[bytes], bytes]
