@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.local.home import Home
-from muster.local.up import Settings
+from muster.local.settings import Settings
 
 
 def test_a_relative_data_directory_is_hidden_from_pods_and_found_from_elsewhere(

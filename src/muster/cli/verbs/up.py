@@ -148,7 +148,8 @@ def _note_dashboard(home: Home, *, with_token: bool = True) -> None:
 def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], None]) -> None:
     import uvloop
 
-    from muster.local.up import Settings, serve
+    from muster.local.settings import Settings
+    from muster.local.up import serve
     from muster.telemetry import log_bounds, logging_setup
 
     home = Home.of_user()

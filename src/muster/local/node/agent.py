@@ -8,19 +8,15 @@ them; `teardown` stops the pods and removes everything outside the data director
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICES, PartialObjectMetadata
 from muster.api.meta import Key
 from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
-from muster.errors import CannotRun, describe
 from muster.kube.watch.informer import Informer
 from muster.local.home import Home, home_of_account
 from muster.local.node.config_maps_and_secrets import (
@@ -35,8 +31,8 @@ from muster.local.node.eviction.evictor import Evictor
 from muster.local.node.log_archive.cleaner import ArchiveCleaner
 from muster.local.node.machine import capacity, python_interpreter
 from muster.local.node.machine.gpus import GpuAllocator
-from muster.local.node.machine.leftovers import find_leftovers
 from muster.local.node.machine.node_heartbeat import NodeHeartbeat
+from muster.local.node.machine.teardown import Teardown
 from muster.local.node.models.watcher import ModelWatcher
 from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.network.hosts_file import HostsFiles
@@ -53,14 +49,13 @@ from muster.local.node.runtime import cgroup_search, hidden_directories, runtime
 from muster.local.node.runtime.cgroups import ControlGroups
 from muster.local.node.runtime.namespace_runtime import NamespaceRuntime
 from muster.local.node.runtime.plain_runtime import PROGRAMS_FOLDER, PlainRuntime
-from muster.local.node.runtime.processes import kill_and_wait
 from muster.local.node.runtime.rootfs import RootfsRules
 from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
 from muster.local.node.standalone.linux import kernel
 from muster.local.node.volumes.directories import CLAIMS_FOLDER, VolumeDirectories
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
     from muster.kube.client import Client
@@ -68,8 +63,6 @@ if TYPE_CHECKING:
     from muster.local.node.machine.capacity import NodeSpec
     from muster.local.node.pod import Pod
     from muster.local.node.runtime.container_runtime import Runtime
-
-log = logging.getLogger(__name__)
 
 _WORKERS = 16
 """Pods that the pod loop works on at the same time."""
@@ -323,51 +316,6 @@ class Agent:
         Programs get SIGTERM and their pod's grace period, to write a checkpoint; `hurry` ends the
         grace period. A pod that cannot be stopped does not keep the others and the network.
         """
-        uids = self.records.uids()
-        async with asyncio.TaskGroup() as group:
-            kill = group.create_task(self._kill_pods(uids, hurry or asyncio.Event()))
-            await asyncio.gather(*(self._attempt(uid, self._stop_pod(uid)) for uid in uids))
-            kill.cancel()
-        await self._close_machine()
-        left = await asyncio.to_thread(find_leftovers, self._settings.home)
-        if left:
-            await asyncio.gather(*(asyncio.to_thread(kill_and_wait, pid) for pid in left.processes))
-            await self._close_machine()
-            left = await asyncio.to_thread(find_leftovers, self._settings.home)
-        if left:
-            raise CannotRun(f"the local cluster has stopped, but this is left of it: {left.text}")
+        teardown = Teardown(self._settings.home, self.runtime, self.network, self.groups)
+        await teardown.run(hurry or asyncio.Event())
         runtime_choice.forget_choice(self._settings.home)
-
-    async def _close_machine(self) -> None:
-        empty = partial(hidden_directories.remove_empty, self._settings.home)
-        for name, close in (
-            ("the network", self.network.close),
-            ("the control groups", self.groups.close),
-            ("the hidden directories", empty),
-        ):
-            await self._attempt(name, asyncio.to_thread(close))
-
-    async def _attempt(self, subject: str, step: Awaitable[None]) -> None:
-        """One step of a teardown, whose failure must not prevent the others."""
-        try:
-            await step
-        except Exception as error:  # noqa: BLE001 - `find_leftovers` shows what it means
-            log.warning("stopping %s failed: %s", subject, describe(error))
-
-    async def _stop_pod(self, uid: str) -> None:
-        record = self.records.read(uid)
-        if record.open:
-            for container in record.alive:
-                await self.runtime.stop(uid, container, record.grace)
-            await self.runtime.wait_for_shims(uid, record.grace + 1.0)
-        await self.runtime.close(uid)
-        if record.open and record.alive:  # it still ran: the next `up` must not count a failure
-            with contextlib.suppress(OSError):  # a full disk; the pod's status says it too
-                self.records.write_stopped(uid)
-
-    async def _kill_pods(self, uids: list[str], hurry: asyncio.Event) -> None:
-        await hurry.wait()
-        for uid in uids:
-            with contextlib.suppress(OSError):  # the pod is gone
-                for container in self.records.read(uid).alive:
-                    await self.runtime.stop(uid, container, 0)
