@@ -87,14 +87,12 @@ def remaining(top: str, path: str, last: Look) -> Look:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         directory = folders.open_directory(top, path)
         try:
-            present = {folder.path for folder in folders.find_versions(directory)}
-            if (
-                "." in present
-                and not folders.read_contents(
-                    directory, folders.Folder("", ".", (0, 0, 0, 0))
-                ).format
-            ):
-                present = set()
+            present = {
+                folder.path
+                for folder in folders.find_versions(directory)
+                # The directory itself is always there, its model may be gone.
+                if folder.path != "." or folders.read_contents(directory, folder).format
+            }
         finally:
             os.close(directory)
         result.versions = {key: row for key, row in last.versions.items() if key in present}

@@ -3,8 +3,7 @@
 Only pods with the annotation `muster.dev/model-dir` cost anything. While one of a job's pods runs,
 its directory is looked at every two seconds, and once more after the last one ended. From then on
 only deletions are noticed, at leisure: the ConfigMap goes when the last version is gone. This task
-is the only writer of these ConfigMaps. Its own file in the data directory says where the versions
-are: a ConfigMap can be changed by other users, and must not direct the node to other files.
+is the only writer of these ConfigMaps.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,10 +20,9 @@ from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key
 from muster.errors import MissingReference, MusterError, NotFound, describe
 from muster.jobs import exported_models
-from muster.jobs.exported_models import Model, Version, version_order
+from muster.jobs.exported_models import Model, version_order
 from muster.local.node.models import location, version_reader
-from muster.local.node.models.version_reader import Look
-from muster.local.node.standalone.linux.files import read, write_atomically
+from muster.local.node.models.watched_models import LAST_LOOKS, ModelFile, WatchedModel
 from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from muster.local.node.config_maps_and_secrets import ReferenceReader
     from muster.local.node.events import PodEvents
     from muster.local.node.models.location import Location
+    from muster.local.node.models.version_reader import Look
     from muster.local.node.pod import Pod
     from muster.local.node.volumes.directories import VolumeDirectories
 
@@ -53,40 +51,6 @@ _LIGHT = 0.01
 among themselves and do not delay the others."""
 _IDLE_ROUNDS = 15
 """Every so many rounds, the directories of ended jobs are checked for deletions."""
-_LAST_LOOKS = 5
-"""Looks after the end of a job for a version that is not complete."""
-
-
-class SavedModel(msgspec.Struct):
-    """A model in the node's own file."""
-
-    namespace: str
-    config_map: str
-    top: str
-    path: str
-    model: Model
-    versions: dict[str, Version] = {}
-    stamps: dict[str, tuple[int, int, int, int]] = {}
-    is_of_pod: bool = False
-
-
-@dataclass
-class WatchedModel:
-    key: Key
-    """Of the ConfigMap."""
-    place: Location
-    model: Model
-    last: Look = field(default_factory=Look)
-    running: set[str] = field(default_factory=set)
-    """The uids of the pods that may write to it."""
-    looks_left: int = _LAST_LOOKS
-    """After the last of these pods ended."""
-    published: bool = True
-    """Whether the ConfigMap shows the last look."""
-    work: float = 0.0
-    """Processor time of the last look, in seconds."""
-    due: float = 0.0
-    """When the next look may be, on the monotonic clock."""
 
 
 class ModelWatcher:
@@ -100,12 +64,11 @@ class ModelWatcher:
         file: Path,
     ) -> None:
         self._client, self._nodes, self._events = client, nodes, events
-        self._references, self._volumes, self._file = references, volumes, file
+        self._references, self._volumes, self._file = references, volumes, ModelFile(file)
         self._new: dict[str, Pod] = {}
         self._models: dict[Key, WatchedModel] = {}
         self._of_pod: dict[str, Key] = {}
         self._wake = asyncio.Event()
-        self._saved = ""
 
     def subscribe(self, pods: Informer[Pod]) -> None:
         """Follow the pods with a model directory."""
@@ -141,6 +104,11 @@ class ModelWatcher:
             rounds += 1
             await asyncio.sleep(max(INTERVAL, _PAUSE_PER_WORK * work))
 
+    def _load(self) -> None:
+        """Continue with the models of an earlier process."""
+        for model in self._file.load():
+            self._models.setdefault(model.key, model)
+
     async def _round(self, *, check_ended: bool) -> float:
         """Returns the processor time of directories that are cheap to look at."""
         for uid, pod in list(self._new.items()):
@@ -154,7 +122,7 @@ class ModelWatcher:
             if time.monotonic() >= model.due:
                 await self._attempt(model, is_active=is_active)
                 work += min(model.work, _LIGHT)
-        await self._save()
+        await self._file.save(self._models.values())
         return work
 
     async def _attempt(self, model: WatchedModel, *, is_active: bool) -> None:
@@ -200,7 +168,7 @@ class ModelWatcher:
             job=job,
             directory=location.model_directory(pod),
         )
-        model.looks_left = _LAST_LOOKS
+        model.looks_left = LAST_LOOKS
         if not pod.finished:
             model.running.add(pod.metadata.uid)
         self._of_pod[pod.metadata.uid] = key
@@ -258,47 +226,6 @@ class ModelWatcher:
             await self._client.patch(CONFIG_MAPS, key, body)
         except NotFound:
             await self._client.create(CONFIG_MAPS, body)
-
-    def _load(self) -> None:
-        """Continue with the models of an earlier process."""
-        try:
-            self._saved = read(self._file)
-            rows = msgspec.json.decode(self._saved, type=list[SavedModel])
-        except FileNotFoundError:
-            return
-        except (OSError, msgspec.MsgspecError) as error:
-            log.warning("models that were found earlier are not known: %s", describe(error))
-            return
-        for row in rows:
-            key = Key(row.namespace, row.config_map)
-            place = location.Location(row.top, row.path, row.is_of_pod)
-            last = Look(row.versions, row.stamps)
-            model = WatchedModel(key, place, row.model, last, looks_left=0)
-            self._models.setdefault(key, model)
-
-    async def _save(self) -> None:
-        rows = [
-            SavedModel(
-                *model.key,
-                model.place.top,
-                model.place.path,
-                model.model,
-                model.last.versions,
-                model.last.stamps,
-                model.place.is_of_pod,
-            )
-            for model in self._models.values()
-            if model.last.versions
-        ]
-        text = msgspec.json.encode(rows).decode()
-        if text == self._saved or not (rows or self._saved):
-            return
-        try:
-            await asyncio.to_thread(write_atomically, self._file, text)
-        except OSError as error:  # a full disk: the next round tries again
-            log.warning("the list of models is not saved: %s", describe(error))
-            return
-        self._saved = text
 
 
 def _measured(
