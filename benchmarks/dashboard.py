@@ -10,6 +10,7 @@ the processor time says more than the time to the first byte.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import tempfile
 import time
@@ -46,6 +47,7 @@ FIRST_BYTE_MS, UPDATE_MS, MEMORY_MB, PAUSE_MS = 300.0, 1000.0, 100.0, 50.0
 """Allowed, on any machine."""
 CLIENTS = 50
 STARTS, ROUNDS = 3, 9
+READERS = 10
 JOB = Key("team-0", "job-0000")
 TOPIC = f"job:{JOB}"
 
@@ -111,11 +113,13 @@ async def _warm(dashboard: Dashboard) -> list[Ratio]:
     before = process.memory_info().rss
     async with _browser(dashboard) as browser:
         pages = [row for path in PAGES for row in await _rounds(browser, path, process)]
+        answers = await _answers_meanwhile(dashboard, browser)
         updates = await _updates(dashboard, [browser])
     slowest, reached = await _together(dashboard)
     memory = (process.memory_info().rss - before) / 1e6
     return [
         *pages,
+        _row(f"answers of the API while {READERS} readers load the map", answers, PAUSE_MS),
         _row("from the change of a job to the event in the stream", updates, UPDATE_MS),
         _row(
             f"{CLIENTS} clients open /jobs at once: the slowest first byte", slowest, FIRST_BYTE_MS
@@ -141,6 +145,22 @@ async def _rounds(
         _row(f"{path}: first byte", times, FIRST_BYTE_MS),
         _row(f"{path}: the server's processor time", processor_times, FIRST_BYTE_MS),
     ]
+
+
+async def _answers_meanwhile(dashboard: Dashboard, browser: aiohttp.ClientSession) -> list[float]:
+    """Milliseconds of requests to the API while readers load pages that nobody else loads."""
+    numbers = itertools.count()
+
+    async def load() -> None:
+        for _ in range(ROUNDS):
+            await _first_byte(browser, f"/?number={next(numbers)}")
+
+    answers: list[float] = []
+    async with Client.connect(kube_config.load(dashboard.kubeconfig)) as api:
+        probing = asyncio.create_task(_probe(api, answers))
+        await asyncio.gather(*(load() for _ in range(READERS)))
+        probing.cancel()
+    return answers
 
 
 def _processor_time(process: psutil.Process) -> float:
@@ -220,6 +240,7 @@ async def _first_byte(browser: aiohttp.ClientSession, path: str) -> float:
         await answer.content.readany()
         first = 1e3 * (time.perf_counter() - start)
         await answer.read()
+        assert answer.status == 200, path
     return first
 
 
