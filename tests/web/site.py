@@ -18,6 +18,7 @@ from muster.kube.auth.endpoint import Endpoint
 from muster.kube.blocking_client import BlockingClient
 from muster.web.access.gate import Policy
 from muster.web.access.keys import new_token
+from tests.waiting import eventually
 from tests.web.objects import job
 
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -49,6 +50,15 @@ class Site:
         text = await answer.text()
         assert answer.status == status, text
         return text
+
+    async def page_with(self, path: str, *words: str) -> str:
+        """The text of a page that has all these words; waits until it does."""
+
+        async def text() -> str:
+            page = await self.get(path)
+            return page if all(word in page for word in words) else ""
+
+        return await eventually(text)
 
     async def part(self, path: str, name: str) -> str:
         """One part of a page, as htmx fetches it."""

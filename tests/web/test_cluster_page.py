@@ -15,7 +15,6 @@ from muster.scheduler import waiting_line_format
 from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
 from muster.web import render
 from muster.web.access.gate import Policy
-from tests.waiting import eventually
 from tests.web.objects import HOSTILE
 from tests.web.site import Site
 
@@ -66,11 +65,6 @@ def write_line(site: Site, gangs: list[WaitingGang], holds: list[HeldRoom]) -> N
         site.api.create(kind, {"metadata": metadata, "data": data})
 
 
-async def page_with(site: Site, path: str, *words: str) -> str:
-    page = await site.get(path)
-    return page if all(word in page for word in words) else ""
-
-
 async def test_both_pages_follow_nodes_pods_and_the_line(site: Site) -> None:
     node = add_node(site, gpus=4)
     add_pod(site, "resnet-0", site.add_job("resnet"), node, gpus=2)
@@ -82,9 +76,7 @@ async def test_both_pages_follow_nodes_pods_and_the_line(site: Site) -> None:
     write_line(site, [row], [hold])
 
     job = f"/jobs/{site.namespace}/TFJob"
-    text = await eventually(
-        lambda: page_with(site, f"/?text={node}", "window.hacked", f"{job}/resnet", "1 GPU held")
-    )
+    text = await site.page_with(f"/?text={node}", "window.hacked", f"{job}/resnet", "1 GPU held")
     assert "2 of 4, 1 held" in text
     assert 'aria-label="Map of the cluster"' in text
     line = await site.get("/line")
@@ -95,7 +87,7 @@ async def test_both_pages_follow_nodes_pods_and_the_line(site: Site) -> None:
         assert "<script>window" not in page
         assert "<img" not in page
     write_line(site, [], [])
-    await eventually(lambda: page_with(site, "/line", "No room is held."))
+    await site.page_with("/line", "No room is held.")
 
 
 async def test_a_part_comes_alone(site: Site) -> None:

@@ -9,14 +9,8 @@ import pytest
 from muster.api.kinds import TFJOBS
 from muster.api.meta import key_of
 from muster.web.access.gate import Policy
-from tests.waiting import eventually
 from tests.web.objects import HOSTILE
 from tests.web.site import HTML, Site, rows
-
-
-async def with_words(site: Site, path: str, *words: str) -> str:
-    page = await site.get(path)
-    return page if all(word in page for word in words) else ""
 
 
 async def test_a_job_has_a_bar_a_row_and_a_share(site: Site) -> None:
@@ -25,7 +19,7 @@ async def test_a_job_has_a_bar_a_row_and_a_share(site: Site) -> None:
     site.api.patch(TFJOBS, key_of(job), owner)
     address = f"/jobs/{site.namespace}/TFJob/trained"
 
-    page = await eventually(lambda: with_words(site, "/history", address, "window.hacked"))
+    page = await site.page_with("/history", address, "window.hacked")
     assert "<script>window" not in page
     assert "<img" not in page
     assert re.search(rf'<a class="lane-name"[^>]* href="{address}"', page)

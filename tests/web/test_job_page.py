@@ -11,10 +11,8 @@ import yaml
 from muster.api.kinds import EVENTS, PODS, TFJOBS
 from muster.api.meta import Key, Raw
 from muster.web.access.gate import Policy
-from tests.waiting import eventually
 from tests.web.objects import HOSTILE
 from tests.web.site import Site
-from tests.web.test_jobs_page import page_with
 from tests.web.test_stream import event, subscribe
 from tests.web.views.test_job_page import labels
 
@@ -23,7 +21,7 @@ READ_ONLY = pytest.mark.parametrize("policy", [Policy(read_only=True)])
 
 async def shown(site: Site, name: str = "x", *words: str) -> str:
     path = f"/jobs/{site.namespace}/TFJob/{name}"
-    return await eventually(lambda: page_with(site, path, name, *words))
+    return await site.page_with(path, name, *words)
 
 
 def add_pod(site: Site, job: Raw, name: str = "x-worker-0", value: str = "{}") -> Raw:

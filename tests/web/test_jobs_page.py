@@ -18,7 +18,6 @@ from muster.web.access.keys import new_token
 from muster.web.cluster import job_summaries
 from muster.web.cluster.live_clusters import LiveClusters
 from muster.web.cluster.page_cache import PageCache
-from tests.waiting import eventually
 from tests.web.objects import HOSTILE
 from tests.web.site import Site, rows
 
@@ -28,7 +27,7 @@ async def test_the_list_shows_jobs_and_what_the_filter_lets_through(site: Site) 
     site.add_job("bert", kind="PyTorchJob", state="Failed", message="the disk is full")
     path = f"/jobs?namespace={site.namespace}"
 
-    page = await eventually(lambda: page_with(site, path, "resnet", "bert"))
+    page = await site.page_with(path, "resnet", "bert")
     assert "2 jobs" in page
     one = rows(await site.part(f"{path}&state=FAILED", "jobs"))
     assert [row[2:4] for row in one] == [["PyTorchJob", "FAILED"]]
@@ -48,14 +47,14 @@ async def test_text_of_the_cluster_is_escaped(site: Site) -> None:
     site.add_job("hostile", state="Failed", message=HOSTILE)
     path = f"/jobs?namespace={site.namespace}"
     for address in (path, f"{path}&text={HOSTILE}", f"/jobs/{site.namespace}/TFJob/hostile"):
-        page = await eventually(lambda a=address: page_with(site, a, "window.hacked"))  # type: ignore[misc]
+        page = await site.page_with(address, "window.hacked")
         assert "<script>window" not in page
         assert "<img" not in page
 
 
 async def test_an_unknown_job_names_the_nearest_one(site: Site) -> None:
     site.add_job("resnet")
-    await eventually(lambda: page_with(site, f"/jobs?namespace={site.namespace}", "resnet"))
+    await site.page_with(f"/jobs?namespace={site.namespace}", "resnet")
 
     page = await site.get(f"/jobs/{site.namespace}/TFJob/resnt", status=404)
     assert f"There is no TFJob named resnt in namespace {site.namespace}." in page
@@ -66,10 +65,10 @@ async def test_an_unknown_job_names_the_nearest_one(site: Site) -> None:
 async def test_a_deleted_job_leaves_the_list(site: Site) -> None:
     site.add_job("short")
     path = f"/jobs?namespace={site.namespace}"
-    await eventually(lambda: page_with(site, path, "short"))
+    await site.page_with(path, "short")
 
     site.api.delete(TFJOBS, Key(site.namespace, "short"))
-    await eventually(lambda: page_with(site, path, "0 jobs"))
+    await site.page_with(path, "0 jobs")
 
 
 async def test_unchanged_jobs_are_not_read_again(site: Site) -> None:
@@ -92,7 +91,7 @@ async def test_the_page_of_a_job_leaves_the_summaries_of_the_others(
     for name in ("first", "second"):
         site.add_job(name, state="Succeeded")
     path = f"/jobs?namespace={site.namespace}"
-    await eventually(lambda: page_with(site, path, "first", "second"))
+    await site.page_with(path, "first", "second")
     await site.get(f"/jobs/{site.namespace}/TFJob/first")
     made: list[str] = []
 
@@ -130,9 +129,3 @@ async def test_a_page_is_made_once_for_readers_who_come_together() -> None:
     assert await asyncio.gather(*(cache.text("key", make) for _ in range(5))) == ["text"] * 5
     await cache.text("other", make)
     assert calls == ["made", "made"]
-
-
-async def page_with(site: Site, path: str, *words: str) -> str:
-    """The page, once it shows these words."""
-    page = await site.get(path)
-    return page if all(word in page for word in words) else ""

@@ -20,7 +20,6 @@ from muster.jobs.exported_models import (
     manifest,
 )
 from muster.web.access.gate import Policy
-from tests.waiting import eventually
 from tests.web.objects import HOSTILE
 from tests.web.site import Site, rows
 
@@ -42,22 +41,17 @@ def publish(site: Site, model: Model) -> None:
     site.api.create(CONFIG_MAPS, manifest(model, site.namespace, NAME))
 
 
-async def page_with(site: Site, path: str, text: str) -> str:
-    page = await site.get(path)
-    return page if text in page else ""
-
-
 def address(site: Site) -> str:
     return f"/models/{site.namespace}/{NAME}"
 
 
 async def test_models_are_listed_and_a_new_version_replaces_the_older_one(site: Site) -> None:
     publish(site, make("1"))
-    await eventually(lambda: page_with(site, "/models", site.namespace))
+    await site.page_with("/models", site.namespace)
 
     body = {"data": {DATA_KEY: encode(make("2", "1"))}}
     site.api.patch(CONFIG_MAPS, Key(site.namespace, NAME), body)
-    page = await eventually(lambda: page_with(site, address(site), "version 2"))
+    page = await site.page_with(address(site), "version 2")
     assert [row[0] for row in rows(page)] == ["2", "1"]
     listed = [row for row in rows(await site.get("/models")) if row[6] == site.namespace]
     assert [row[:5] for row in listed] == [["mnist", "2", "npz", "908 B", "2"]]
@@ -70,14 +64,14 @@ async def test_text_of_files_is_escaped(site: Site) -> None:
     site.api.create(CONFIG_MAPS, body)
 
     for path in ("/models", address(site)):
-        page = await eventually(lambda p=path: page_with(site, p, "window.hacked"))  # type: ignore[misc]
+        page = await site.page_with(path, "window.hacked")
         assert "<script>window" not in page
         assert "<img" not in page
 
 
 async def test_a_model_without_its_job_cannot_be_tried_and_says_why(site: Site) -> None:
     publish(site, make("1"))
-    await eventually(lambda: page_with(site, address(site), "mnist"))
+    await site.page_with(address(site), "mnist")
 
     answer = await site.post(address(site), {"action": "try", "version": "", "input": "{}"})
     assert answer.status == 200
@@ -100,7 +94,7 @@ async def test_an_unknown_model_is_a_page_of_its_own(site: Site) -> None:
 @pytest.mark.parametrize("policy", [Policy(read_only=True)])
 async def test_a_read_only_dashboard_offers_neither_downloads_nor_predictions(site: Site) -> None:
     publish(site, make("1"))
-    page = await eventually(lambda: page_with(site, address(site), "mnist"))
+    page = await site.page_with(address(site), "mnist")
 
     assert "<form" not in page
     answer = await site.post(address(site), {"action": "try", "input": "{}"})
