@@ -1,4 +1,4 @@
-"""The objects of one source: of all namespaces, or of those that the user may read.
+"""The live objects of one source: of all namespaces, or of those that the user may read.
 
 A user without the right to list a kind in all namespaces has an informer per namespace instead.
 The informer of all namespaces goes on to ask, so a right that is granted later is used.

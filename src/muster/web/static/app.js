@@ -1,7 +1,8 @@
 // Live parts of a page: <section id=PART data-topic=TOPIC data-version=… hx-get=… hx-trigger=changed>.
 // There may be several topics, with spaces between. When one changes, the part gets the event
-// `changed`, and htmx fetches and morphs it. Parts of a hidden tab wait until the tab is shown. Data of a feed arrives at its element as the event
-// `feed`, with the message as `detail`; it is text of the cluster, so use `textContent`.
+// `changed`, and htmx fetches and morphs it. Parts of a hidden tab wait until the tab is shown. Data
+// of a feed arrives at its element as the event `feed`, with the message as `detail`; it is text of
+// the cluster, so use `textContent`.
 "use strict";
 
 const settings = document.currentScript.dataset;
