@@ -10,6 +10,7 @@ import pytest
 from muster.errors import TooManyRequests, Unreachable
 from muster.kube.auth.endpoint import Endpoint
 from muster.web.cluster import live_clusters
+from muster.web.cluster.live_cluster import LiveCluster
 from muster.web.cluster.live_clusters import LiveClusters
 from muster.web.cluster.sources import NODES
 from tests.waiting import eventually
@@ -73,3 +74,23 @@ async def test_calls_that_wait_leave_the_threads_of_the_event_loop_to_others() -
             answered.set()
         assert all(await asyncio.gather(*calls))
     await clusters.close()
+
+
+async def test_only_the_first_login_of_a_user_fetches_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[LiveCluster] = []
+
+    async def start(cluster: LiveCluster) -> None:
+        started.append(cluster)
+
+    monkeypatch.setattr(LiveCluster, "start", start)
+    clusters = LiveClusters()
+    for _ in range(3):
+        clusters.start("a", NOWHERE)
+        await eventually(lambda: started)
+    clusters.start("b", NOWHERE)
+    await eventually(lambda: len(started) > 1)
+    await clusters.close()
+
+    assert len(started) == 2

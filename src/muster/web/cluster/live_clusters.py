@@ -70,7 +70,8 @@ class LiveClusters:
 
     def start(self, user: str, endpoint: Endpoint) -> None:
         """Get the objects of the first pages while the browser is on its way to one of them."""
-        _run(self._start(user, endpoint), self._starts)
+        if user not in self._entries:  # else they are here, or on their way
+            _run(self._start(user, endpoint), self._starts)
 
     async def _start(self, user: str, endpoint: Endpoint) -> None:
         with suppress(MusterError), self.use(user, endpoint) as cluster:  # the page shows the error
