@@ -55,10 +55,6 @@ class Source(Generic[T]):
         return (*topics, CLUSTER)
 
 
-def job_topic(job: Key) -> str:
-    return f"job:{job}"
-
-
 def _job_of_pod(pod: Pod) -> tuple[str, ...]:
     name = pod.metadata.labels.get(names.JOB)
     return (str(Key(pod.metadata.namespace, name)),) if name else ()
@@ -70,7 +66,7 @@ def _topics_of_pod(pod: Pod) -> tuple[str, ...]:
 
 
 def _topics_of_job(job: Raw) -> tuple[str, ...]:
-    return ("jobs", job_topic(key_of(job)))
+    return ("jobs", f"job:{key_of(job)}")
 
 
 def _topics_of_event(event: Raw) -> tuple[str, ...]:

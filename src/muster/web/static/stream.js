@@ -23,7 +23,13 @@ function tell(message) {
   for (const port of tabs.keys()) port.postMessage(message);
 }
 
-async function subscribe() {
+// One request after the other: an older list of topics must not arrive after a newer one.
+let sending = Promise.resolve();
+function subscribe() {
+  sending = sending.then(send);
+}
+
+async function send() {
   if (!id) return;
   const body = JSON.stringify(union());
   if (body === sent) return;
