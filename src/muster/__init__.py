@@ -1,3 +1,84 @@
-"""Muster: gang-scheduled distributed training, on one machine and on any Kubernetes cluster."""
+"""Muster: gang-scheduled distributed training, on one machine and on any Kubernetes cluster.
 
-__version__ = "0.1.0"
+    import muster
+
+    job = muster.submit("pytorch", "torchrun train.py", name="resnet", workers=4, gang=True)
+    job.wait(timeout="2h")
+
+The names are imported when they are first used, so that `import muster` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.version import __version__
+
+if TYPE_CHECKING:
+    from muster.errors import (
+        AlreadyExists,
+        ApiError,
+        ConfigError,
+        Conflict,
+        Forbidden,
+        InvalidJob,
+        JobFailed,
+        MusterError,
+        NoCluster,
+        NotFound,
+        Unauthorized,
+        Unreachable,
+        UsageError,
+        WaitTimeout,
+    )
+    from muster.sdk.calls import get_job, list_jobs, submit
+    from muster.sdk.job import Job
+    from muster.sdk.local_cluster import LocalCluster, local_cluster
+
+_MODULES = {
+    "errors": "AlreadyExists ApiError ConfigError Conflict Forbidden InvalidJob JobFailed "
+    "MusterError NoCluster NotFound Unauthorized Unreachable UsageError WaitTimeout",
+    "sdk.calls": "get_job list_jobs submit",
+    "sdk.job": "Job",
+    "sdk.local_cluster": "LocalCluster local_cluster",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "ConfigError",
+    "Conflict",
+    "Forbidden",
+    "InvalidJob",
+    "Job",
+    "JobFailed",
+    "LocalCluster",
+    "MusterError",
+    "NoCluster",
+    "NotFound",
+    "Unauthorized",
+    "Unreachable",
+    "UsageError",
+    "WaitTimeout",
+    "__version__",
+    "get_job",
+    "list_jobs",
+    "local_cluster",
+    "submit",
+]
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'muster' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"muster.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

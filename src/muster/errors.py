@@ -21,7 +21,8 @@ MusterError                     exit 1
 ├── InvalidQuantity             a quantity that Kubernetes rejects
 ├── InvalidSelector             a label or field selector that Kubernetes rejects
 ├── LeaseLost                   another process is the leader, or the lease was not renewed in time
-├── JobFailed (exit 10)         `--wait`: the job itself failed
+├── JobFailed (exit 10)         `--wait`: the job itself failed; .replica, .exit_code, .last_lines
+├── WaitTimeout                 the awaited state was not reached in time
 ├── CannotRun                   this machine could not run a pod's processes
 ├── MissingReference            a pod refers to something that does not exist (yet)
 ├── InvalidImageName            a pod's image has a name that no image can have
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 class MusterError(Exception):
     """The root. `str(error)` is one clear sentence; `hint`, if any, is the next step."""
 
-    exit_code: ClassVar[int] = 1
+    cli_exit_code: ClassVar[int] = 1
+    """The exit code of a command that ends with this error."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -87,19 +89,19 @@ class BadRequest(ApiError):
 class Unauthorized(ApiError):
     """The credentials are missing or wrong."""
 
-    exit_code = 4
+    cli_exit_code = 4
 
 
 class Forbidden(ApiError):
     """The user lacks the permission."""
 
-    exit_code = 4
+    cli_exit_code = 4
 
 
 class NotFound(ApiError):
     """The object, or its kind, does not exist."""
 
-    exit_code = 3
+    cli_exit_code = 3
     default_status = 404
 
 
@@ -154,7 +156,7 @@ class Aborted(MusterError):
 class Unreachable(MusterError):
     """No response; whether a write happened is unknown."""
 
-    exit_code = 5
+    cli_exit_code = 5
 
 
 class UntrustedCertificate(Unreachable):
@@ -164,19 +166,19 @@ class UntrustedCertificate(Unreachable):
 class NoCluster(MusterError):
     """No cluster is configured and none is running."""
 
-    exit_code = 5
+    cli_exit_code = 5
 
 
 class ConfigError(MusterError):
     """A configuration file cannot be used."""
 
-    exit_code = 2
+    cli_exit_code = 2
 
 
 class UsageError(MusterError):
     """The user asked for something impossible."""
 
-    exit_code = 2
+    cli_exit_code = 2
 
 
 class DamagedStore(MusterError):
@@ -213,9 +215,32 @@ class LeaseLost(MusterError):
 
 
 class JobFailed(MusterError):
-    """The awaited job failed."""
+    """The awaited job failed, because of the replica that is named if it is known."""
 
-    exit_code = 10
+    cli_exit_code = 10
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        job: str = "",
+        replica: str = "",
+        exit_code: int | None = None,
+        last_lines: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.job = job
+        self.replica = replica
+        """The name of the pod that failed first; empty if no pod is to blame."""
+        self.exit_code = exit_code
+        """Of the container that failed; None if none ran to its end."""
+        self.last_lines = last_lines
+        """The end of its log."""
+
+
+class WaitTimeout(MusterError, TimeoutError):
+    """The awaited state was not reached in time; the job goes on."""
 
 
 class CannotRun(MusterError):

@@ -35,7 +35,7 @@ def test_errors_with_different_exit_codes_are_all_printed_and_counted(
     with pytest.raises(MusterError, match="2 of 5 objects failed") as ended:
         failures.raise_if_any(5, "objects")
 
-    assert ended.value.exit_code == 1
+    assert ended.value.cli_exit_code == 1
     assert capsys.readouterr().err.splitlines() == ["error: gone", "error: wrong", "Write it so."]
 
 

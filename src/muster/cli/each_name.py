@@ -44,7 +44,7 @@ class Failures:
         if not self.errors:
             return
         *others, last = self.errors
-        if len({error.exit_code for error in self.errors}) > 1:
+        if len({error.cli_exit_code for error in self.errors}) > 1:
             others = self.errors
             last = MusterError(f"{len(self.errors)} of {count} {noun} failed")
         for error in others:

@@ -261,7 +261,7 @@ def _report(error: Exception, *, debug: bool) -> int:
         print(f"error: {printable(str(error))}", file=sys.stderr)
         if error.hint:
             print(printable(error.hint), file=sys.stderr)
-        return error.exit_code
+        return error.cli_exit_code
     if isinstance(error, OSError) and _is_output_error(error):
         _silence_stdout()
         print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)

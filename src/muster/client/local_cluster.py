@@ -30,9 +30,19 @@ _POLL = 0.02
 _LOG_SPACE = 1 << 16
 
 
-def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") -> None:
-    """Start the daemon with these flags of `up` and wait until it is ready."""
-    home = Home.of_user()
+def start(
+    flags: Sequence[str],
+    notify: Notify,
+    *,
+    log_format: str = "human",
+    home: Home | None = None,
+    lifeline: int = subprocess.DEVNULL,
+) -> None:
+    """Start the daemon with these flags of `up` and wait until it is ready.
+
+    `lifeline` is the standard input of a daemon with the flag `--temporary`, which lives no longer.
+    """
+    home = home or Home.of_user()
     pid = home.running()
     if pid is not None:
         _already_up(pid, flags, notify)
@@ -42,10 +52,11 @@ def start(flags: Sequence[str], notify: Notify, *, log_format: str = "human") ->
         daemon = subprocess.Popen(
             # -P: a module in the current directory must not replace one of ours.
             [sys.executable, "-P", "-m", "muster", "up", f"--log-format={log_format}", *flags],
-            stdin=subprocess.DEVNULL,
+            stdin=lifeline,
             stdout=log,
             stderr=log,
             start_new_session=True,
+            env={**os.environ, "MUSTER_HOME": str(home.root)},
         )
         try:
             _wait_until_ready(home, daemon, notify, interrupts)
@@ -122,12 +133,12 @@ def _last_lines(log: Path, count: int = 5) -> str:
     return "\n".join([f"The end of {log}:", *lines])
 
 
-def stop(notify: Notify, *, now: bool = False) -> None:
+def stop(notify: Notify, *, now: bool = False, home: Home | None = None) -> None:
     """Stop the daemon, or the pods of a killed daemon; then restore the former choice.
 
     `now` does not wait for the pods' grace periods.
     """
-    home = Home.of_user()
+    home = home or Home.of_user()
     pid = home.running()
     data = home.last_data()
     if pid is not None:

@@ -17,7 +17,7 @@ import msgspec
 
 from muster.api.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from muster.client import config_file
-from muster.errors import ConfigError, NoCluster
+from muster.errors import ConfigError, NoCluster, UsageError
 from muster.kube.auth import kube_config
 from muster.kube.auth.endpoint import Endpoint, in_cluster
 from muster.local.home import Home
@@ -37,6 +37,8 @@ class Cluster(msgspec.Struct, frozen=True):
     source: str
     local: bool
     request_log: Callable[[str], None] | None = None
+    home: Home | None = None
+    """Of a local cluster that is not the user's own."""
 
     def __str__(self) -> str:
         return f"cluster: {self.name} (from {self.source})"
@@ -59,6 +61,10 @@ class Target(msgspec.Struct, frozen=True):
     namespace: str = ""
     request_log: Callable[[str], None] | None = None
     """Receives a line for each request; None logs nothing."""
+    choice: str = ""
+    """A cluster as `arena use` names it, before all other choices."""
+    home: Home | None = None
+    """The local cluster of this home and no other."""
 
     def cluster(self) -> Cluster:
         cluster = find_cluster(self)
@@ -68,7 +74,9 @@ class Target(msgspec.Struct, frozen=True):
 
     def namespace_in(self, cluster: Cluster) -> str:
         """`-n`, arena's config file, the kubeconfig's context, default: in this order."""
-        chosen = self.namespace or config_file.read().get("namespace", "")
+        chosen = self.namespace
+        if not chosen and self.home is None:
+            chosen = config_file.read().get("namespace", "")
         return chosen or cluster.endpoint.namespace or "default"
 
 
@@ -84,6 +92,10 @@ def find_cluster(target: Target) -> Cluster | None:
 
 
 def _configured(target: Target) -> Cluster | None:
+    if target.home is not None:
+        return _running_local_cluster(target.home, str(target.home.root))
+    if target.choice:
+        return cluster_of_choice(target.choice)
     if target.kubeconfig is not None:
         return _from_file(target.kubeconfig, target.context, "--kubeconfig")
     if os.environ.get("KUBECONFIG"):
@@ -103,7 +115,7 @@ def _configured(target: Target) -> Cluster | None:
         return Cluster(endpoint, "in-cluster", "the service account", local=False)
     if _user_kubeconfig().exists():
         return _from_file(_user_kubeconfig(), None, "~/.kube/config")
-    return _running_local_cluster(home, "the local cluster") if home.status() else None
+    return _running_local_cluster(home, "the local cluster")
 
 
 def cluster_of_choice(choice: str) -> Cluster | None:
@@ -111,11 +123,13 @@ def cluster_of_choice(choice: str) -> Cluster | None:
 
     None if the local cluster is down; ConfigError if the kubeconfig cannot be used.
     """
+    if choice not in ("local", "kube") and not choice.startswith("kube:"):
+        raise UsageError(f"{choice!r} is not a choice: write local, kube or kube:CONTEXT")
     home = Home.of_user()
     if choice == "local":
         # If the local cluster is down, there is no cluster: using another would be a surprise.
         source = "arena up or arena use"  # both store the choice
-        return _running_local_cluster(home, source) if home.status() else None
+        return _running_local_cluster(home, source)
     try:
         context = choice.partition(":")[2] or None
         return _from_file(_user_kubeconfig(), context, "arena use")
@@ -133,11 +147,18 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
     notify("no cluster is configured: using a local cluster here (`arena down` stops it)")
     start([], notify)
     started = _running_local_cluster(Home.of_user(), "the local cluster")
+    if started is None:
+        raise no_cluster()  # it was stopped at once
     return msgspec.structs.replace(started, request_log=target.request_log)
 
 
-def _running_local_cluster(home: Home, source: str) -> Cluster:
-    return Cluster(kube_config.load(home.trusted_kubeconfig()), "local", source, local=True)
+def _running_local_cluster(home: Home, source: str) -> Cluster | None:
+    """The local cluster of this home; None if it is down."""
+    if home.status() is None:
+        return None
+    endpoint = kube_config.load(home.trusted_kubeconfig())
+    own = None if home == Home.of_user() else home
+    return Cluster(endpoint, "local", source, local=True, home=own)
 
 
 def _user_kubeconfig() -> Path:

@@ -18,7 +18,7 @@ from muster.kube.error_response import error_from_response
 from muster.kube.transport.blocking_transport import BlockingTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from typing import Self, Unpack
 
     from muster.api.kinds import Kind
@@ -100,12 +100,13 @@ class BlockingClient:
         namespace: str = "",
         *,
         since: str,
+        seconds: int = 0,
         **selectors: Unpack[request.Selectors],
-    ) -> Iterator[WatchEvent[T]]:
-        """Changes after version `since`, until the server ends the watch."""
+    ) -> Generator[WatchEvent[T], None, None]:
+        """Changes after version `since`, until the server ends the watch after about `seconds`."""
         from muster.kube.watch.watch_stream import LineSplitter, event_reader
 
-        call = request.watch(kind, namespace, since=since, **selectors)
+        call = request.watch(kind, namespace, since=since, seconds=seconds, **selectors)
         read, lines = event_reader(kind, call), LineSplitter()
         for chunk in self._transport.stream(call):
             for line in lines.feed(chunk):

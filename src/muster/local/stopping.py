@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.local.node.runtime.pod_records import PodRecords
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable
     from pathlib import Path
 
 STOP_NOW = signal.SIGUSR1
@@ -29,6 +33,19 @@ class Ending(NamedTuple):
         first, rest = self.pods[0].rpartition("/")[2], len(self.pods) - 1
         more = f" and {rest} more pod{'s' if rest > 1 else ''}" if rest else ""
         return f"waiting for {first}{more} to end (grace period: {self.grace} s) …"
+
+
+def watch_stdin(loop: AbstractEventLoop, *callbacks: Callable[[], None]) -> None:
+    """Make the calls once, when standard input ends."""
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        if not os.read(descriptor, 1024):
+            loop.remove_reader(descriptor)
+            for callback in callbacks:
+                callback()
+
+    loop.add_reader(descriptor, read)
 
 
 def read_ending(data: Path) -> Ending:

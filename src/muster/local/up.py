@@ -36,7 +36,7 @@ from muster.local.node.machine import shutdown
 from muster.local.node.machine.node_readiness import wait_for_nodes
 from muster.local.node.runtime.processes import raise_descriptor_limit
 from muster.local.settings import Settings
-from muster.local.stopping import NOTICE_AFTER, STOP_NOW, read_ending
+from muster.local.stopping import NOTICE_AFTER, STOP_NOW, read_ending, watch_stdin
 from muster.local.supervisor import Supervisor
 from muster.operator import run as operator
 from muster.operator.settings import Settings as JobSettings
@@ -62,11 +62,16 @@ SCHEDULER_NAMES = (*NAMES, "volcano", "scheduler-plugins", "default-scheduler")
 PORT_FILE, DASHBOARD_PORT_FILE = "port", "dashboard-port"
 
 
-async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
+async def serve(
+    settings: Settings,
+    ready: Callable[[str], None],
+    on_abandoned: Callable[[], None] | None = None,
+) -> None:
     """Run the cluster until a signal, then stop its pods and leave nothing behind.
 
     SIGHUP stops it too: the terminal of a cluster in the foreground was closed. A second Ctrl-C
-    and STOP_NOW do not wait for the pods' grace periods.
+    and STOP_NOW do not wait for the pods' grace periods. With `on_abandoned`, the end of standard
+    input stops it at once: the process at the other end, which needed the cluster, is gone.
     """
     raise_descriptor_limit()
     stop, hurry = asyncio.Event(), asyncio.Event()
@@ -84,6 +89,8 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, STOP_NOW):
         if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup arena up &`
             asyncio.get_running_loop().add_signal_handler(number, handlers.get(number, stop.set))
+    if on_abandoned is not None:
+        watch_stdin(asyncio.get_running_loop(), on_abandoned, stop_now)
     with _full_disk_explained(settings.data), settings.held():
         # The agent waits for a process that tries namespaces: read the CRDs meanwhile.
         agent, definitions = await asyncio.gather(

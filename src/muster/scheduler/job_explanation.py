@@ -58,6 +58,10 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     next_try: str = ""
     """When a job that restarts is tried again, if that is known."""
 
+    def __str__(self) -> str:
+        place = f" ({place_in_words(self)})" if self.place else ""
+        return f"{self.name} is {self.state}{place}: {self.text}"
+
 
 def explain_job(
     name: str, pods: Iterable[Pod], rows: Sequence[WaitingGang], now: datetime | None = None

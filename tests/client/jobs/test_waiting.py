@@ -11,7 +11,7 @@ from muster.api.kinds import MPIJOBS, TFJOBS, Kind
 from muster.api.meta import Raw
 from muster.client.jobs import waiting
 from muster.client.jobs.waiting import FINISHED, JobWatch
-from muster.errors import JobFailed, MusterError, NotFound, Unreachable
+from muster.errors import JobFailed, MusterError, NotFound, Unreachable, WaitTimeout
 from muster.jobs.view.summary import JobSummary, summarize
 from tests.cli.fake_cluster import FakeCluster, pod
 from tests.cli.place import TEMPLATE
@@ -29,8 +29,8 @@ class Script:
 
     name = "j"
 
-    def __init__(self, *steps: Step, keeps_logs: bool = False) -> None:
-        self._steps, self._keeps_logs = iter(steps), keeps_logs
+    def __init__(self, *steps: Step) -> None:
+        self._steps = iter(steps)
 
     def look(self) -> JobSummary:
         step = next(self._steps)
@@ -38,11 +38,8 @@ class Script:
             raise step
         return step
 
-    def with_last_lines(self, job: JobSummary) -> JobSummary:
-        return job
-
-    def keeps_logs(self, _: JobSummary) -> bool:
-        return self._keeps_logs
+    def failure(self, job: JobSummary) -> JobFailed:
+        return JobFailed(f"the job {job.name} failed{job.cause}")
 
     def wait(self, _: float) -> None: ...
 
@@ -112,18 +109,7 @@ def test_a_job_that_fails_is_an_error_with_its_own_exit_code() -> None:
     with pytest.raises(JobFailed, match="the job j failed: out of memory") as failed:
         wait(job("RUNNING"), job("FAILED", "out of memory"))
 
-    assert failed.value.exit_code == 10
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_failure_points_to_the_logs_only_if_there_are_any(kept: bool) -> None:
-    script = Script(job("FAILED"), keeps_logs=kept)
-
-    with pytest.raises(JobFailed) as failed:
-        waiting.wait_for(cast(JobWatch, script), FINISHED)
-
-    assert ("arena logs j -n n" in failed.value.hint) is kept
-    assert ("logs with them" in failed.value.hint) is not kept
+    assert failed.value.cli_exit_code == 10
 
 
 def test_a_job_that_is_deleted_meanwhile_is_not_found() -> None:
@@ -132,8 +118,9 @@ def test_a_job_that_is_deleted_meanwhile_is_not_found() -> None:
 
 
 def test_waiting_ends_at_the_deadline() -> None:
-    with pytest.raises(MusterError, match="the job j is still pending"):
+    with pytest.raises(WaitTimeout, match="the job j is still pending") as late:
         wait(job("PENDING"), deadline=0)
+    assert isinstance(late.value, TimeoutError)
     with pytest.raises(Unreachable):
         wait(Unreachable("no answer"), deadline=0)
 
@@ -170,4 +157,7 @@ def test_pods_that_the_clean_up_keeps_have_logs(
     client = FakeCluster({"pods": [pod(raw, role, 0, phase)]})
     watching = JobWatch(client, kind, raw)
 
-    assert watching.keeps_logs(watching.look()) is kept
+    failure = watching.failure(watching.look())
+
+    assert ("arena logs j -n default" in failure.hint) is kept
+    assert ("logs with them" in failure.hint) is not kept

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from muster.cli.show import colour
+from muster.client.logs.job_logs import whole_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,16 +57,11 @@ def print_log(chunks: Iterable[bytes]) -> bool:
 def print_logs(chunks: Iterable[tuple[Key, bytes]], pods: Sequence[Key]) -> bool:
     """The lines of several logs, each whole and with its pod's name; whether there were any."""
     prefixes, printed = _Prefixes(pods), False
-    rests: defaultdict[Key, bytes] = defaultdict(bytes)
-    for pod, chunk in chunks:
-        *lines, rests[pod] = (rests[pod] + chunk).split(b"\n")
-        if not chunk and rests[pod]:  # the log has ended within a line
-            lines, rests[pod] = [rests[pod]], b""
+    for pod, lines in whole_lines(chunks):
         if sys.stdout.isatty():
             lines = [escape_controls(line) for line in lines]
-        if lines:
-            printed = True
-            _write(b"".join(prefixes[pod] + line + b"\n" for line in lines))
+        printed = True
+        _write(b"".join(prefixes[pod] + line + b"\n" for line in lines))
     return printed
 
 

@@ -21,16 +21,15 @@ from muster.cli.options import Target, cluster_options, job_name_completions, ty
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
 from muster.client.jobs import lookup
-from muster.client.logs import followed_job, read_logs
+from muster.client.logs import job_logs
 from muster.client.logs.choice import FoundLogs, WantedLogs, find_logs
-from muster.client.logs.followed_job import FollowedJob
 from muster.client.logs.pod_log import LogOptions
 from muster.errors import BadRequest, MusterError, NotFound, UsageError
 from muster.jobs.job_state import FAILED
 from muster.jobs.view.instance import instance as view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
@@ -94,10 +93,12 @@ def command(
         logs = find_logs(client, key, type_, wanted, note)
         sources, job = logs.sources, logs.job
         if everyone:
-            chunks = _read_all(cluster.connect, logs, options)
+            warn = partial(note, level="warn")
+            chunks = job_logs.read_all(cluster.connect, logs, options, note, warn)
             printed = log_lines.print_logs(chunks, [source.pod for source in sources])
         else:
-            printed = log_lines.print_log(_read_one(client, logs, options))
+            chunks = job_logs.read_one(client, logs, options, note)
+            printed = log_lines.print_log(chunk for _, chunk in chunks)
         if not printed and job is not None:
             _note_silence(job, logs, wanted)
         if job is not None:
@@ -124,25 +125,6 @@ def _ending_in_a_sentence(options: LogOptions) -> Iterator[None]:
                 str(error), hint="`arena get POD -o yaml` shows its containers."
             ) from None
         raise
-
-
-def _read_one(client: BlockingClient, logs: FoundLogs, options: LogOptions) -> Iterator[bytes]:
-    source, job = logs.sources[0], logs.job
-    if job is None or not options.follow or not logs.can_grow:
-        return read_logs.read_source(client, source, options, note)
-    followed = FollowedJob(job, expires=logs.expires)
-    chunks = followed_job.follow_replica(client, followed, source.pod, options, note)
-    return (chunk for _, chunk in chunks)
-
-
-def _read_all(
-    connect: Callable[[], BlockingClient], logs: FoundLogs, options: LogOptions
-) -> Iterator[tuple[Key, bytes]]:
-    warn = partial(note, level="warn")
-    if logs.job is None or not options.follow or not logs.can_grow:
-        return read_logs.read_many(connect, logs.sources, options, note, warn)
-    followed = FollowedJob(logs.job, expires=logs.expires)
-    return followed_job.follow_all(connect, followed, options, note, warn)
 
 
 def _note_end(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.api import limits
 from muster.api.meta import object_name
 from muster.cli import arena_parser
 from muster.cli.options import (
@@ -34,10 +33,8 @@ from muster.cli.training_command import (
     shell_line,
 )
 from muster.client.jobs import waiting
-from muster.client.jobs.limits import unenforced_limits
 from muster.client.manifests.apply import check_namespace
 from muster.client.submit import mlflow, submit
-from muster.client.submit.missing_volumes import missing_volumes
 from muster.client.submit.submit import PreparedJob
 from muster.client.submit.transaction import submission_record
 from muster.client.target import find_cluster, no_cluster, start_cluster
@@ -137,11 +134,8 @@ def _submit(
             client, prepared, namespace, dry_run=chosen.dry_run == "server", notify=note
         )
         _print_submitted(submitted, namespace, chosen)
-        unenforced = unenforced_limits(client, submitted.job, local=cluster.local)
-        if unenforced:
-            note(limits.in_words(unenforced), "warn")
-        for sentence in missing_volumes(client, submitted.job, namespace, local=cluster.local):
-            note(f"warning: {sentence}", "warn")
+        for sentence in submit.warnings(client, submitted.job, namespace, local=cluster.local):
+            note(sentence, "warn")
         if prepared.flags and prepared.flags.model_name and chosen.dry_run == "none":
             _register_model(prepared.flags)
         if chosen.wait or chosen.watch:

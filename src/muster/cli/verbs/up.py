@@ -77,6 +77,13 @@ def _memory(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     type=click.IntRange(0, 65535),
     help="Port of the dashboard  [default: the last one, else 7080 or the next free one]",
 )
+@click.option(
+    "--temporary",
+    is_flag=True,
+    default=None,
+    hidden=True,
+    help="Stop when standard input ends, and then delete MUSTER_HOME.",
+)
 @click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
 def command(detach: bool, log_format: str, **settings: Any) -> None:
     """Start the local cluster on this machine.
@@ -155,6 +162,17 @@ def _run(settings: dict[str, Any], log_format: str, on_ready: Callable[[str], No
     home = Home.of_user()
     logging_setup.setup(format=log_format, file=log_bounds.BoundedFile.behind_stderr(home.log))
     given = {key: value for key, value in settings.items() if value is not None}
+    abandoned = False
+
+    def on_abandoned() -> None:
+        nonlocal abandoned
+        abandoned = True
+
+    watched = on_abandoned if given.pop("temporary", False) else None
     chosen = Settings(home, dashboard=not given.pop("no_dashboard", False), **given)
-    uvloop.run(serve(chosen, on_ready))
+    uvloop.run(serve(chosen, on_ready, watched))
     home.choose_former()
+    if abandoned:
+        from muster.local.node.runtime.remove_tree import remove_tree
+
+        remove_tree(home.root)

@@ -20,11 +20,7 @@ def command(cluster: str | None) -> None:
       arena use kube:production
     """
     if cluster is not None:
-        if cluster not in ("local", "kube") and not cluster.startswith("kube:"):
-            raise click.UsageError(
-                f"{cluster!r} is not a choice: write local, kube or kube:CONTEXT"
-            )
-        cluster_of_choice(cluster)  # ConfigError: an unusable choice is not stored
+        cluster_of_choice(cluster)  # an unusable choice is an error and not stored
         Home.of_user().choose(cluster)
     selected = find_cluster(Target())
     note(f"{no_cluster()}; `arena up` starts it" if selected is None else str(selected))

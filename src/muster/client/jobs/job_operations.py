@@ -6,18 +6,20 @@ name.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import CONFIG_MAPS, PODS
 from muster.api.meta import Key, object_name
 from muster.client.jobs import lookup
-from muster.errors import Forbidden, MusterError, NotFound
+from muster.errors import Conflict, Forbidden, MusterError, NotFound
 from muster.jobs.view.summary import summarize
 from muster.kube.request import PatchType
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.client.jobs.lookup import FoundJob
     from muster.jobs.view.summary import JobSummary
@@ -42,6 +44,12 @@ def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> None
             raise
     else:
         client.delete(job.kind, bare, uid=job.uid, propagation="Background")
+
+
+def delete_found(client: BlockingClient, kind: Kind[Raw], key: Key, uid: str) -> None:
+    """Delete the job of this UID and what it owns; a job that is gone already is no error."""
+    with suppress(NotFound, Conflict):  # Conflict: another job has its name
+        client.delete(kind, key, uid=uid, propagation="Background")
 
 
 def _delete_records(client: BlockingClient, job: Key, type_: str) -> int:

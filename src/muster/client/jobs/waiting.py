@@ -8,7 +8,9 @@ compacted), it reads the job instead.
 
 from __future__ import annotations
 
+import math
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -18,12 +20,23 @@ from muster.api.meta import key_of
 from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.logs.attempts import attempts_of_job
-from muster.client.logs.last_lines import with_lines_of_failure
-from muster.errors import ApiError, InvalidJob, JobFailed, MusterError, NotFound, Unreachable
+from muster.client.logs.last_lines import (
+    exit_code_of_failure,
+    lines_of_failure,
+    with_lines_of_failure,
+)
+from muster.errors import (
+    ApiError,
+    InvalidJob,
+    JobFailed,
+    MusterError,
+    NotFound,
+    Unreachable,
+    WaitTimeout,
+)
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
 from muster.jobs.view.summary import summarize
-from muster.kube import request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -50,13 +63,16 @@ def wait_for(
     goal: Collection[str],
     *,
     deadline: float = float("inf"),
+    look_seconds: float = LOOK_SECONDS,
     on_look: Callable[[JobSummary], None] = lambda _: None,
     notify: Notify = ignore,
 ) -> JobSummary:
     """Wait until the job has one of these statuses; JobFailed if it ends otherwise.
 
-    `deadline` is a time of the monotonic clock. An unreachable cluster is waited for, and so are
-    the workers of a job that has succeeded: they end a moment later, or are stopped.
+    `deadline` is a time of the monotonic clock. A change of the job is seen at once, and a change
+    of its pods, which only `on_look` is interested in, after `look_seconds`. An unreachable
+    cluster is waited for, and so are the workers of a job that has succeeded: they end a moment
+    later, or are stopped.
     """
     settled = float("inf")
     while True:
@@ -75,18 +91,13 @@ def wait_for(
                 if goal != FINISHED or not job.settling or time.monotonic() >= settled:
                     return job
             elif job.over:
-                job = watch.with_last_lines(job)
-                see = f"See: {logs_command(job)}"
-                raise JobFailed(
-                    f"the job {job.name} failed{job.cause}",
-                    hint=see if watch.keeps_logs(job) else NO_LOGS,
-                )
+                raise watch.failure(job)
             elif time.monotonic() > deadline:
-                raise MusterError(
+                raise WaitTimeout(
                     f"the job {job.name} is still {job.status.lower()}{job.because}",
                     hint=f"`arena explain {job.name}` says more.",
                 )
-        watch.wait(LOOK_SECONDS)
+        watch.wait(min(look_seconds, max(0.0, min(deadline, settled) - time.monotonic())))
 
 
 def logs_command(job: JobSummary) -> str:
@@ -102,13 +113,19 @@ def wait_until_deleted(
     key: Key,
     type_: str = "",
     *,
+    uid: str = "",
     deadline: float = float("inf"),
     notify: Notify = ignore,
 ) -> None:
-    """Return when no job has that name. An unreachable cluster is waited for."""
+    """Return when no job has that name, or another job than the one of this UID.
+
+    An unreachable cluster is waited for.
+    """
     while True:
         try:
-            lookup.get_job(client, key, type_)
+            found = lookup.get_job(client, key, type_)
+            if uid and found.uid != uid:
+                return
         except NotFound:
             return
         except Unreachable as error:
@@ -117,7 +134,7 @@ def wait_until_deleted(
             notify(f"waiting for the cluster: {error}")
         else:
             if time.monotonic() > deadline:
-                raise MusterError(
+                raise WaitTimeout(
                     f"the job {key.name} is still there",
                     hint=f"`arena delete {key.name}` deletes it.",
                 )
@@ -153,9 +170,17 @@ class JobWatch:
         job = summarize(self._raw, pods, datetime.now(UTC))
         return replace(job, settling=False) if self._deleted else job
 
-    def with_last_lines(self, job: JobSummary) -> JobSummary:
-        """The failed job, with the last lines of its log if its status does not have them."""
-        return with_lines_of_failure(self._client, job)
+    def failure(self, job: JobSummary) -> JobFailed:
+        """The error of the failed job, with the end of the log of the replica that failed."""
+        job = with_lines_of_failure(self._client, job)
+        return JobFailed(
+            f"the job {job.name} failed{job.cause}",
+            hint=f"See: {logs_command(job)}" if self.keeps_logs(job) else NO_LOGS,
+            job=job.name,
+            replica=job.failed_pod,
+            exit_code=exit_code_of_failure(self._client, job),
+            last_lines=lines_of_failure(self._client, job),
+        )
 
     def keeps_logs(self, job: JobSummary) -> bool:
         """Whether logs of the ended job still exist: its pods, or the job, may be deleted.
@@ -175,12 +200,12 @@ class JobWatch:
         return bool(attempts_of_job(self._client, self._key, self._uid))
 
     def wait(self, seconds: float) -> None:
-        """Wait for about that time, and record changes of the job meanwhile."""
+        """Wait until the job changes, for about that time at most."""
         if self._deleted:
             self._sleep(seconds)
             return
         try:
-            self._watch(max(1, round(seconds)))
+            self._watch(max(1, math.ceil(seconds)))
         except Unreachable:
             self._sleep(seconds)
         except ApiError:  # no right to watch, or the version is too old
@@ -188,22 +213,20 @@ class JobWatch:
             self._look_up()
 
     def _watch(self, seconds: int) -> None:
-        from muster.kube.watch.watch_stream import event_reader
-
-        ask = request.watch(
+        events = self._client.watch(
             self._kind,
             self._key.namespace,
             since=self._since,
-            fields=f"metadata.name={self._key.name}",
             seconds=seconds,
+            fields=f"metadata.name={self._key.name}",
         )
-        read = event_reader(self._kind, ask)
-        for line in self._client.send(ask).body.splitlines():
-            event = read(line)
-            self._since = str(event.object["metadata"]["resourceVersion"])
-            if event.type in ("ADDED", "MODIFIED", "DELETED"):
-                self._update(event.object)
-                self._deleted = self._deleted or event.type == "DELETED"
+        with closing(events):
+            for event in events:
+                self._since = str(event.object["metadata"]["resourceVersion"])
+                if event.type in ("ADDED", "MODIFIED", "DELETED"):
+                    self._update(event.object)
+                    self._deleted = self._deleted or event.type == "DELETED"
+                    return
 
     def _update(self, raw: Raw) -> None:
         """Ignore another job of the same name, and changes after the deletion."""

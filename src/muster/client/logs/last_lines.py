@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from muster.api.kinds import PODS
 from muster.api.meta import Key
 from muster.api.pod_logs import POD_LOGS
 from muster.client.logs.attempts import at_container, attempt_that_failed, attempts_of_pod
@@ -51,21 +52,48 @@ def summary_with_last_lines(
 
 def with_lines_of_failure(client: BlockingClient, job: JobSummary) -> JobSummary:
     """A failed job with the last lines of the attempt that failed, if the cluster keeps its log."""
-    failed = job.failed_attempt
-    if failed is None or job.last_lines:
+    if job.failed_attempt is None or job.last_lines:
         return job
-    log = b""
-    with suppress(MusterError):
-        attempts = attempts_of_pod(client, Key(job.namespace, failed.pod_name))
-        source = attempt_that_failed(attempts, failed)
-        if source is not None and source.attempt is not None:
-            key = source.attempt.metadata.key
-            log = b"".join(client.log_of(POD_LOGS, key, tail=log_tail.LINES_TO_READ))
-    lines = log_tail.last_lines(log.decode(errors="replace"), pod_status.MAX_LINES)
+    lines = lines_of_failure(client, job)
     reason, error = job.reason.removesuffix("."), log_tail.telling_line(lines)
     if not lines or reason.endswith(f": {error}"):
         return job
-    return replace(job, last_lines=tuple(lines), reason=f"{reason}: {error}")
+    return replace(job, last_lines=lines, reason=f"{reason}: {error}")
+
+
+def lines_of_failure(client: BlockingClient, job: JobSummary) -> tuple[str, ...]:
+    """The last lines of the attempt that failed: from the job's status, or from its log."""
+    failed = job.failed_attempt
+    if job.last_lines or failed is None:
+        return job.last_lines
+    log, key = b"", Key(job.namespace, failed.pod_name)
+    with suppress(MusterError):
+        source = attempt_that_failed(attempts_of_pod(client, key), failed)
+        tail = log_tail.LINES_TO_READ
+        if source is not None and source.attempt is not None:
+            log = b"".join(client.log_of(POD_LOGS, source.attempt.metadata.key, tail=tail))
+    return tuple(log_tail.last_lines(log.decode(errors="replace"), pod_status.MAX_LINES))
+
+
+def exit_code_of_failure(client: BlockingClient, job: JobSummary) -> int | None:
+    """The exit code of the container whose failure ended the job; None if none is known."""
+    failed = job.failed_attempt
+    pod_name = failed.pod_name if failed is not None else job.failed_pod
+    if not pod_name:
+        return None
+    key = Key(job.namespace, pod_name)
+    with suppress(MusterError):
+        if failed is not None:
+            source = attempt_that_failed(attempts_of_pod(client, key), failed)
+            if source is not None and source.attempt is not None:
+                return source.attempt.exit_code
+        pod = client.find(PODS, key)
+        wanted = failed.container if failed is not None else ""
+        for row in pod.status.all_container_statuses if pod is not None else ():
+            end = row.state.terminated or row.last_state.terminated
+            if end is not None and end.exit_code and wanted in ("", row.name):
+                return end.exit_code
+    return None
 
 
 def _with_line_before_recreation(

@@ -21,10 +21,10 @@ from muster.client.target import user_name
 from muster.errors import ApiError, ConfigError, NotFound, UsageError
 from muster.jobs.build.code_sync import local_path
 from muster.jobs.build.flags import Site, Submission, TensorFlow
-from muster.local.home import Home
 
 if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
+    from muster.local.home import Home
 
 
 def with_defaults(kind: type[Submission], given: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def config_files(args: Submission) -> tuple[tuple[str, bytes], ...]:
     return tuple(files)
 
 
-def make_site(args: Submission, *, local: bool) -> Site:
+def make_site(args: Submission, home: Home, *, local: bool) -> Site:
     """Facts about the cluster. The log directory on the host is new with every submission."""
     folder = f"{args.name}-{secrets.token_hex(4)}"
     files = config_files(args)
@@ -117,7 +117,7 @@ def make_site(args: Submission, *, local: bool) -> Site:
     own = workspace.find_workspace(args)
     # A file that the job sees at its own path anyway must not hide the rest of its directory.
     files = tuple(row for row in files if not workspace.shows(own, *row))
-    return Site(True, str(Home.of_user().logs / folder), files, own)
+    return Site(True, str(home.logs / folder), files, own)
 
 
 def check_priority(client: BlockingClient, args: Submission) -> None:

@@ -204,7 +204,7 @@ def short_form(document: Raw, source: str) -> ShortForm:
         known = [*BY_TYPE, *TYPE_ALIASES]
         problem = no_such("kind", type_, known) if type_ else "kind is missing"
         raise UsageError(f"{source}: {problem}", hint="Write `kind: tf`, mpi, pytorch or jax.")
-    flags = _flags_by_key(BY_TYPE[type_])
+    flags = flags_by_key(BY_TYPE[type_])
     given: dict[str, Any] = {}
     for key, value in words.items():
         where = f"{source}: {key}"
@@ -220,7 +220,7 @@ def short_form(document: Raw, source: str) -> ShortForm:
     return BY_TYPE[type_], given
 
 
-def _flags_by_key(kind: type[Submission]) -> dict[str, Flag]:
+def flags_by_key(kind: type[Submission]) -> dict[str, Flag]:
     """Every spelling of a key, and its flag."""
     return {
         spelling.lstrip("-"): flag

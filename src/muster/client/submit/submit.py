@@ -9,16 +9,58 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from muster.api import limits
 from muster.client import ignore
+from muster.client.jobs.limits import unenforced_limits
 from muster.client.submit import defaults, mlflow, workspace
+from muster.client.submit.missing_volumes import missing_volumes
 from muster.client.submit.transaction import Submitted, Transaction
+from muster.client.target import find_cluster, start_cluster
 from muster.jobs.build import job_manifest
+from muster.jobs.build.roles import flags_without_effect
+from muster.local.home import Home
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
     from muster.client import Notify
+    from muster.client.target import Cluster, Target
     from muster.jobs.build.flags import Submission
     from muster.jobs.build.job_manifest import Bundle
     from muster.kube.blocking_client import BlockingClient
+
+
+def submit_flags(
+    kind: type[Submission], given: dict[str, Any], target: Target, notify: Notify = ignore
+) -> tuple[Cluster, Submitted]:
+    """Submit the job of these flags, on a local cluster that is started if there is no cluster.
+
+    The job is checked before a cluster is contacted or started.
+    """
+    found = find_cluster(target)
+    local, home = found is None or found.local, found.home if found is not None else None
+    prepared = prepare(kind, given, local=local, home=home)
+    assert prepared.flags is not None
+    for sentence in (*flags_without_effect(prepared.flags), *prepared.notes):
+        notify(sentence)
+    cluster = found or start_cluster(target, notify)
+    namespace = target.namespace_in(cluster)
+    with cluster.connect() as client:
+        submitted = create(client, prepared, namespace, notify=notify)
+        for sentence in warnings(client, submitted.job, namespace, local=cluster.local):
+            notify(sentence)
+    if prepared.flags.model_name:
+        mlflow.register(prepared.flags.model_name, prepared.flags.model_source)
+    return cluster, submitted
+
+
+def warnings(client: BlockingClient, job: Raw, namespace: str, *, local: bool) -> Iterator[str]:
+    """Sentences about a job that was created: limits without effect, volumes that are missing."""
+    if unenforced := unenforced_limits(client, job, local=local):
+        yield limits.in_words(unenforced)
+    for sentence in missing_volumes(client, job, namespace, local=local):
+        yield f"warning: {sentence}"
 
 
 @dataclass(frozen=True)
@@ -32,14 +74,20 @@ class PreparedJob:
     """Sentences for the user about where the job runs."""
 
 
-def prepare(kind: type[Submission], given: dict[str, Any], *, local: bool) -> PreparedJob:
-    """The job of these flags; `local` says that its nodes are this machine."""
+def prepare(
+    kind: type[Submission], given: dict[str, Any], *, local: bool, home: Home | None = None
+) -> PreparedJob:
+    """The job of these flags; `local` says that its nodes are this machine.
+
+    `home` is that of its local cluster, by default the user's own.
+    """
+    home = home or Home.of_user()
     flags = kind(**defaults.with_defaults(kind, given))
     if flags.model_name:
         mlflow.check()
     if local:
-        flags = workspace.resolve(flags)
-    bundle = job_manifest.bundle(flags, defaults.make_site(flags, local=local))
+        flags = workspace.resolve(flags, home)
+    bundle = job_manifest.bundle(flags, defaults.make_site(flags, home, local=local))
     return PreparedJob(bundle, flags, workspace.notes(flags, local=local))
 
 

@@ -18,30 +18,33 @@ from muster.errors import UsageError
 from muster.jobs import this_machine
 from muster.jobs.build.flags import Workspace
 from muster.jobs.build.volumes import below, mount_paths
-from muster.local.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.jobs.build.flags import Submission
+    from muster.local.home import Home
 
 _INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
 _PROGRAM_FOLDERS = ("bin", "sbin", "shims")
 
 
-def resolve(args: Submission) -> Submission:
-    """The flags with this machine's defaults, and with absolute paths that exist."""
+def resolve(args: Submission, home: Home) -> Submission:
+    """The flags with this machine's defaults, and with absolute paths that exist.
+
+    `home` is that of the local cluster.
+    """
     args = replace(
         args,
         image=args.image or this_machine.IMAGE,
         data_dir=tuple(map(_data_directory, args.data_dir)),
         python=_interpreter(args.python) if args.python else "",
-        isolated=args.isolated or bool((Home.of_user().status() or {}).get("isolated")),
+        isolated=args.isolated or bool((home.status() or {}).get("isolated")),
     )
     if is_private(args):
         return args
     directory = _absolute(args.working_dir) if args.working_dir else current_directory()
-    _check_directory(args, directory)
+    _check_directory(args, directory, home)
     model_dir = (
         os.path.join(directory, os.path.expanduser(args.model_dir)) if args.model_dir else ""
     )
@@ -197,16 +200,15 @@ def _which(names: Iterable[str], path: list[str]) -> str:
     return ""
 
 
-def _check_directory(args: Submission, directory: str) -> None:
+def _check_directory(args: Submission, directory: str, home: Home) -> None:
     if any(below(directory, path) for path in mount_paths(args)):
         return  # a volume provides it
     shown = f"--working-dir {args.working_dir}" if args.working_dir else directory
-    if not os.path.isdir(directory) and not _in_image(args.image, directory):
+    if not os.path.isdir(directory) and not _in_image(home, args.image, directory):
         raise UsageError(
             f"{shown}: there is no such directory on this machine",
             hint=f"Create it (mkdir -p {shlex.quote(directory)}), or name another.",
         )
-    home = Home.of_user()
     real = os.path.realpath(directory)
     for folder in home.hidden_directories(_home(), home.last_data()):
         if below(real, os.path.realpath(folder)):
@@ -216,9 +218,9 @@ def _check_directory(args: Submission, directory: str) -> None:
             )
 
 
-def _in_image(image: str, directory: str) -> bool:
+def _in_image(home: Home, image: str, directory: str) -> bool:
     """Whether the files that are laid over this machine's for an image have the directory."""
-    return (Home.of_user().images / image / directory.lstrip("/")).is_dir()
+    return (home.images / image / directory.lstrip("/")).is_dir()
 
 
 def _directories(working_dir: str) -> tuple[str, ...]:

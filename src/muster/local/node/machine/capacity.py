@@ -12,9 +12,9 @@ import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import muster
 from muster.local.node.machine import gpus
 from muster.local.node.standalone.linux import kernel
+from muster.version import __version__
 
 _PODS = 250
 """The limit of pods per node; the kubelet's default is 110."""
@@ -88,10 +88,10 @@ def node_info() -> dict[str, str]:
     return {
         "architecture": architecture(),
         "bootID": kernel.boot_id(),
-        "containerRuntimeVersion": f"muster://{muster.__version__}",
+        "containerRuntimeVersion": f"muster://{__version__}",
         "kernelVersion": platform.release(),
         "kubeProxyVersion": "",
-        "kubeletVersion": f"v{muster.__version__}",
+        "kubeletVersion": f"v{__version__}",
         "machineID": "",
         "operatingSystem": "linux",
         "osImage": system.get("PRETTY_NAME", "Linux"),

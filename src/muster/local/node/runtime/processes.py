@@ -25,13 +25,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import muster
+from muster import version
 from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SOURCE = str(Path(muster.__file__).parents[1])
+_SOURCE = str(Path(version.__file__).parents[1])
 _RUN = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from muster.local.node.standalone import {0}; sys.exit({0}.main())"

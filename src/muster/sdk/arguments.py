@@ -1,0 +1,106 @@
+"""The keyword arguments of `submit`: the flags of `arena submit` in Python form.
+
+The table of flags is the only list of them. A value is turned into the text that the same flag has
+on a command line and read from there, so that a job has one form, wherever it is submitted from.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from muster.client.submit.job_file import flag_value, flags_by_key
+from muster.errors import UsageError, no_such
+from muster.jobs.build.flags import BY_TYPE, flags_of
+from muster.jobs.job_kinds import TYPE_ALIASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.jobs.build.flags import Submission
+
+
+def kind_of(word: str) -> type[Submission]:
+    """The kind of job that `pytorch`, `tf`, `mpi`, `jax` or `PyTorchJob` means."""
+    type_ = TYPE_ALIASES.get(word.lower(), word.lower())
+    if type_ not in BY_TYPE:
+        raise UsageError(
+            no_such("kind of job", word, [*BY_TYPE, *TYPE_ALIASES]),
+            hint='Write "tf", "mpi", "pytorch" or "jax".',
+        )
+    return BY_TYPE[type_]
+
+
+def fields_of(
+    kind: type[Submission], command: str | Sequence[str], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of the submission; an argument that is None is not given."""
+    flags = flags_by_key(kind)
+    fields: dict[str, Any] = {"command": (_command(command),)}
+    for name, value in arguments.items():
+        if name not in flags:
+            raise UsageError(f"submit() has {_no_such_argument(kind, name)}")
+        if value is not None:
+            fields[flags[name].field] = flag_value(name, flags[name], _text(name, value))
+    if "name" not in fields:
+        raise UsageError("submit() needs the argument name")
+    return fields
+
+
+def _no_such_argument(kind: type[Submission], name: str) -> str:
+    others = [
+        other.job_kind.trainer.removesuffix("job")
+        for other in BY_TYPE.values()
+        if name in (flag.field for flag in flags_of(other))
+    ]
+    if others:
+        return f"the argument {name} only for {' and '.join(others)} jobs"
+    known = ["command", *(flag.field for flag in flags_of(kind))]
+    return no_such("argument", name, known)
+
+
+def _command(command: str | Sequence[str]) -> str:
+    """The line for the shell; words are quoted, so that each stays one argument."""
+    return command if isinstance(command, str) else shlex.join(map(str, command))
+
+
+def _text(name: str, value: object) -> Any:
+    """The value as it is written after its flag."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():g}s"
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, Mapping):
+        return {str(key): _text(name, item) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [_text(name, item) for item in value]
+    if isinstance(value, bytes) or value is None:
+        raise UsageError(f"{name} is {value!r}; write a text")
+    return str(value)
+
+
+_FLAG = re.compile(r"--(?:no-)?([a-zA-Z][\w-]*)")
+
+
+@contextmanager
+def errors_in_python(kind: type[Submission]) -> Iterator[None]:
+    """Errors that name a flag name the argument instead: `worker_cpu`, not `--worker-cpu`."""
+    names = {flag.spelling: flag.field for flag in flags_of(kind)}
+    try:
+        yield
+    except UsageError as error:
+        *rest, message = (error.hint, str(error))
+
+        def in_python(text: str) -> str:
+            return _FLAG.sub(lambda match: names.get(match[0], match[0]), text)
+
+        raise type(error)(in_python(message), hint=in_python(rest[0])) from None

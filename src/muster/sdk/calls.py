@@ -1,0 +1,78 @@
+"""The functions of the Python API: submit a job, get a job, list jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+from muster.api.meta import Key
+from muster.client.jobs import lookup
+from muster.client.submit.submit import submit_flags
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.sdk.arguments import errors_in_python, fields_of, kind_of
+from muster.sdk.choice import ClusterChoice, target_of
+from muster.sdk.connection import connector
+from muster.sdk.job import Job
+from muster.sdk.messages import note, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.sdk.flag_types import SubmitArguments
+
+
+def submit(kind: str, command: str | Sequence[str], **arguments: Unpack[SubmitArguments]) -> Job:
+    """Submit a training job and return it. The arguments are the flags of `arena submit KIND`.
+
+    `kind` is `pytorch`, `tf`, `mpi` or `jax`. `command` is a line for the shell, or a list of
+    words. On the local cluster the job runs as `arena submit` runs it: in the current directory,
+    with the home directory and the active Python environment. If no cluster is configured, a local
+    cluster is started.
+
+    >>> job = muster.submit("pytorch", "echo trained", name="doc-submit", workers=2, gang=True)
+    >>> job.wait(timeout="1m").status()
+    'SUCCEEDED'
+    """
+    choice = {name: arguments.pop(name, None) for name in ClusterChoice.__annotations__}  # type: ignore[misc]
+    target = target_of(**choice)
+    submission = kind_of(kind)
+    with errors_in_python(submission):
+        fields = fields_of(submission, command, arguments)
+        cluster, submitted = submit_flags(submission, fields, target, warn)
+    return Job(cluster, JOB_KIND_BY_NAME[submitted.job["kind"]].resource, submitted.job)
+
+
+def get_job(name: str, type: str = "", **choice: Unpack[ClusterChoice]) -> Job:
+    """The job of that name. `type` (`tf`, `pytorch`, …) tells jobs of one name apart.
+
+    >>> muster.submit("tf", "echo hello", name="doc-get").name
+    'doc-get'
+    >>> muster.get_job("doc-get").kind
+    'TFJob'
+    """
+    target = target_of(**choice)
+    cluster = target.cluster()
+    key = Key(target.namespace_in(cluster), name)
+    with connector(cluster)() as client:
+        return Job(cluster, *lookup.get_job(client, key, type))
+
+
+def list_jobs(
+    type: str = "",
+    *,
+    labels: str = "",
+    all_namespaces: bool = False,
+    **choice: Unpack[ClusterChoice],
+) -> list[Job]:
+    """The jobs of the namespace, newest first; `labels` is a label selector.
+
+    >>> muster.submit("tf", "echo hello", name="doc-list").name
+    'doc-list'
+    >>> "doc-list" in [job.name for job in muster.list_jobs()]
+    True
+    """
+    target = target_of(**choice)
+    cluster = target.cluster()
+    namespace = "" if all_namespaces else target.namespace_in(cluster)
+    with connector(cluster)() as client:
+        rows = lookup.list_jobs(client, namespace, type, note, labels=labels)
+    return [Job.of_summary(cluster, row) for row in rows]

@@ -1,0 +1,83 @@
+"""Which cluster a call uses: its arguments, the open local cluster, then as the commands choose.
+
+Inside `with muster.local_cluster()` that cluster is the default. The default belongs to the context
+(a task, a thread) that opened it. A thread that the program starts has no context of its own: it
+uses the one open cluster, and is refused if several are open, because a guess could be wrong.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from muster.client.target import Target
+from muster.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.local.home import Home
+    from muster.sdk.local_cluster import LocalCluster
+
+
+class ClusterChoice(TypedDict, total=False):
+    """The arguments that choose the cluster and the namespace, as the options of a command do."""
+
+    cluster: str | LocalCluster | None
+    """`local`, `kube` or `kube:CONTEXT` as for `arena use`, or an open local cluster."""
+    namespace: str | None
+    kubeconfig: str | Path | None
+    context: str | None
+
+
+_default: ContextVar[Home | None] = ContextVar("default_cluster", default=None)
+_open: list[Home] = []
+
+
+@contextmanager
+def default_cluster(home: Home) -> Iterator[None]:
+    """Make the local cluster of this home the default within the block."""
+    token = _default.set(home)
+    _open.append(home)
+    try:
+        yield
+    finally:
+        _open.remove(home)
+        try:
+            _default.reset(token)
+        except ValueError:  # closed in another context, for instance by a fixture of pytest
+            _default.set(None)
+
+
+def target_of(
+    cluster: str | LocalCluster | None = None,
+    namespace: str | None = None,
+    kubeconfig: str | Path | None = None,
+    context: str | None = None,
+) -> Target:
+    """The target that these arguments choose."""
+    name = namespace or ""
+    if cluster is not None and (kubeconfig or context):
+        raise UsageError("cluster= and kubeconfig= or context= exclude each other")
+    if isinstance(cluster, str):
+        return Target(namespace=name, choice=cluster)
+    if cluster is not None:
+        return Target(namespace=name, home=cluster.home)
+    if kubeconfig or context:
+        path = Path(kubeconfig).expanduser() if kubeconfig else None
+        return Target(path, context, name)
+    return Target(namespace=name, home=_default_home())
+
+
+def _default_home() -> Home | None:
+    home = _default.get()
+    if home is not None or not _open:
+        return home
+    if len(_open) > 1:
+        raise UsageError(
+            f"{len(_open)} local clusters are open, and none of them in this thread",
+            hint="Say which one: cluster=…, or call the methods of the cluster.",
+        )
+    return _open[0]

@@ -1,0 +1,266 @@
+"""A job on a cluster, as an object: look at it, read its logs, wait for it, change it.
+
+A `Job` remembers the UID of its job: it never acts on another job that got the same name later.
+Every method asks the cluster; only `repr` and the notebook view use what the last one saw.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+
+from muster.api.meta import Key, key_of
+from muster.client.jobs import explain as explaining
+from muster.client.jobs import job_operations, waiting
+from muster.client.jobs.lookup import FoundJob
+from muster.client.logs import job_logs
+from muster.client.logs.choice import WantedLogs, find_logs
+from muster.client.logs.pod_log import LogOptions
+from muster.errors import NotFound, UsageError
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.sdk.connection import connector
+from muster.sdk.duration import Duration, seconds_of
+from muster.sdk.messages import note, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+    from muster.client.target import Cluster
+    from muster.jobs.view.summary import JobSummary
+    from muster.kube.blocking_client import BlockingClient
+    from muster.scheduler.job_explanation import JobExplanation
+
+Goal = Literal["finished", "running", "deleted"]
+_GOALS = {"finished": waiting.FINISHED, "running": waiting.STARTED}
+_LOOK_SECONDS = 15.0
+"""The watch shows every change of the job; a look in between only survives a missed one."""
+
+
+class LogChoice(TypedDict, total=False):
+    """Which part of the logs to read: the options of `arena logs`."""
+
+    container: str
+    tail: int | None
+    since: Duration | None
+    timestamps: bool
+    previous: bool
+
+
+class Job:
+    """A training job on a cluster; made by `submit`, `get_job` and `list_jobs`."""
+
+    def __init__(self, cluster: Cluster, kind: Kind[Raw], raw: Raw) -> None:
+        self._cluster, self._kind = cluster, kind
+        self._key, self._uid = key_of(raw), str(raw["metadata"]["uid"])
+        self._last: JobSummary | None = None
+
+    @classmethod
+    def of_summary(cls, cluster: Cluster, summary: JobSummary) -> Job:
+        """The job of a list."""
+        key, kind = summary.key, JOB_KIND_BY_NAME[summary.kind].resource
+        metadata = {"name": key.name, "namespace": key.namespace, "uid": summary.uid}
+        job = cls(cluster, kind, {"metadata": metadata})
+        job._last = summary
+        return job
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self._key.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the job."""
+        return self._key.namespace
+
+    @property
+    def kind(self) -> str:
+        """`PyTorchJob`, `TFJob`, `MPIJob` or `JAXJob`."""
+        return self._kind.kind
+
+    @property
+    def uid(self) -> str:
+        """The UID that the cluster gave to the job."""
+        return self._uid
+
+    def __repr__(self) -> str:
+        state = f" {self._last.status}" if self._last is not None else ""
+        return f"<Job {self.kind.lower()}/{self.name} in {self.namespace}{state}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and (self._uid, self._key) == (other._uid, other._key)
+
+    def __hash__(self) -> int:
+        return hash((self._uid, self._key))
+
+    def summary(self) -> JobSummary:
+        """The job now, as `arena get` shows it: status, replicas, times, the reason if it waits.
+
+        >>> job = muster.submit("tf", "echo hello", name="doc-summary", workers=2).wait()
+        >>> [replica.name for replica in job.summary().instances]
+        ['doc-summary-worker-0', 'doc-summary-worker-1']
+        """
+        with self._connect() as client:
+            found = self._found(client)
+            self._last = found.summary(found.pods(client))
+        return self._last
+
+    def status(self) -> str:
+        """PENDING, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED or FAILED.
+
+        >>> muster.submit("tf", "true", name="doc-status").wait().status()
+        'SUCCEEDED'
+        """
+        return self.summary().status
+
+    def manifest(self) -> Raw:
+        """The job as the cluster has it."""
+        with self._connect() as client:
+            return self._found(client).raw
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        replica: str = "",
+        all_replicas: bool = False,
+        **choice: Unpack[LogChoice],
+    ) -> Iterator[str]:
+        """The lines of the job's log, or with `follow` also those to come, until the job ends.
+
+        The log is that of the chief (worker 0, the master, the launcher). `replica` is another
+        one (`worker-1`, `1` or its pod); with `all_replicas` every line begins with its pod.
+
+        >>> job = muster.submit("tf", "echo hello; echo goodbye", name="doc-logs")
+        >>> list(job.logs(follow=True))
+        ['hello', 'goodbye']
+        """
+        if replica and all_replicas:
+            raise UsageError("replica= and all_replicas= exclude each other")
+        since = choice.get("since")
+        options = LogOptions(
+            follow=follow,
+            container=choice.get("container", ""),
+            tail=choice.get("tail"),
+            since=None if since is None else max(1.0, seconds_of("since", since)),
+            timestamps=choice.get("timestamps", False),
+            previous=choice.get("previous", False),
+        )
+        wanted = WantedLogs(options, replica, all_replicas)
+        return self._lines(wanted, connector(self._cluster))
+
+    def _lines(self, wanted: WantedLogs, connect: Callable[[], BlockingClient]) -> Iterator[str]:
+        with connect() as client:
+            self._found(client)  # not the log of another job with the same name
+            logs = find_logs(client, self._key, self.kind, wanted, note)
+            if wanted.everyone:
+                chunks = job_logs.read_all(connect, logs, wanted.options, note, warn)
+            else:
+                chunks = job_logs.read_one(client, logs, wanted.options, note)
+            for pod, lines in job_logs.whole_lines(chunks):
+                start = f"{pod.name} | " if wanted.everyone else ""
+                for line in lines:
+                    yield start + line.decode(errors="replace").removesuffix("\r")
+
+    def wait(self, timeout: Duration | None = None, *, until: Goal = "finished") -> Job:
+        """Return when the job has succeeded, runs, or is deleted.
+
+        A job that fails raises `JobFailed`, with the replica, its exit code and its last lines.
+        After `timeout` (`"2h"`, `"10m"`, seconds, a timedelta) `WaitTimeout` is raised. Ctrl-C ends
+        the waiting, and the job goes on.
+
+        >>> job = muster.submit("tf", "echo no data >&2; exit 3", name="doc-wait")
+        >>> try:
+        ...     job.wait(timeout="1m")
+        ... except muster.JobFailed as error:
+        ...     print(error.replica, error.exit_code, error.last_lines)
+        doc-wait-worker-0 3 ('no data',)
+        """
+        deadline = time.monotonic() + seconds_of("timeout", timeout)
+        if until not in (*_GOALS, "deleted"):
+            raise UsageError(f"until={until!r} is no goal", hint="finished, running or deleted.")
+        with self._connect() as client:
+            if until == "deleted":
+                waiting.wait_until_deleted(
+                    client, self._key, self.kind, uid=self._uid, deadline=deadline, notify=note
+                )
+                return self
+            watch = waiting.JobWatch(client, self._kind, self._found(client).raw)
+            self._last = waiting.wait_for(
+                watch,
+                _GOALS[until],
+                deadline=deadline,
+                look_seconds=_LOOK_SECONDS,
+                on_look=self._saw,
+                notify=note,
+            )
+        return self
+
+    def _saw(self, summary: JobSummary) -> None:
+        self._last = summary
+
+    def explain(self) -> JobExplanation:
+        """Whether the job runs, and if not, why, and its place in line.
+
+        >>> job = muster.submit("tf", "true", name="doc-explain", gpus=99)
+        >>> explanation = job.explain()
+        >>> explanation.state
+        'waiting'
+        """
+        with self._connect() as client:
+            self._found(client)
+            return explaining.explain(client, self._key, self.kind, note)
+
+    def scale(self, workers: int | None = None, *, ps: int | None = None) -> None:
+        """Change the number of workers or parameter servers.
+
+        >>> job = muster.submit("pytorch", "sleep 60", name="doc-scale", workers=2)
+        >>> job.scale(3)
+        >>> job.summary().replicas
+        3
+        """
+        counts = {role: n for role, n in (("worker", workers), ("ps", ps)) if n is not None}
+        if not counts:
+            raise UsageError("no number is given: write scale(workers=N) or scale(ps=N)")
+        if any(count < 0 for count in counts.values()) or workers == 0:
+            raise UsageError("workers must be greater than 0", hint="suspend() stops all of them.")
+        with self._connect() as client:
+            job_operations.scale(client, self._found(client), counts)
+
+    def suspend(self) -> None:
+        """Stop the replicas and keep the job; `resume` starts it again.
+
+        >>> job = muster.submit("tf", "sleep 60", name="doc-suspend")
+        >>> job.suspend()
+        >>> job.resume()
+        """
+        self._set_suspended(True)
+
+    def resume(self) -> None:
+        """Start a suspended job again."""
+        self._set_suspended(False)
+
+    def _set_suspended(self, suspend: bool) -> None:
+        with self._connect() as client:
+            job_operations.set_suspended(client, self._found(client), suspend=suspend)
+
+    def delete(self) -> None:
+        """Delete the job, its pods and its logs. A job that is gone already is no error.
+
+        >>> job = muster.submit("tf", "sleep 60", name="doc-delete")
+        >>> job.delete()
+        """
+        with self._connect() as client:
+            job_operations.delete_found(client, self._kind, self._key, self._uid)
+
+    def _connect(self) -> BlockingClient:
+        return connector(self._cluster)()
+
+    def _found(self, client: BlockingClient) -> FoundJob:
+        """The job as it is now; NotFound if it was deleted, even if a new one has its name."""
+        raw = client.find(self._kind, Key(*self._key))
+        if raw is None or raw["metadata"]["uid"] != self._uid:
+            raise NotFound(f"the job {self.name} was deleted")
+        return FoundJob(self._kind, {"kind": self.kind, **raw})

@@ -1,0 +1,184 @@
+"""A local cluster of a program's own: its own home, free ports, and nothing left afterwards.
+
+The daemon is that of `arena up`, in another process. Its standard input is a pipe that this program
+holds: when the program ends in whatever way, the pipe ends, and the daemon stops its pods and
+deletes its home. So even `kill -9` leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+
+from muster.client import local_cluster as daemon
+from muster.errors import UsageError
+from muster.local.home import Home
+from muster.local.node.runtime.remove_tree import remove_tree
+from muster.sdk import calls
+from muster.sdk.choice import default_cluster
+from muster.sdk.messages import note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
+    from muster.sdk.flag_types import SubmitArguments
+    from muster.sdk.job import Job
+
+
+class LocalClusterSettings(TypedDict, total=False):
+    """The options of `arena up`."""
+
+    nodes: int
+    gpus_per_node: int
+    cpus_per_node: int
+    memory_per_node: str
+    port: int
+    runtime: Literal["auto", "namespaces", "plain"]
+    python: str | Path
+    isolated: bool
+    dashboard: bool
+    """Also serve the dashboard; off by default."""
+
+
+class LocalCluster:
+    """A local cluster that lives as long as the `with` block, or from `start` to `stop`."""
+
+    def __init__(self, settings: LocalClusterSettings) -> None:
+        unknown = settings.keys() - LocalClusterSettings.__annotations__.keys()
+        if unknown:
+            from muster.errors import no_such
+
+            known = LocalClusterSettings.__annotations__
+            raise UsageError(f"local_cluster() has {no_such('argument', min(unknown), known)}")
+        self._settings = settings
+        self._home: Home | None = None
+        self._lifeline = -1
+        self._default = ExitStack()
+
+    @property
+    def home(self) -> Home:
+        """Where the cluster keeps its state."""
+        if self._home is None:
+            raise UsageError("the local cluster is not started", hint="Use it in a `with` block.")
+        return self._home
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig for kubectl and for the clients of other languages."""
+        return self.home.kubeconfig
+
+    @property
+    def url(self) -> str:
+        """The address of the Kubernetes API."""
+        return str((self.home.status() or {}).get("url", ""))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which commands (arena, kubectl) use this cluster."""
+        return {"MUSTER_HOME": str(self.home.root), "KUBECONFIG": str(self.kubeconfig)}
+
+    def start(self) -> Self:
+        """Start the cluster and wait until it is ready."""
+        if self._home is not None:
+            raise UsageError("the local cluster is started already")
+        home = Home(Path(tempfile.mkdtemp(prefix="muster-")))
+        read_end, self._lifeline = os.pipe()
+        try:
+            daemon.start(_flags(self._settings), note, home=home, lifeline=read_end)
+        except BaseException:
+            os.close(self._lifeline)
+            remove_tree(home.root)
+            raise
+        finally:
+            os.close(read_end)
+        self._home = home
+        return self
+
+    def stop(self) -> None:
+        """Stop the pods at once, stop the cluster, and delete its files."""
+        home, self._home = self.home, None
+        try:
+            _outside_event_loop(lambda: daemon.stop(note, now=True, home=home))
+        finally:
+            os.close(self._lifeline)
+            remove_tree(home.root)
+
+    def __enter__(self) -> Self:
+        self.start()
+        self._default.enter_context(default_cluster(self.home))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._default.close()
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<LocalCluster {self.url if self._home else 'not started'}>"
+
+    def submit(
+        self, kind: str, command: str | Sequence[str], **arguments: Unpack[SubmitArguments]
+    ) -> Job:
+        """`muster.submit` on this cluster."""
+        arguments["cluster"] = self
+        return calls.submit(kind, command, **arguments)
+
+    def get_job(self, name: str, type: str = "", *, namespace: str = "") -> Job:
+        """`muster.get_job` on this cluster."""
+        return calls.get_job(name, type, namespace=namespace, cluster=self)
+
+    def list_jobs(self, type: str = "", *, namespace: str = "", labels: str = "") -> list[Job]:
+        """`muster.list_jobs` on this cluster."""
+        return calls.list_jobs(type, labels=labels, namespace=namespace, cluster=self)
+
+
+def local_cluster(**settings: Unpack[LocalClusterSettings]) -> LocalCluster:
+    """A local cluster for a `with` block: the default cluster inside it, and gone afterwards.
+
+    >>> with muster.local_cluster(nodes=4, gpus_per_node=2) as cluster:
+    ...     job = cluster.submit("tf", "true", name="doc-cluster", workers=8, gpus=1, gang=True)
+    ...     job.wait(timeout="1m").status()
+    'SUCCEEDED'
+    """
+    return LocalCluster(settings)
+
+
+def _flags(settings: LocalClusterSettings) -> list[str]:
+    """The settings as words of `arena up`."""
+    flags = ["--temporary", f"--port={settings.get('port', 0)}"]
+    if not settings.get("dashboard"):
+        flags.append("--no-dashboard")
+    if settings.get("isolated"):
+        flags.append("--isolated")
+    for name, value in settings.items():
+        if name not in ("port", "dashboard", "isolated") and value is not None:
+            flags.append(f"--{name.replace('_', '-')}={value}")
+    return flags
+
+
+def _outside_event_loop(call: Callable[[], None]) -> None:
+    """Make a call that may run an event loop of its own, also where one is running."""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        call()
+        return
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - raised below, in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
