@@ -10,9 +10,9 @@ The names are imported when they are first used, so that `import muster` costs n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from muster.version import __version__
+
+TYPE_CHECKING = False  # importing typing would cost more than all the rest
 
 if TYPE_CHECKING:
     from muster.errors import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         UsageError,
         WaitTimeout,
     )
+    from muster.sdk import aio
     from muster.sdk.calls import get_job, list_jobs, submit
     from muster.sdk.job import Job
     from muster.sdk.local_cluster import LocalCluster, local_cluster
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "errors": "AlreadyExists ApiError ConfigError Conflict Forbidden InvalidJob JobFailed "
     "MusterError NoCluster NotFound Unauthorized Unreachable UsageError WaitTimeout",
+    "sdk.aio": "aio",
     "sdk.calls": "get_job list_jobs submit",
     "sdk.job": "Job",
     "sdk.local_cluster": "LocalCluster local_cluster",
@@ -62,6 +64,7 @@ __all__ = [
     "UsageError",
     "WaitTimeout",
     "__version__",
+    "aio",
     "get_job",
     "list_jobs",
     "local_cluster",
@@ -69,15 +72,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module 'muster' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # else every name would exist for a type checker
 
-    value: object = getattr(import_module(f"muster.{module}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name):
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module 'muster' has no attribute {name!r}")
+        from importlib import import_module
+
+        found = import_module(f"muster.{module}")
+        globals()[name] = found if name == "aio" else getattr(found, name)
+        return globals()[name]
 
 
 def __dir__() -> list[str]:

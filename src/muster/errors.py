@@ -51,6 +51,15 @@ class MusterError(Exception):
         super().__init__(message)
         self.hint = hint
 
+    @property
+    def hint(self) -> str:
+        return self._hint
+
+    @hint.setter
+    def hint(self, hint: str) -> None:
+        self._hint = hint
+        self.__notes__ = [hint] if hint else []  # Python prints it below the message
+
 
 class Cause(NamedTuple):
     """One reason for which the API server rejected a request; `field` may be empty."""

@@ -37,8 +37,8 @@ def start(
     log_format: str = "human",
     home: Home | None = None,
     lifeline: int = subprocess.DEVNULL,
-) -> None:
-    """Start the daemon with these flags of `up` and wait until it is ready.
+) -> subprocess.Popen[bytes] | None:
+    """Start the daemon with these flags of `up` and wait until it is ready; None if one was up.
 
     `lifeline` is the standard input of a daemon with the flag `--temporary`, which lives no longer.
     """
@@ -46,7 +46,7 @@ def start(
     pid = home.running()
     if pid is not None:
         _already_up(pid, flags, notify)
-        return
+        return None
     home.make()
     with Interrupts() as interrupts, open(home.log, "ab", opener=private_opener) as log:
         daemon = subprocess.Popen(
@@ -67,10 +67,12 @@ def start(
     status = home.status() or {}
     if status.get("pid") not in (None, daemon.pid):
         _already_up(status["pid"], flags, notify)  # another command started it at the same time
-        return
+        daemon.wait(STOP_TIMEOUT)
+        return None
     notify(f"local cluster is up: {status.get('url')} (pid {daemon.pid}); commands now use it")
     if status.get("note"):
         notify(status["note"])
+    return daemon
 
 
 def _already_up(pid: int, flags: Sequence[str], notify: Notify) -> None:

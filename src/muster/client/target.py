@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 
+_started: list[object] = []
+"""The daemons that this program has started; Python warns about one that is forgotten."""
+
+
 class Cluster(msgspec.Struct, frozen=True):
     """A cluster that was found, and where it was configured."""
 
@@ -145,7 +149,7 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
     from muster.client.local_cluster import start  # imports subprocess
 
     notify("no cluster is configured: using a local cluster here (`arena down` stops it)")
-    start([], notify)
+    _started.append(start([], notify))
     started = _running_local_cluster(Home.of_user(), "the local cluster")
     if started is None:
         raise no_cluster()  # it was stopped at once

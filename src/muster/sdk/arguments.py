@@ -73,6 +73,8 @@ def _text(name: str, value: object) -> Any:
     """The value as it is written after its flag."""
     if isinstance(value, str):
         return value
+    if isinstance(value, bytes) or value is None:
+        raise UsageError(f"{name} is {value!r}; write a text")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, timedelta):
@@ -83,8 +85,6 @@ def _text(name: str, value: object) -> Any:
         return {str(key): _text(name, item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset):
         return [_text(name, item) for item in value]
-    if isinstance(value, bytes) or value is None:
-        raise UsageError(f"{name} is {value!r}; write a text")
     return str(value)
 
 

@@ -25,18 +25,18 @@ class Cancellation:
     def __init__(self) -> None:
         self._clients: WeakSet[BlockingClient] = WeakSet()
         self._lock = threading.Lock()
-        self._cancelled = False
+        self.cancelled = False
 
     def cancel(self) -> None:
         with self._lock:
-            self._cancelled = True
+            self.cancelled = True
             for client in self._clients:
                 client.abort()
 
     def add(self, client: BlockingClient) -> None:
         with self._lock:
             self._clients.add(client)
-            if self._cancelled:
+            if self.cancelled:
                 client.abort()
 
 

@@ -6,7 +6,10 @@ Every method asks the cluster; only `repr` and the notebook view use what the la
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from muster.api.meta import Key, key_of
@@ -16,11 +19,14 @@ from muster.client.jobs.lookup import FoundJob
 from muster.client.logs import job_logs
 from muster.client.logs.choice import WantedLogs, find_logs
 from muster.client.logs.pod_log import LogOptions
-from muster.errors import NotFound, UsageError
+from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.connection import connector
 from muster.sdk.duration import Duration, seconds_of
 from muster.sdk.messages import note, warn
+from muster.sdk.notebook.curves import CurveReader, Curves
+from muster.sdk.notebook.job_table import JobTable
+from muster.sdk.notebook.live import LiveOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +42,8 @@ Goal = Literal["finished", "running", "deleted"]
 _GOALS = {"finished": waiting.FINISHED, "running": waiting.STARTED}
 _LOOK_SECONDS = 15.0
 """The watch shows every change of the job; a look in between only survives a missed one."""
+
+_REDRAW_SECONDS = 0.5
 
 
 class LogChoice(TypedDict, total=False):
@@ -188,18 +196,70 @@ class Job:
                 )
                 return self
             watch = waiting.JobWatch(client, self._kind, self._found(client).raw)
-            self._last = waiting.wait_for(
+            output = LiveOutput(self._uid)
+            waiting.wait_for(
                 watch,
                 _GOALS[until],
                 deadline=deadline,
-                look_seconds=_LOOK_SECONDS,
-                on_look=self._saw,
+                look_seconds=waiting.LOOK_SECONDS if output.enabled else _LOOK_SECONDS,
+                on_look=self._show_in(output),
                 notify=note,
             )
         return self
 
-    def _saw(self, summary: JobSummary) -> None:
-        self._last = summary
+    def _show_in(self, output: LiveOutput) -> Callable[[JobSummary], None]:
+        """A function that remembers the job as it was seen, and shows it in a notebook."""
+
+        def show(summary: JobSummary) -> None:
+            self._last = summary
+            if output.enabled:
+                output.show(JobTable(summary, datetime.now(UTC)))
+
+        return show
+
+    def _repr_html_(self) -> str:
+        return JobTable(self.summary(), datetime.now(UTC))._repr_html_()
+
+    def _ipython_display_(self) -> None:
+        """In a notebook: a table that changes until the job has ended."""
+        output = LiveOutput(self._uid)
+        if output.is_repeated:
+            return  # `job.wait()` is the last line of the cell, and has shown it
+        show = self._show_in(output)
+        if not output.enabled:
+            print(self)  # noqa: T201 - the terminal of IPython
+            return
+        show(self.summary())
+
+        def follow() -> None:
+            with suppress(MusterError), self._connect() as client:
+                watch = waiting.JobWatch(client, self._kind, self._found(client).raw)
+                waiting.wait_for(watch, waiting.FINISHED, on_look=show)
+
+        if self._last is not None and not self._last.over:
+            threading.Thread(target=follow, daemon=True).start()
+
+    def curves(self, *names: str, follow: bool = False) -> Curves:
+        """The curves that the log's numbers make: `step=10 loss=0.25`, one point for each line.
+
+        A notebook draws them; with `follow` they grow until the job ends.
+
+        >>> command = "for i in 1 2 3; do echo step=$i loss=0.$i; done"
+        >>> job = muster.submit("tf", command, name="doc-curves")
+        >>> job.wait().curves("loss")
+        loss: 0.1 → 0.3 (3 points)
+        """
+        reader = CurveReader(subject := f"{self._uid}/curves")
+        output, drawn = LiveOutput(subject), 0.0
+        for line in self.logs(follow=follow):
+            is_due = time.monotonic() > drawn + _REDRAW_SECONDS
+            if reader.add(line) and follow and output.enabled and is_due:
+                output.show(reader.curves(names))
+                drawn = time.monotonic()
+        curves = reader.curves(names)
+        if follow:
+            output.show(curves)
+        return curves
 
     def explain(self) -> JobExplanation:
         """Whether the job runs, and if not, why, and its place in line.

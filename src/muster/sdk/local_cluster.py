@@ -8,14 +8,18 @@ deletes its home. So even `kill -9` leaves nothing behind.
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
+from muster.api.kinds import NAMESPACES
+from muster.api.meta import Key
 from muster.client import local_cluster as daemon
-from muster.errors import UsageError
+from muster.client.target import Target
+from muster.errors import NotFound, UsageError, no_such
 from muster.local.home import Home
 from muster.local.node.runtime.remove_tree import remove_tree
 from muster.sdk import calls
@@ -23,7 +27,8 @@ from muster.sdk.choice import default_cluster
 from muster.sdk.messages import note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from subprocess import Popen
     from typing import Self
 
     from muster.sdk.flag_types import SubmitArguments
@@ -51,12 +56,11 @@ class LocalCluster:
     def __init__(self, settings: LocalClusterSettings) -> None:
         unknown = settings.keys() - LocalClusterSettings.__annotations__.keys()
         if unknown:
-            from muster.errors import no_such
-
             known = LocalClusterSettings.__annotations__
             raise UsageError(f"local_cluster() has {no_such('argument', min(unknown), known)}")
         self._settings = settings
         self._home: Home | None = None
+        self._daemon: Popen[bytes] | None = None
         self._lifeline = -1
         self._default = ExitStack()
 
@@ -89,7 +93,7 @@ class LocalCluster:
         home = Home(Path(tempfile.mkdtemp(prefix="muster-")))
         read_end, self._lifeline = os.pipe()
         try:
-            daemon.start(_flags(self._settings), note, home=home, lifeline=read_end)
+            self._daemon = daemon.start(_flags(self._settings), note, home=home, lifeline=read_end)
         except BaseException:
             os.close(self._lifeline)
             remove_tree(home.root)
@@ -106,6 +110,8 @@ class LocalCluster:
             _outside_event_loop(lambda: daemon.stop(note, now=True, home=home))
         finally:
             os.close(self._lifeline)
+            if self._daemon is not None:
+                self._daemon.wait(daemon.STOP_TIMEOUT)  # so that no zombie stays
             remove_tree(home.root)
 
     def __enter__(self) -> Self:
@@ -126,6 +132,19 @@ class LocalCluster:
         """`muster.submit` on this cluster."""
         arguments["cluster"] = self
         return calls.submit(kind, command, **arguments)
+
+    @contextmanager
+    def new_namespace(self) -> Iterator[str]:
+        """A namespace for a `with` block, deleted afterwards with everything in it."""
+        name = f"test-{secrets.token_hex(4)}"
+        target = Target(home=self.home)
+        with target.cluster().connect() as client:
+            client.create(NAMESPACES, {"metadata": {"name": name}})
+        try:
+            yield name
+        finally:
+            with target.cluster().connect() as client, suppress(NotFound):
+                client.delete(NAMESPACES, Key("", name))
 
     def get_job(self, name: str, type: str = "", *, namespace: str = "") -> Job:
         """`muster.get_job` on this cluster."""

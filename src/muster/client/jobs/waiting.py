@@ -201,15 +201,16 @@ class JobWatch:
 
     def wait(self, seconds: float) -> None:
         """Wait until the job changes, for about that time at most."""
+        pause = min(seconds, LOOK_SECONDS)
         if self._deleted:
-            self._sleep(seconds)
+            self._sleep(pause)
             return
         try:
             self._watch(max(1, math.ceil(seconds)))
         except Unreachable:
-            self._sleep(seconds)
+            self._sleep(pause)
         except ApiError:  # no right to watch, or the version is too old
-            self._sleep(seconds)
+            self._sleep(pause)
             self._look_up()
 
     def _watch(self, seconds: int) -> None:

@@ -1,0 +1,138 @@
+"""The Python API for async programs: `from muster import aio`, then the same names with `await`.
+
+Every coroutine runs the call of the same name in a thread; there is no second implementation.
+Cancelling a task ends the watching, never the job. A submission that was begun is completed.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from muster.sdk import calls
+from muster.sdk import job as blocking
+from muster.sdk.choice import default_cluster
+from muster.sdk.local_cluster import LocalCluster
+from muster.sdk.threads import iterate, run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from typing import Unpack
+
+    from muster.sdk.local_cluster import LocalClusterSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _method(
+    call: Callable[Concatenate[blocking.Job, P], T],
+) -> Callable[Concatenate[Job, P], Coroutine[Any, Any, T]]:
+    @wraps(call)
+    async def method(self: Job, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await run(partial(call, self.blocking, *args, **kwargs))
+
+    return method
+
+
+def _method_of_self(
+    call: Callable[Concatenate[blocking.Job, P], blocking.Job],
+) -> Callable[Concatenate[Job, P], Coroutine[Any, Any, Job]]:
+    @wraps(call)
+    async def method(self: Job, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        await run(partial(call, self.blocking, *args, **kwargs))
+        return self
+
+    return method
+
+
+def _iterator(
+    call: Callable[Concatenate[blocking.Job, P], Iterator[T]],
+) -> Callable[Concatenate[Job, P], AsyncIterator[T]]:
+    @wraps(call)
+    def method(self: Job, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return iterate(partial(call, self.blocking, *args, **kwargs))
+
+    return method
+
+
+class Job:
+    """A job for async programs; `blocking` is the same job for other code."""
+
+    def __init__(self, job: blocking.Job) -> None:
+        self.blocking = job
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self.blocking.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the job."""
+        return self.blocking.namespace
+
+    @property
+    def kind(self) -> str:
+        """`PyTorchJob`, `TFJob`, `MPIJob` or `JAXJob`."""
+        return self.blocking.kind
+
+    @property
+    def uid(self) -> str:
+        """The UID that the cluster gave to the job."""
+        return self.blocking.uid
+
+    def __repr__(self) -> str:
+        return repr(self.blocking)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self.blocking == other.blocking
+
+    def __hash__(self) -> int:
+        return hash(self.blocking)
+
+    summary = _method(blocking.Job.summary)
+    status = _method(blocking.Job.status)
+    manifest = _method(blocking.Job.manifest)
+    explain = _method(blocking.Job.explain)
+    scale = _method(blocking.Job.scale)
+    suspend = _method(blocking.Job.suspend)
+    resume = _method(blocking.Job.resume)
+    delete = _method(blocking.Job.delete)
+    wait = _method_of_self(blocking.Job.wait)
+    logs = _iterator(blocking.Job.logs)
+
+
+def _returning_job(call: Callable[P, blocking.Job]) -> Callable[P, Coroutine[Any, Any, Job]]:
+    @wraps(call)
+    async def function(*args: P.args, **kwargs: P.kwargs) -> Job:
+        return Job(await run(partial(call, *args, **kwargs)))
+
+    return function
+
+
+def _returning_jobs(
+    call: Callable[P, list[blocking.Job]],
+) -> Callable[P, Coroutine[Any, Any, list[Job]]]:
+    @wraps(call)
+    async def function(*args: P.args, **kwargs: P.kwargs) -> list[Job]:
+        return [Job(job) for job in await run(partial(call, *args, **kwargs))]
+
+    return function
+
+
+submit = _returning_job(calls.submit)
+get_job = _returning_job(calls.get_job)
+list_jobs = _returning_jobs(calls.list_jobs)
+
+
+@asynccontextmanager
+async def local_cluster(**settings: Unpack[LocalClusterSettings]) -> AsyncIterator[LocalCluster]:
+    """`muster.local_cluster` without blocking the event loop."""
+    cluster = await run(LocalCluster(settings).start)
+    try:
+        with default_cluster(cluster.home):
+            yield cluster
+    finally:
+        await run(cluster.stop)

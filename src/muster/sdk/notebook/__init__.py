@@ -1,0 +1,1 @@
+"""Jobs in notebooks: a table that updates itself, and curves from the log."""

@@ -1,0 +1,71 @@
+"""Which cluster a call uses."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from muster.errors import UsageError
+from muster.local.home import Home
+from muster.sdk.choice import default_cluster, target_of
+from muster.sdk.local_cluster import LocalCluster
+
+FIRST, SECOND = Home(Path("/first")), Home(Path("/second"))
+
+
+class OpenCluster:
+    home = FIRST
+
+
+def test_arguments_choose_as_the_options_of_commands_do() -> None:
+    target = target_of(kubeconfig="~/k", context="two", namespace="team")
+
+    assert target.kubeconfig == Path.home() / "k"
+    assert (target.context, target.namespace, target.home) == ("two", "team", None)
+    assert target_of("kube:two").choice == "kube:two"
+    assert target_of(cast(LocalCluster, OpenCluster())).home == FIRST
+    assert target_of().home is None
+
+
+@pytest.mark.parametrize("other", [{"kubeconfig": "k"}, {"context": "c"}])
+def test_two_choices_exclude_each_other(other: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="exclude"):
+        target_of("local", **other)
+
+
+def test_the_innermost_open_cluster_is_the_default() -> None:
+    with default_cluster(FIRST):
+        with default_cluster(SECOND):
+            assert target_of().home == SECOND
+        assert target_of().home == FIRST
+        assert target_of(kubeconfig="k").home is None
+    assert target_of().home is None
+
+
+def in_thread() -> Home | UsageError | None:
+    found: list[Home | UsageError | None] = []
+
+    def look() -> None:
+        try:
+            found.append(target_of().home)
+        except UsageError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_a_thread_uses_the_one_open_cluster_and_never_guesses() -> None:
+    with default_cluster(FIRST):
+        assert in_thread() == FIRST
+        with default_cluster(SECOND):
+            refused = in_thread()
+    assert in_thread() is None
+
+    assert isinstance(refused, UsageError)
+    assert "2 local clusters are open" in str(refused)
