@@ -82,6 +82,7 @@ demo: $(VENV)/.demo
 # The pages that are made from the code.
 docs: install
 	$(BIN)/python -m scripts.generate_cli_reference
+	$(BIN)/python -m scripts.generate_flag_types
 	$(BIN)/python -m scripts.take_screenshots
 
 format: install

@@ -74,9 +74,9 @@ def test_a_wait_ends_at_its_timeout_and_the_job_goes_on(
 def test_a_job_that_waits_is_explained(cluster: muster.LocalCluster, namespace: str) -> None:
     job = cluster.submit("pytorch", "true", name="big", gpus=3, namespace=namespace)
 
-    until(lambda: "GPU" in job.explain().text)
+    until(lambda: "no node is large enough" in job.explain().text)
 
-    assert str(job.explain()).startswith("big is waiting (1st of ")
+    assert str(job.explain()).startswith("big is waiting: no node is large enough")
 
 
 def test_a_job_is_scaled_suspended_resumed_and_deleted(

@@ -59,8 +59,7 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     """When a job that restarts is tried again, if that is known."""
 
     def __str__(self) -> str:
-        place = f" ({place_in_words(self)})" if self.place else ""
-        return f"{self.name} is {self.state}{place}: {self.text}"
+        return f"{self.name} is {self.state}: {self.text}"
 
 
 def explain_job(

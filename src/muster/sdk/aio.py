@@ -95,6 +95,7 @@ class Job:
     summary = _method(blocking.Job.summary)
     status = _method(blocking.Job.status)
     manifest = _method(blocking.Job.manifest)
+    curves = _method(blocking.Job.curves)
     explain = _method(blocking.Job.explain)
     scale = _method(blocking.Job.scale)
     suspend = _method(blocking.Job.suspend)

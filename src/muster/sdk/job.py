@@ -179,12 +179,12 @@ class Job:
         After `timeout` (`"2h"`, `"10m"`, seconds, a timedelta) `WaitTimeout` is raised. Ctrl-C ends
         the waiting, and the job goes on.
 
-        >>> job = muster.submit("tf", "echo no data >&2; exit 3", name="doc-wait")
+        >>> job = muster.submit("pytorch", "echo no data >&2; exit 3", name="doc-wait")
         >>> try:
         ...     job.wait(timeout="1m")
         ... except muster.JobFailed as error:
         ...     print(error.replica, error.exit_code, error.last_lines)
-        doc-wait-worker-0 3 ('no data',)
+        doc-wait-master-0 3 ('no data',)
         """
         deadline = time.monotonic() + seconds_of("timeout", timeout)
         if until not in (*_GOALS, "deleted"):
@@ -237,7 +237,7 @@ class Job:
                 waiting.wait_for(watch, waiting.FINISHED, on_look=show)
 
         if self._last is not None and not self._last.over:
-            threading.Thread(target=follow, daemon=True).start()
+            threading.Thread(target=follow, name=f"muster-{self.name}", daemon=True).start()
 
     def curves(self, *names: str, follow: bool = False) -> Curves:
         """The curves that the log's numbers make: `step=10 loss=0.25`, one point for each line.

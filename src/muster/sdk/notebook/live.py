@@ -49,11 +49,13 @@ class LiveOutput:
         if not self.enabled or (html := value._repr_html_()) == self._html:
             return
         self._html = html
+        # Not the value itself: it may have a display of its own, which calls this.
+        data = {"text/html": html, "text/plain": repr(value)}
         if self._handle is not None:
-            self._handle.update(value)
+            self._handle.update(data, raw=True)
             return
         from IPython.display import display
 
         if self._subject:
             _cells[self._subject] = self._shell.execution_count
-        self._handle = display(value, display_id=True)  # type: ignore[no-untyped-call]
+        self._handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
