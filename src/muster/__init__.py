@@ -31,17 +31,23 @@ if TYPE_CHECKING:
         UsageError,
         WaitTimeout,
     )
+    from muster.jobs.view.summary import JobSummary
+    from muster.scheduler.job_explanation import JobExplanation
     from muster.sdk import aio
     from muster.sdk.calls import get_job, list_jobs, submit
     from muster.sdk.job import Job
     from muster.sdk.local_cluster import LocalCluster, local_cluster
+    from muster.sdk.notebook.curves import Curves
 
 _MODULES = {
     "errors": "AlreadyExists ApiError ConfigError Conflict Forbidden InvalidJob JobFailed "
     "MusterError NoCluster NotFound Unauthorized Unreachable UsageError WaitTimeout",
     "sdk.aio": "aio",
     "sdk.calls": "get_job list_jobs submit",
+    "jobs.view.summary": "JobSummary",
+    "scheduler.job_explanation": "JobExplanation",
     "sdk.job": "Job",
+    "sdk.notebook.curves": "Curves",
     "sdk.local_cluster": "LocalCluster local_cluster",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -51,10 +57,13 @@ __all__ = [
     "ApiError",
     "ConfigError",
     "Conflict",
+    "Curves",
     "Forbidden",
     "InvalidJob",
     "Job",
+    "JobExplanation",
     "JobFailed",
+    "JobSummary",
     "LocalCluster",
     "MusterError",
     "NoCluster",

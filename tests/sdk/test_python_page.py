@@ -12,7 +12,8 @@ import pytest
 
 import muster
 
-PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "python.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TRAIN = """
 import sys
@@ -23,7 +24,7 @@ for step in range(3):
     print(f"step={step} loss={abs(rate - 0.1) + 1 / (step + 1):.3f}")
 """
 OUTPUT = {
-    "for line in job.logs": r"(step=\d loss=\S+\n)+",
+    "torchrun": r"(step=\d loss=\S+\n)+",
     "rates =": r"2\.\d+: sweep-19-master-0 ended with 1: diverged\n"
     r"best learning rate: 0\.0\d+ with loss 0\.3\d*\n",
     "broken": r"broken-master-0 3\n\('reading data', 'no such file: train.csv'\)\n",
@@ -80,6 +81,10 @@ def test_the_program_runs_as_it_is_written(
 
 def test_no_program_on_the_page_is_left_out() -> None:
     assert len(PROGRAMS) == len(OUTPUT)
+
+
+def test_the_readme_begins_with_the_same_program() -> None:
+    assert f"```python\n{PROGRAMS[0]}```" in (ROOT / "README.md").read_text()
 
 
 def test_the_sweep_has_less_than_thirty_lines() -> None:
