@@ -11,7 +11,7 @@ import pytest
 from muster.cli import main
 from muster.client import target
 from muster.client.target import Cluster, Target, find_cluster
-from muster.errors import ConfigError
+from muster.errors import ConfigError, UsageError
 from muster.kube.auth.endpoint import Endpoint
 from muster.local.home import Home
 
@@ -202,3 +202,35 @@ def test_a_cluster_is_shown_with_the_place_where_it_was_configured() -> None:
     cluster = Cluster(endpoint, "mine", "~/.kube/config", local=False)
 
     assert str(cluster) == "cluster: mine (from ~/.kube/config)"
+
+
+def test_a_home_means_its_own_local_cluster_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = Home(tmp_path / "other")
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k")))
+
+    assert find_cluster(Target(home=other)) is None
+    other.make()
+    kubeconfig(other.kubeconfig)
+    with other.held():
+        other.write_status(url="https://example.invalid:6443")
+        cluster = find_cluster(Target(home=other))
+
+    assert cluster is not None
+    assert (cluster.local, cluster.home) == (True, other)
+
+
+def test_a_choice_comes_before_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k")))
+    kubeconfig(Path.home() / ".kube" / "config", context="two")
+
+    cluster = find_cluster(Target(choice="kube:two"))
+
+    assert cluster is not None
+    assert cluster.name == "two"
+    assert find_cluster(Target(choice="local")) is None
+    with pytest.raises(UsageError, match="'moon' is not a choice"):
+        find_cluster(Target(choice="moon"))

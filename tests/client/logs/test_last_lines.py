@@ -7,16 +7,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from muster.api.core import Pod
 from muster.api.kinds import TFJOBS
 from muster.api.meta import Key, ObjectMeta, Raw
 from muster.api.pod_logs import PodLog
 from muster.client.jobs.lookup import FoundJob
-from muster.client.logs.last_lines import MAX_LOGS, summary_with_last_lines
+from muster.client.logs.last_lines import (
+    MAX_LOGS,
+    exit_code_of_failure,
+    lines_of_failure,
+    summary_with_last_lines,
+)
 from muster.errors import NotFound
 from muster.kube.blocking_client import BlockingClient
-from tests.cli.fake_cluster import ago, condition, job, pod
+from tests.cli.fake_cluster import FakeCluster, ago, condition, job, pod
 
 
 class Logs:
@@ -110,3 +116,45 @@ def test_a_recreated_replica_shows_the_line_of_the_pod_that_failed_last() -> Non
 
     text = "worker 0 failed 2 times; the last time it exited with code 137"
     assert result.reason == f"{text}: last words of attempt-1"
+
+
+class OtherCluster(FakeCluster):
+    """A cluster without PodLogs: it has the logs of existing pods only."""
+
+    def __init__(self, pods: list[Raw], last: bytes, previous: bytes) -> None:
+        super().__init__({"pods": pods})
+        self.texts = {False: last, True: previous}
+
+    def logs(self, _: Key, **options: Any) -> Iterator[bytes]:
+        yield self.texts[options["previous"]]
+
+
+@pytest.mark.parametrize(
+    ("restarts", "lines", "code"), [(0, ("last",), 7), (1, ("previous",), 3), (2, (), 3)]
+)
+def test_the_failure_of_a_job_on_another_cluster_is_read_from_its_pod(
+    restarts: int, lines: tuple[str, ...], code: int
+) -> None:
+    raw = condition(job("TFJob", "j", {"Worker": 1}), "Failed")
+    row = pod(raw, "worker", 0, "Failed")
+    state: Raw = end(7) if not restarts else {"running": {}}
+    row["status"]["containerStatuses"] = [
+        {"name": "c", "restartCount": restarts, "state": state, "lastState": end(3)}
+    ]
+    raw["status"]["failedAttempt"] = {
+        "podName": row["metadata"]["name"], "podUid": row["metadata"]["uid"], "container": "c",
+    }  # fmt: skip
+    client = OtherCluster([row], b"last\n", b"previous\n")
+    summary = FoundJob(TFJOBS, raw).summary([])
+
+    assert summary.failed_attempt is not None
+    assert lines_of_failure(client, summary) == lines
+    assert exit_code_of_failure(client, summary) == code
+
+
+def test_a_failure_without_a_pod_has_neither_lines_nor_an_exit_code() -> None:
+    summary = FoundJob(TFJOBS, condition(job("TFJob", "j", {"Worker": 1}), "Failed")).summary([])
+    client = FakeCluster({})
+
+    assert lines_of_failure(client, summary) == ()
+    assert exit_code_of_failure(client, summary) is None

@@ -72,6 +72,14 @@ def lines_of_failure(client: BlockingClient, job: JobSummary) -> tuple[str, ...]
         tail = log_tail.LINES_TO_READ
         if source is not None and source.attempt is not None:
             log = b"".join(client.log_of(POD_LOGS, source.attempt.metadata.key, tail=tail))
+        elif (pod := client.find(PODS, key)) is not None and pod.metadata.uid == failed.pod_uid:
+            # Other clusters keep the logs of the last two attempts, as long as the pod exists.
+            rows = pod.status.all_container_statuses
+            restarts = sum(row.restart_count for row in rows if row.name == failed.container)
+            if restarts - failed.attempt in (0, 1):
+                previous = restarts > failed.attempt
+                chunks = client.logs(key, container=failed.container, previous=previous, tail=tail)
+                log = b"".join(chunks)
     return tuple(log_tail.last_lines(log.decode(errors="replace"), pod_status.MAX_LINES))
 
 
