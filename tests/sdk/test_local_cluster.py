@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,6 +48,21 @@ def test_clusters_are_nested_and_know_nothing_of_each_other(
         assert muster.list_jobs() == [job] == inner.list_jobs()
         assert cluster.list_jobs(namespace=namespace) == []
         assert list(job.logs()) == ["inner"]
+
+
+def test_clusters_of_several_threads_run_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def train(number: int) -> list[str]:
+        with muster.local_cluster():
+            job = muster.submit("tf", f"echo {number}", name="same").wait(timeout="2m")
+            assert muster.list_jobs() == [job]
+            return list(job.logs())
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(train, range(3))) == [["0"], ["1"], ["2"]]
 
 
 def test_it_can_be_used_where_an_event_loop_runs() -> None:

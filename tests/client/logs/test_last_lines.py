@@ -125,7 +125,7 @@ class OtherCluster(FakeCluster):
         super().__init__({"pods": pods})
         self.texts = {False: last, True: previous}
 
-    def logs(self, _: Key, **options: Any) -> Iterator[bytes]:
+    def logs(self, pod: Key, **options: Any) -> Iterator[bytes]:
         yield self.texts[options["previous"]]
 
 
