@@ -212,7 +212,7 @@ async def test_tokens_of_a_plugin_that_expire_are_renewed_for_every_kind_of_call
         gateway.accepts = "4"
         events = blocking.watch(CONFIG_MAPS, since=before)
         await asyncio.to_thread(next, events)
-        events.close()  # type: ignore[attr-defined]
+        events.close()
     assert (tmp_path / "runs").read_text().split() == ["run"] * 4
     gateway.accepts = "never"
     with BlockingClient(endpoint) as blocking, pytest.raises(Unauthorized):
