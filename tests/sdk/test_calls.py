@@ -29,6 +29,7 @@ def test_the_job_is_the_one_that_the_command_makes(
 ) -> None:
     for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     (tmp_path / "data").mkdir()
     flags = ["--workers=2", "--gpus=1", "--gang", "--env=EPOCHS=3", "--data-dir=data", "--cpu=500m"]
     with cluster.new_namespace() as one, cluster.new_namespace() as two:
@@ -48,6 +49,18 @@ def test_the_job_is_the_one_that_the_command_makes(
 
         assert code == 0
         assert comparable(job) == comparable(cluster.get_job("same", namespace=one))
+
+
+def test_a_job_runs_with_the_python_of_the_program_also_if_its_environment_is_not_active(
+    cluster: muster.LocalCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+    command = 'python -c "import sys; print(sys.prefix)"'
+    job = cluster.submit("tf", command, name="prefix", namespace=namespace).wait(timeout="1m")
+
+    assert list(job.logs()) == [sys.prefix]
 
 
 def test_jobs_are_found_by_name_type_and_labels(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Unpack
 
 from muster.api.meta import Key
@@ -25,8 +27,8 @@ def submit(kind: str, command: str | Sequence[str], **arguments: Unpack[SubmitAr
 
     `kind` is `pytorch`, `tf`, `mpi` or `jax`. `command` is a line for the shell, or a list of
     words. On the local cluster the job runs as `arena submit` runs it: in the current directory,
-    with the home directory and the active Python environment. If no cluster is configured, a local
-    cluster is started.
+    with the home directory, and with the Python environment of this program. If no cluster is
+    configured, a local cluster is started.
 
     >>> job = muster.submit("pytorch", "echo trained", name="doc-submit", workers=2, gang=True)
     >>> job.wait(timeout="1m").status()
@@ -37,8 +39,17 @@ def submit(kind: str, command: str | Sequence[str], **arguments: Unpack[SubmitAr
     submission = kind_of(kind)
     with errors_in_python(submission):
         fields = fields_of(submission, command, arguments)
-        cluster, submitted = submit_flags(submission, fields, target, warn)
+        cluster, submitted = submit_flags(
+            submission, fields, target, warn, interpreter=_own_interpreter()
+        )
     return Job(cluster, JOB_KIND_BY_NAME[submitted.job["kind"]].resource, submitted.job)
+
+
+def _own_interpreter() -> str:
+    """The interpreter of this program; empty if its environment is the shell's active one."""
+    active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX") or ""
+    same = os.path.exists(active) and os.path.samefile(active, sys.prefix)
+    return "" if same else sys.executable
 
 
 def get_job(name: str, type: str = "", **choice: Unpack[ClusterChoice]) -> Job:

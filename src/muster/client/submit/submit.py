@@ -32,14 +32,22 @@ if TYPE_CHECKING:
 
 
 def submit_flags(
-    kind: type[Submission], given: dict[str, Any], target: Target, notify: Notify = ignore
+    kind: type[Submission],
+    given: dict[str, Any],
+    target: Target,
+    notify: Notify = ignore,
+    *,
+    interpreter: str = "",
 ) -> tuple[Cluster, Submitted]:
     """Submit the job of these flags, on a local cluster that is started if there is no cluster.
 
-    The job is checked before a cluster is contacted or started.
+    The job is checked before a cluster is contacted or started. `interpreter` is the default of
+    `--python` on a local cluster.
     """
     found = find_cluster(target)
     local, home = found is None or found.local, found.home if found is not None else None
+    if local and interpreter:
+        given = {"python": interpreter} | given
     prepared = prepare(kind, given, local=local, home=home)
     assert prepared.flags is not None
     for sentence in (*flags_without_effect(prepared.flags), *prepared.notes):
