@@ -174,6 +174,28 @@ async def test_a_job_without_logs_or_tensorboard_says_so(site: Site) -> None:
     assert "There is no TFJob" in await site.get(f"{path}y/log", status=404)
 
 
+@pytest.mark.parametrize("attempt", ["123456x", "9" * 5000, "-2", "٣x"])
+async def test_an_attempt_that_is_no_number_counts_as_the_last_one(
+    site: Site, attempt: str
+) -> None:
+    site.add_job("x")
+    await shown(site)
+
+    page = await site.get(f"/jobs/{site.namespace}/TFJob/x/log?attempt={attempt}", status=404)
+    assert "has no replicas yet" in page
+
+
+async def test_the_kind_in_an_address_has_any_case(site: Site) -> None:
+    site.add_job("x")
+    await shown(site)
+
+    page = await site.get(f"/jobs/{site.namespace}/tfjob/x")
+    assert f'hx-get="/jobs/{site.namespace}/TFJob/x"' in page
+    assert "has no replicas yet" in await site.get(
+        f"/jobs/{site.namespace}/tfjob/x/log", status=404
+    )
+
+
 async def test_feeds_of_a_job_that_does_not_exist_end_with_a_sentence(site: Site) -> None:
     topics = {f"{feed}:{site.namespace}/TFJob/nothing/x": "" for feed in ("log", "usage")}
     async with site.client.get("/stream") as answer:

@@ -33,9 +33,10 @@ def cluster(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def _is_expected(line: ConsoleMessage) -> bool:
-    """Whether the browser mentions that a form came back with errors at its fields, or that the
-    page of a job which was just deleted asked for it once more."""
+    """Whether the browser mentions that a form came back with errors at its fields, that a change
+    was refused, or that the page of a job which was just deleted asked for it once more."""
     refused = "status of 400" in line.text and line.location["url"].endswith("/submit")
+    refused = refused or "status of 409" in line.text or "Error Code 409 from /jobs/" in line.text
     gone = "status of 404" in line.text and "/jobs/" in line.location["url"]
     return refused or gone or "Error Code 404 from /jobs/" in line.text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def test_logs_are_followed_and_searched_and_execute_nothing(page: Page, training
     assert page.locator("#log script, #log img").count() == 0
     page.get_by_label("Search").fill("STEP 1")
     expect(page.locator("#log mark").first).to_have_text("step 1")
-    expect(page.locator("#log-count")).to_contain_text("line")
+    expect(page.locator("#log-count")).to_have_text(re.compile(r"^\d+ lines?$"))
     page.get_by_label("Only matches").check()
     expect(log.get_by_text("green nul").first).to_be_hidden()
     page.get_by_label("Search").press("Enter")
@@ -134,6 +135,9 @@ def test_a_job_is_suspended_resumed_and_deleted_with_the_keyboard(
     page.keyboard.press("Enter")
     expect(state).to_have_text("SUSPENDED")
     expect(dialog).to_be_hidden()
+    # The button that had the focus must not become another one under its old name.
+    expect(page.get_by_role("button", name="Suspend")).to_have_count(0)
+    expect(page.locator("[data-dialog=delete-dialog]")).to_have_text("Delete")
 
     page.get_by_role("button", name="Resume").click()
     expect(state).to_have_text("RUNNING", timeout=30_000)
@@ -161,3 +165,26 @@ def test_logs_of_earlier_attempts_and_of_pods_that_are_gone_are_read(
     expect(page.locator("#log")).to_contain_text("first try")
     expect(page.locator("#log")).not_to_contain_text("second try")
     expect(page.locator("#log-state")).to_have_text("This is the end of the log.")
+
+
+def test_a_change_that_is_refused_says_why_and_a_deleted_job_says_so(
+    page: Page, cluster: LocalCluster
+) -> None:
+    cluster.submit("brief", command="sleep 600")
+    page.goto(address(page, "brief"))
+    expect(page.locator("#job h1 .chip")).to_have_text("RUNNING", timeout=30_000)
+    page.route("**/brief", lambda route: route.continue_() if route.request.method == "GET"
+               else route.fulfill(status=409, body="brief has ended."))  # fmt: skip
+    page.get_by_role("button", name="Suspend").click()
+    page.get_by_role("dialog").get_by_role("button", name="Suspend").click()
+    messages = page.locator("#messages")
+    expect(messages).to_have_text("brief has ended.")
+    with page.expect_response(lambda answer: answer.request.method == "GET"):
+        page.evaluate("htmx.trigger('#job', 'changed')")  # a live update does not hide it
+    expect(messages).to_have_text("brief has ended.")
+    page.keyboard.press("Escape")
+    expect(messages).to_be_hidden()
+
+    cluster.arena("delete", "brief")
+    expect(messages).to_have_text("This was deleted. The page shows its last state.")
+    expect(page.locator("#job.gone")).to_have_count(1)

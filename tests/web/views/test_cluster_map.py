@@ -60,6 +60,21 @@ def test_cells_show_whose_they_are_then_what_is_held_then_what_is_free() -> None
     assert (room.usage, room.free_gpus) == ("3 of 8 GPUs, 1.5 of 4 CPUs used", 4)
 
 
+def test_a_job_that_requests_nothing_is_on_its_node_too() -> None:
+    pods = [
+        pod("hello-0", job="hello", node="n1"),
+        pod("hello-1", job="hello", node="n1"),
+        pod("resnet-0", job="resnet", node="n1", gpus=1),
+    ]
+    view = show([node("n1", gpus=1), node("n2", gpus=1)], pods)
+    (run,) = view.groups[0].nodes[0].without_cells
+
+    assert (run.initials, run.length) == ("HE", 2)
+    assert run.label == "TFJob default/hello: 2 pods without requests"
+    assert 'aria-label="TFJob default/hello: 2 pods without requests"' in html(view)
+    assert names(show([node("n1"), node("n2")], pods, text="hello")) == ["n1"]
+
+
 @pytest.mark.parametrize(
     ("options", "marks", "has_problem"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -112,6 +113,16 @@ def test_a_suspended_job_ran_before_and_after() -> None:
     assert minutes(suspended.waits) == [(60, 58)]
 
 
+def test_a_suspension_of_a_deleted_job_of_the_same_name_does_not_count() -> None:
+    events = (
+        event("TFJob", "x", "TFJobSuspended", 40),
+        event("TFJob", "x", "TFJobResumed", 35),
+    )
+    waiting = raw("Created", created=5)
+
+    assert minutes(history(waiting, *events).waits) == [(5, 0)]
+
+
 def test_a_waiting_job_only_waits() -> None:
     found = history(raw("Created"), started(50))
 
@@ -183,6 +194,21 @@ def test_the_chart_begins_with_the_first_job_that_is_known() -> None:
     assert young.lanes[0].bars[0].width >= 0.2
     assert (young.begin, young.clock) == (ago(1), "%H:%M:%S")
     assert view_of().begin == ago(24 * 60)
+
+
+@pytest.mark.parametrize(
+    ("begin", "clock", "step"),
+    [(0.5, "%H:%M:%S", 10), (14, "%H:%M", 3 * 60), (60, "%H:%M", 10 * 60), (1400, "%H:%M", 14400)],
+)
+def test_ticks_are_at_round_times(begin: float, clock: str, step: int) -> None:
+    view = view_of(finished("x", begin, 0), hours="24")
+    moments = [moment for _, moment in view.ticks]
+
+    assert view.clock == clock
+    assert 4 <= len(moments) <= 8
+    assert all(moment.timestamp() % step == 0 for moment in moments)
+    assert {(b - a).total_seconds() for a, b in pairwise(moments)} == {step}
+    assert all(0 <= position < 95 for position, _ in view.ticks)
 
 
 def test_a_run_of_no_time_is_drawn() -> None:

@@ -132,6 +132,7 @@ class Gate:
         # a request that a page of ours has started.
         answer = web.Response(text=_NEXT_PAGE, content_type="text/html")
         answer.headers["Refresh"] = f"0; url=/{page}"
+        answer.headers["Cache-Control"] = "no-store"
         if not logged_in:
             answer.set_cookie(
                 name,

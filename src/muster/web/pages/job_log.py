@@ -87,4 +87,4 @@ def _file_part(chunk: LogChunk, choice: LogChoice, at_start: dict[str, bool]) ->
 
 
 def _attempt(text: str) -> int:
-    return -1 if text == "previous" else int(text) if text[:6].isdecimal() else 0
+    return -1 if text == "previous" else int(text[:6]) if text.isdecimal() else 0

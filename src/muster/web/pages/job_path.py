@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import Key
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.web.urls import job_url
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+
+_KINDS = {kind.lower(): kind for kind in JOB_KIND_BY_NAME}
 
 
 class JobPath(NamedTuple):
@@ -22,8 +26,11 @@ class JobPath(NamedTuple):
 
     @classmethod
     def of_parts(cls, namespace: str = "", kind: str = "", name: str = "", *_: str) -> JobPath:
-        """From the parts of `NAMESPACE/KIND/NAME/…`; a missing part is empty, and names no job."""
-        return cls(Key(namespace, name), kind)
+        """From the parts of `NAMESPACE/KIND/NAME/…`; a missing part is empty, and names no job.
+
+        The kind is in any case: commands print `tfjob/NAME`.
+        """
+        return cls(Key(namespace, name), _KINDS.get(kind.lower(), kind))
 
     @property
     def url(self) -> str:

@@ -39,6 +39,7 @@ const live = {
       const note = document.getElementById("connection");
       note.textContent = data.connected ? "live" : "not connected";
       note.dataset.connected = data.connected;
+      if (data.connected && document.getElementById("messages").textContent === NO_ANSWER) message("", failed);
     } else if (data.topic) {
       for (const element of this.elements(data.topic))
         element.dispatchEvent(new CustomEvent("feed", {detail: data}));
@@ -56,7 +57,13 @@ const live = {
   },
 };
 
-function message(text) {
+// An error stays until a request of the same element succeeds, or until Escape: a live part that is
+// up to date says nothing about a change that was refused.
+const NO_ANSWER = "The dashboard does not answer.";
+let failed = null;
+function message(text, element = document.body) {
+  if (!text && element !== failed) return;
+  failed = text ? element : null;
   document.getElementById("messages").textContent = text;
 }
 
@@ -98,6 +105,11 @@ if (settings.csrf) {  // else nobody is logged in
   addEventListener("pagehide", () => live.port.postMessage({bye: true}));
   addEventListener("pageshow", event => { if (event.persisted) live.announce(); });
 }
-document.body.addEventListener("htmx:afterOnLoad", () => message(""));
-document.body.addEventListener("htmx:responseError", event => message(event.detail.xhr.responseText));
-document.body.addEventListener("htmx:sendError", () => message("The dashboard does not answer."));
+document.body.addEventListener("htmx:afterOnLoad", ({target, detail: {xhr}}) => {
+  const deleted = "topic" in target.dataset && xhr.status === 404;
+  target.classList.toggle("gone", deleted);
+  if (deleted) message("This was deleted. The page shows its last state.", target);
+  else message(xhr.status < 400 ? "" : xhr.responseText, target);
+});
+document.body.addEventListener("htmx:sendError", ({target}) => message(NO_ANSWER, target));
+document.addEventListener("keydown", event => { if (event.key === "Escape") message("", failed); });

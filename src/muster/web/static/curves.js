@@ -19,6 +19,11 @@ function bytes(value) {
   return Number(value.toPrecision(4)) + " " + units[unit];
 }
 
+// Resources are amounts, so their axes begin at zero; a few samples do not fill the whole width.
+const POWERS_OF_TWO = Array.from({length: 60}, (_, power) => 2 ** power);
+const fromZero = (_, low, high) => [0, high * 1.1 || 1];
+const lastMinute = (_, low, high) => [Math.min(low, high - 60), high];
+
 // One chart in `host`, drawn anew only when its curves are others than before.
 function draw(host, title, labels, data, {time = false, format = short} = {}) {
   const id = host.id + "/" + title, names = JSON.stringify(labels);
@@ -32,11 +37,12 @@ function draw(host, title, labels, data, {time = false, format = short} = {}) {
   host.append(figure);
   const axis = {stroke: () => colour("--quiet"), grid: {stroke: () => colour("--line"), width: 1}, ticks: {show: false}, font: "11px system-ui"};
   plot = new uPlot({
-    width: Math.max(200, figure.clientWidth - 32), height: 180, cursor: {points: {size: 6}}, scales: {x: {time}, y: {range: (_, low, high) => low === high ? [Math.min(0, low), Math.max(0, high) || 1] : uPlot.rangeNum(low, high, 0.1, true)}},
-    axes: [{...axis, ...(time ? {space: 70, values: (_, ticks) => ticks.map(t => new Date(t * 1000).toLocaleTimeString())} : {})}, {...axis, size: 64, values: (_, ticks) => ticks.map(format)}],
+    width: Math.max(200, figure.clientWidth - 32), height: 180, cursor: {points: {size: 6}}, scales: time ? {x: {time, range: lastMinute}, y: {range: fromZero}} : {x: {time}, y: {range: (_, low, high) => low === high ? [Math.min(0, low), Math.max(0, high) || 1] : uPlot.rangeNum(low, high, 0.1, true)}},
+    axes: [{...axis, ...(time ? {space: 70, values: (_, ticks) => ticks.map(t => new Date(t * 1000).toTimeString().slice(0, 8))} : {})},
+      {...axis, size: 64, values: (_, ticks) => ticks.map(format), ...(format === bytes ? {incrs: POWERS_OF_TWO} : {})}],
     series: [{label: time ? "time" : "step"}, ...labels.map((label, i) => ({
       label, stroke: () => colour(`--job-${i % 8}`), width: 1.5, spanGaps: true, value: (_, v) => format(v),
-      points: {show: data[0].length < 2}, dash: i >= 8 ? [4, 4] : undefined}))],
+      points: {show: (u, row) => u.data[row].filter(v => v != null).length < 2}, dash: i >= 8 ? [4, 4] : undefined}))],
   }, data, figure);
   Object.assign(plot, {names, figure});
   curves.plots.set(id, plot);

@@ -7,12 +7,13 @@ const charts = new Map();
 
 function plot(id, times, curves, range, words) {
   const host = document.getElementById(id);
+  const clock = times.at(-1) - times[0] < 900 ? "{HH}:{mm}:{ss}" : "{HH}:{mm}";
   const grid = {stroke: colour("--line"), width: 1};
   const axis = {stroke: colour("--quiet"), grid, ticks: grid, font: "11px system-ui, sans-serif"};
   const options = {
     width: host.clientWidth, height: 160,
     scales: {y: {range}},
-    axes: [{...axis, values: "{HH}:{mm}"}, {...axis, size: 48, values: (u, rows) => rows.map(words)}],
+    axes: [{...axis, space: 64, values: clock}, {...axis, size: 48, values: (u, rows) => rows.map(words)}],
     series: [{value: "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...curves.map(({label, tone, bars}) => ({
       label, stroke: colour(tone), width: 2, fill: bars ? undefined : colour(tone) + "22",
       points: {show: Boolean(bars), size: 6}, value: (u, row) => row === null ? "–" : words(row),

@@ -73,8 +73,9 @@ function clear() {
 function show(row) {
   const body = row.lastChild, text = row.text;
   const found = pattern ? [...text.matchAll(pattern)] : [];
-  matches += (found.length > 0) - (row.matches || 0);
-  row.matches = found.length > 0 ? 1 : 0;
+  const hit = found.length > 0 ? 1 : 0;
+  matches += hit - (row.hit || 0);  // not `matches`, which every element has as a method
+  row.hit = hit;
   row.hidden = only.checked && pattern !== null && !found.length;
   if (!found.length) { body.textContent = text; return; }
   let end = 0;
@@ -120,7 +121,7 @@ function add(lines) {
   for (; rows.length - surplus > MAX_LINES || characters > MAX_CHARACTERS && surplus < rows.length; surplus++) {
     const row = rows[surplus];
     characters -= row.text.length;
-    matches -= row.matches;
+    matches -= row.hit;
     row.remove();
   }
   if (surplus) {
@@ -144,7 +145,7 @@ function find() {
 }
 
 function step(forward) {
-  const found = rows.filter(row => row.matches);
+  const found = rows.filter(row => row.hit);
   if (!found.length) return;
   const place = found.indexOf(current) + (forward ? 1 : -1);
   current?.classList.remove("current");

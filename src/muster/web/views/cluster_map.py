@@ -248,7 +248,7 @@ def _filtered(nodes: Iterable[Node], rooms: Mapping[str, NodeRoom], query: MapQu
 
 def _matches(room: NodeRoom, text: str) -> bool:
     """Whether the text is in the name of the node, or of somebody on it."""
-    runs = (*room.gpu_runs, *room.cpu_runs)
+    runs = (*room.gpu_runs, *room.cpu_runs, *room.without_cells)
     return text in room.name.lower() or any(text in run.label.lower() for run in runs)
 
 

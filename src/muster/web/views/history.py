@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.web.views.history_chart import TICKS, Lane, lanes_of_jobs, lanes_of_nodes, ticks
+from muster.web.views.history_chart import Lane, clock, lanes_of_jobs, lanes_of_nodes, ticks
 from muster.web.views.history_curves import Curves, curves_of
 from muster.web.views.job_history import TimeSpan
 
@@ -113,7 +113,7 @@ def history_view(
         left_out=left_out,
         begin=span.start,
         ticks=ticks(span),
-        clock="%H:%M" if span.seconds > 60 * TICKS else "%H:%M:%S",
+        clock=clock(span),
         rows=tuple(_row(job, span, now) for job in shown[:MAX_ROWS]),
         total=len(shown),
         shares=_shares(shown, span),

@@ -8,6 +8,7 @@ percentages of the span of time, so the chart fits every width.
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,13 +17,21 @@ from muster.web.views.pod_owners import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from muster.web.views.job_history import JobHistory, TimeSpan
     from muster.web.views.pod_owners import Looks
 
 MAX_LANES = 40
-TICKS = 6
+_TICKS = 6
+"""At most, about."""
+_LAST_TICK = 94
+"""Percent of the width: the text of a later one has no room."""
+_MINUTE, _HOUR = 60, 3600
+_STEPS = (
+    *(1, 2, 5, 10, 15, 30),
+    *(_MINUTE * number for number in (1, 2, 3, 5, 10, 15, 20, 30)),
+    *(_HOUR * number for number in (1, 2, 3, 4, 6)),
+)
 _MIN_WIDTH = 0.2
 _GAP = 0.1
 """Percent of the chart that is free between two jobs of a lane."""
@@ -53,9 +62,22 @@ class Lane(msgspec.Struct, frozen=True):
 
 def ticks(span: TimeSpan) -> tuple[tuple[float, datetime], ...]:
     """The marks of the axis: position and time."""
-    step = (span.end - span.start) / TICKS
-    moments = [span.start + step * number for number in range(TICKS)]
-    return tuple((span.percent(moment), moment) for moment in moments)
+    step = _step(span)
+    first = -(-span.start.timestamp() // step)
+    count = int(span.end.timestamp() // step - first) + 1
+    moments = [datetime.fromtimestamp((first + n) * step, UTC) for n in range(count)]
+    rows = [(span.percent(moment), moment) for moment in moments]
+    return tuple(row for row in rows if row[0] <= _LAST_TICK)
+
+
+def clock(span: TimeSpan) -> str:
+    """The format of times at the marks."""
+    return "%H:%M" if _step(span) >= _MINUTE else "%H:%M:%S"
+
+
+def _step(span: TimeSpan) -> int:
+    """Seconds between two marks, of which a reader can count the multiples."""
+    return next((step for step in _STEPS if span.seconds <= step * _TICKS), _STEPS[-1])
 
 
 def _bars(job: JobHistory, span: TimeSpan, looks: Looks, node: str = "") -> list[Bar]:

@@ -161,7 +161,9 @@ def _periods(
         return runs, waits
     is_idle = job.status in (PENDING, SUSPENDED)
     last_stop = job.suspended if job.status == SUSPENDED else None
-    stops = sorted({*events.suspended, *([last_stop] if last_stop else ())})
+    known = {*events.suspended, *([last_stop] if last_stop else ())}
+    # Events go by the name: earlier ones are of a deleted job that had the same name.
+    stops = sorted(stop for stop in known if stop >= begin)
     for stop in stops:
         _add(runs, waits, begin, stop, [row for row in starts if begin <= row.at <= stop])
         begin = next((moment for moment in events.resumed if moment >= stop), now)

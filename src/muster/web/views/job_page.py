@@ -159,7 +159,7 @@ def _facts(job: JobSummary, now: datetime) -> tuple[tuple[str, str], ...]:
         "Duration": duration(job.duration(now).total_seconds()) if job.started else "",
         "Priority": job.priority,
         "Restarts": str(job.restarts or ""),
-        "Chief": job.chief.node if job.chief else "",
+        "Chief on": job.chief.node if job.chief else "",
     }
     return tuple((name, value) for name, value in facts.items() if value)
 

@@ -70,6 +70,8 @@ class NodeRoom(msgspec.Struct, frozen=True):
     gpu_runs: tuple[Run, ...]
     cpu_runs: tuple[Run, ...]
     """Lengths in thousandths of a CPU."""
+    without_cells: tuple[Run, ...]
+    """Jobs whose pods on the node request neither GPUs nor CPUs. Lengths in pods."""
 
     @property
     def open(self) -> bool:
@@ -124,6 +126,7 @@ def node_room(node: Node, used: Iterable[Share], held: Iterable[Share], looks: L
         cpu_runs=_runs(
             [(s.cpu, s) for s in used_rows], [(s.cpu, s) for s in held_rows], cpu, "CPU", looks
         ),
+        without_cells=_without_cells(used_rows, looks),
     )
 
 
@@ -198,6 +201,21 @@ def _runs(
     if left:
         runs.append(Run(left, "free", f"{_amount(left, unit)} free"))
     return tuple(runs)
+
+
+def _without_cells(used: Iterable[Share], looks: Looks) -> tuple[Run, ...]:
+    return tuple(
+        Run(
+            share.pods,
+            looks.of(owner),
+            f"{owner.kind} {owner.namespace}/{owner.name}: {count(share.pods, 'pod')} "
+            "without requests",
+            initials(owner.name),
+            owner,
+        )
+        for share in used
+        if (owner := share.owner).is_job and not share.gpus and not share.cpu
+    )
 
 
 def _label(share: Share, amount: int, unit: str, *, is_hold: bool) -> str:
