@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.cookiejar import CookieJar
 from pathlib import Path
 
@@ -77,6 +79,24 @@ def test_addresses_of_commands_work_once_and_the_session_survives_a_restart(
     cluster.up()
     assert dashboard(cluster).startswith(page)  # the same port
     assert "shown" in reader.get(f"{page}jobs")
+
+
+def test_many_readers_of_one_job_do_not_hold_up_the_cluster(cluster: LocalCluster) -> None:
+    cluster.submit("over", "--wait", command="true")
+    login = dashboard(cluster)
+    page = f"{login.partition('?')[0]}jobs/default/TFJob/over"
+    reader = Reader()
+    reader.get(login)
+    assert "SUCCEEDED" in reader.get(page)
+
+    # The page asks the API server for the logs of attempts, and the server needs a thread for its
+    # answer. Both are in one process, which has few threads.
+    begin = time.monotonic()
+    with ThreadPoolExecutor(32) as readers:
+        pages = list(readers.map(lambda _: reader.get(page), range(64)))
+
+    assert time.monotonic() - begin < 20
+    assert all("SUCCEEDED" in text for text in pages)
 
 
 def test_muster_dashboard_serves_the_same_pages_until_a_signal(cluster: LocalCluster) -> None:
