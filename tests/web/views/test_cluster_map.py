@@ -105,6 +105,7 @@ def test_numbers_count_nodes_gpus_cpus_and_jobs() -> None:
         pod("a-1", job="a", node="n2", gpus=1, cpu="1"),
         pod("dns", node="n2", cpu="100m"),
         pod("b-0", job="b", gpus=4, message="no room"),
+        pod("c-0", job="c", node="n2", phase="Pending"),  # its image cannot be pulled
     ]
     numbers = show(nodes, pods).numbers
 

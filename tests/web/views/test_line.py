@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from muster.scheduler.decisions import reasons
 from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
 from muster.web import render
@@ -52,6 +54,15 @@ def test_a_gang_says_its_place_why_what_is_short_and_who_has_it() -> None:
     assert row.members == "2 pods without a node; starts with 2"
     assert (row.waited, row.since) == (240.0, NOW - timedelta(minutes=4))
     assert '<a href="/jobs/default/TFJob/llama">llama</a>' in html(show(LLAMA))
+
+
+def test_of_several_short_resources_the_one_that_somebody_has_is_shown() -> None:
+    gang = msgspec.structs.replace(LLAMA, short={"cpu": "1", "nvidia.com/gpu": "3"})
+    (row,) = show(gang).rows
+
+    assert (row.resource, row.holders[0].owner.name) == ("nvidia.com/gpu", "resnet")
+    (row,) = show(msgspec.structs.replace(LLAMA, short={"cpu": "1"})).rows
+    assert (row.resource, row.holders) == ("", ())
 
 
 def test_every_code_of_the_scheduler_has_words() -> None:

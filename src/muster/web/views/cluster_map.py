@@ -146,7 +146,7 @@ def cluster_map(
     grouping = query.group if query.group in groupings else groupings[0]
     return ClusterMap(
         query=query,
-        numbers=_numbers(rooms.values(), len(legend), len(rows)),
+        numbers=_numbers(rooms.values(), _running_jobs(used), len(rows)),
         groups=_grouped(matching[:MAX_NODES], rooms, grouping),
         matching=len(matching),
         left_out=max(0, len(matching) - MAX_NODES),
@@ -173,6 +173,7 @@ def _used(pods: Iterable[Pod]) -> dict[str, dict[Owner, Share]]:
         if share is None:
             share = shares[owner] = Share(owner)
         add_requests(share, requests_of(pod))
+        share.running = share.running or pod.status.phase == "Running"
     return used
 
 
@@ -201,6 +202,11 @@ def _legend(used: Mapping[str, Mapping[Owner, Share]], looks: Looks) -> tuple[li
         for share in jobs
     ]
     return rows, sum(share.pods for share in sums.values() if not share.owner.is_job)
+
+
+def _running_jobs(used: Mapping[str, Mapping[Owner, Share]]) -> int:
+    shares = (share for by_owner in used.values() for share in by_owner.values())
+    return len({share.owner for share in shares if share.running and share.owner.is_job})
 
 
 def _numbers(rooms: Iterable[NodeRoom], running: int, waiting: int) -> Numbers:

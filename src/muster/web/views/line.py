@@ -204,7 +204,8 @@ def _with_holders(
     holders = _holders(names, pods) if names else {}
     complete = []
     for row in rows:
-        name = short[row.place][0] if row.place in short else ""
+        # A reader is helped by the resource that somebody has, not by one that no node has.
+        name = next((name for name in short.get(row.place, ()) if holders[name]), "")
         has = holders.get(name, ())
         complete.append(msgspec.structs.replace(row, resource=name, holders=has))
     return tuple(complete)

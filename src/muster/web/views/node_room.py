@@ -37,6 +37,8 @@ class Share(msgspec.Struct):
     cpu: int = 0
     """In thousandths."""
     pods: int = 0
+    running: bool = False
+    """Whether one of the pods runs."""
     until: str = ""
     """Of held room: the end of the hold."""
 
