@@ -35,8 +35,25 @@ Texts = Text | Sequence[Text] | Mapping[str, Text]
 """Several values: `["A=1", "B=2"]`, `{"A": 1, "B": 2}`, or one text."""
 
 
-class SubmitArguments(ClusterChoice, total=False):
-    """The flags of all kinds of job. An argument that is None is not given."""
+class JobArguments(ClusterChoice, total=False):
+    """The flags of all kinds of job, but for the name. An argument that is None is not given."""
+'''
+NAME = '''
+
+class SubmitArguments(JobArguments, total=False):
+    """The arguments of `muster.submit`. An argument that is None is not given."""
+'''
+RUN = '''
+
+class RunArguments(JobArguments, total=False):
+    """The arguments of `muster.run`, but for the function. One that is None is not given."""
+
+    kind: Required[str]
+    """`pytorch`, `tf`, `mpi` or `jax`."""
+    name: str | None
+    """Name of the job; by default it is made from the function's name."""
+    shared_dir: str | PathLike[str] | None
+    """Directory that the program and the replicas see at the same path, for large values."""
 '''
 
 
@@ -63,12 +80,14 @@ def text() -> str:
         for flag in flags_of(kind):
             flags.setdefault(flag.field, flag)
             kinds.setdefault(flag.field, []).append(kind.job_kind.trainer.removesuffix("job"))
-    lines = [HEAD]
+    rows: dict[str, list[str]] = {}
     for field, flag in flags.items():
         words = flag.help.partition("  [")[0].removesuffix(".")
         only = "" if len(kinds[field]) == len(BY_TYPE) else f" ({', '.join(kinds[field])})"
-        lines += [f"    {field}: {type_of(flag)}", f'    """{words}{only}."""']
-    return "\n".join(lines) + "\n"
+        rows[field] = [f"    {field}: {type_of(flag)}", f'    """{words}{only}."""']
+    name = rows.pop("name")  # `run` makes one, so that it is no required argument there
+    lines = [HEAD, *(line for row in rows.values() for line in row), NAME, *name, RUN]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

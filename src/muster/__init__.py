@@ -26,8 +26,11 @@ if TYPE_CHECKING:
         MusterError,
         NoCluster,
         NotFound,
+        RemoteError,
+        ResultError,
         Unauthorized,
         Unreachable,
+        UntrustedResult,
         UsageError,
         WaitTimeout,
     )
@@ -35,17 +38,20 @@ if TYPE_CHECKING:
     from muster.scheduler.job_explanation import JobExplanation
     from muster.sdk import aio
     from muster.sdk.calls import get_job, list_jobs, submit
+    from muster.sdk.functions.run import run
     from muster.sdk.job import Job
     from muster.sdk.local_cluster import LocalCluster, local_cluster
     from muster.sdk.notebook.curves import Curves
 
 _MODULES = {
     "errors": "AlreadyExists ApiError ConfigError Conflict Forbidden InvalidJob JobFailed "
-    "MusterError NoCluster NotFound Unauthorized Unreachable UsageError WaitTimeout",
+    "MusterError NoCluster NotFound RemoteError ResultError Unauthorized Unreachable "
+    "UntrustedResult UsageError WaitTimeout",
     "sdk.aio": "aio",
     "sdk.calls": "get_job list_jobs submit",
     "jobs.view.summary": "JobSummary",
     "scheduler.job_explanation": "JobExplanation",
+    "sdk.functions.run": "run",
     "sdk.job": "Job",
     "sdk.notebook.curves": "Curves",
     "sdk.local_cluster": "LocalCluster local_cluster",
@@ -68,8 +74,11 @@ __all__ = [
     "MusterError",
     "NoCluster",
     "NotFound",
+    "RemoteError",
+    "ResultError",
     "Unauthorized",
     "Unreachable",
+    "UntrustedResult",
     "UsageError",
     "WaitTimeout",
     "__version__",
@@ -77,6 +86,7 @@ __all__ = [
     "get_job",
     "list_jobs",
     "local_cluster",
+    "run",
     "submit",
 ]
 

@@ -26,6 +26,8 @@ MusterError                     exit 1
 ├── CannotRun                   this machine could not run a pod's processes
 ├── MissingReference            a pod refers to something that does not exist (yet)
 ├── InvalidImageName            a pod's image has a name that no image can have
+├── ResultError                 a function ran as a job, and its value cannot be delivered
+│   └── UntrustedResult         somebody else than the job wrote the result: it was not loaded
 ├── TerminalError               a reconcile that no retry can repair
 └── Bug                         an invariant of Muster is broken: please report
 
@@ -266,6 +268,18 @@ class MissingReference(MusterError):
 
 class InvalidImageName(MusterError):
     """A pod's image has a name that no image can have."""
+
+
+class RemoteError(JobFailed):
+    """Rank 0 of a function raised an exception that this process cannot rebuild."""
+
+
+class ResultError(MusterError):
+    """The value of a function that ran as a job cannot be delivered."""
+
+
+class UntrustedResult(ResultError):
+    """The result was not written by the job that it is said to be of."""
 
 
 class TerminalError(MusterError):

@@ -10,8 +10,9 @@ import pytest
 import muster
 from muster.sdk import calls, job, local_cluster
 from muster.sdk.choice import default_cluster
+from muster.sdk.functions import run
 
-MODULES = (calls, job, local_cluster)
+MODULES = (calls, job, local_cluster, run)
 EXAMPLES = [
     example
     for module in MODULES

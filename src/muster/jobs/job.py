@@ -183,6 +183,11 @@ class Job(msgspec.Struct, frozen=True, dict=True):
             return role == self.chief_role
         return role == "Worker" and index == 0
 
+    def is_rank_0(self, role: str, index: int) -> bool:
+        """Whether rank 0 of the training runs in this replica; an MPI launcher only starts it."""
+        lead = self.chief_role if self.chief_role not in (None, "Launcher") else "Worker"
+        return role == lead and index == 0
+
     def annotation(self, name: str, default: str = "") -> str:
         """The value of `muster.dev/NAME`."""
         return self.annotations.get(f"muster.dev/{name}", default)

@@ -28,6 +28,8 @@ STARTING_DEADLINE = "muster.dev/starting-deadline-seconds"
 """Annotation of a job: seconds in which it must start to run."""
 CLUSTER_SIZE = "muster.dev/cluster-size"
 """Annotation of a pod: the numbers of replicas that its configuration contains."""
+RANK_0_ACCOUNT = "muster.dev/rank-0-service-account"
+"""Annotation of a job: the service account of the pod in which rank 0 runs, and of no other."""
 
 # A Service must begin with a letter (RFC 1035); the name of a pod could begin with a digit.
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from muster.sdk import calls
 from muster.sdk import job as blocking
 from muster.sdk.choice import default_cluster
+from muster.sdk.functions import run as functions
 from muster.sdk.local_cluster import LocalCluster
-from muster.sdk.threads import iterate, run
+from muster.sdk.threads import iterate
+from muster.sdk.threads import run as in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -31,7 +33,7 @@ def _method(
 ) -> Callable[Concatenate[Job, P], Coroutine[Any, Any, T]]:
     @wraps(call)
     async def method(self: Job, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await run(partial(call, self.blocking, *args, **kwargs))
+        return await in_thread(partial(call, self.blocking, *args, **kwargs))
 
     return method
 
@@ -41,7 +43,7 @@ def _method_of_self(
 ) -> Callable[Concatenate[Job, P], Coroutine[Any, Any, Job]]:
     @wraps(call)
     async def method(self: Job, /, *args: P.args, **kwargs: P.kwargs) -> Job:
-        await run(partial(call, self.blocking, *args, **kwargs))
+        await in_thread(partial(call, self.blocking, *args, **kwargs))
         return self
 
     return method
@@ -102,13 +104,14 @@ class Job:
     resume = _method(blocking.Job.resume)
     delete = _method(blocking.Job.delete)
     wait = _method_of_self(blocking.Job.wait)
+    result = _method(blocking.Job.result)
     logs = _iterator(blocking.Job.logs)
 
 
 def _returning_job(call: Callable[P, blocking.Job]) -> Callable[P, Coroutine[Any, Any, Job]]:
     @wraps(call)
     async def function(*args: P.args, **kwargs: P.kwargs) -> Job:
-        return Job(await run(partial(call, *args, **kwargs)))
+        return Job(await in_thread(partial(call, *args, **kwargs)))
 
     return function
 
@@ -118,12 +121,13 @@ def _returning_jobs(
 ) -> Callable[P, Coroutine[Any, Any, list[Job]]]:
     @wraps(call)
     async def function(*args: P.args, **kwargs: P.kwargs) -> list[Job]:
-        return [Job(job) for job in await run(partial(call, *args, **kwargs))]
+        return [Job(job) for job in await in_thread(partial(call, *args, **kwargs))]
 
     return function
 
 
 submit = _returning_job(calls.submit)
+run = _returning_job(functions.run)
 get_job = _returning_job(calls.get_job)
 list_jobs = _returning_jobs(calls.list_jobs)
 
@@ -131,9 +135,9 @@ list_jobs = _returning_jobs(calls.list_jobs)
 @asynccontextmanager
 async def local_cluster(**settings: Unpack[LocalClusterSettings]) -> AsyncIterator[LocalCluster]:
     """`muster.local_cluster` without blocking the event loop."""
-    cluster = await run(LocalCluster(settings).start)
+    cluster = await in_thread(LocalCluster(settings).start)
     try:
         with default_cluster(cluster.home):
             yield cluster
     finally:
-        await run(cluster.stop)
+        await in_thread(cluster.stop)

@@ -20,11 +20,9 @@ Texts = Text | Sequence[Text] | Mapping[str, Text]
 """Several values: `["A=1", "B=2"]`, `{"A": 1, "B": 2}`, or one text."""
 
 
-class SubmitArguments(ClusterChoice, total=False):
-    """The flags of all kinds of job. An argument that is None is not given."""
+class JobArguments(ClusterChoice, total=False):
+    """The flags of all kinds of job, but for the name. An argument that is None is not given."""
 
-    name: Required[str]
-    """Name of the job."""
     workers: int | None
     """Number of workers."""
     gpus: int | None
@@ -201,3 +199,21 @@ class SubmitArguments(ClusterChoice, total=False):
     """Mount --data and --data-dir on the launcher too (mpi)."""
     nproc_per_node: Text | None
     """Processes of each replica: auto, cpu, gpu, a number (pytorch)."""
+
+
+class SubmitArguments(JobArguments, total=False):
+    """The arguments of `muster.submit`. An argument that is None is not given."""
+
+    name: Required[str]
+    """Name of the job."""
+
+
+class RunArguments(JobArguments, total=False):
+    """The arguments of `muster.run`, but for the function. One that is None is not given."""
+
+    kind: Required[str]
+    """`pytorch`, `tf`, `mpi` or `jax`."""
+    name: str | None
+    """Name of the job; by default it is made from the function's name."""
+    shared_dir: str | PathLike[str] | None
+    """Directory that the program and the replicas see at the same path, for large values."""

@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from muster.api.meta import Key, key_of
 from muster.client.jobs import explain as explaining
@@ -206,6 +206,24 @@ class Job:
                 notify=note,
             )
         return self
+
+    def result(self, timeout: Duration | None = None) -> Any:
+        """Wait for a job of `muster.run` and return what its rank 0 returned.
+
+        An exception of rank 0 is raised here, with the remote traceback as its cause. If another
+        replica failed first, `JobFailed` is raised. A result that the job did not write itself
+        raises `UntrustedResult` and is never loaded. After `timeout` `WaitTimeout` is raised.
+
+        >>> job = muster.run(lambda: 1 / 0, kind="jax", name="doc-result")
+        >>> try:
+        ...     job.result(timeout="2m")
+        ... except ZeroDivisionError as error:
+        ...     print(error)
+        division by zero
+        """
+        from muster.sdk.functions.result import result_of  # only jobs of functions need it
+
+        return result_of(self, self._connect, self._cluster.home, timeout)
 
     def _show_in(self, output: LiveOutput) -> Callable[[JobSummary], None]:
         """A function that remembers the job as it was seen, and shows it in a notebook."""

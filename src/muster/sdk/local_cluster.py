@@ -27,11 +27,11 @@ from muster.sdk.choice import default_cluster
 from muster.sdk.messages import note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from subprocess import Popen
-    from typing import Self
+    from typing import Any, Self
 
-    from muster.sdk.flag_types import SubmitArguments
+    from muster.sdk.flag_types import RunArguments, SubmitArguments
     from muster.sdk.job import Job
 
 
@@ -132,6 +132,19 @@ class LocalCluster:
         """`muster.submit` on this cluster."""
         arguments["cluster"] = self
         return calls.submit(kind, command, **arguments)
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **arguments: Unpack[RunArguments],
+    ) -> Job:
+        """`muster.run` on this cluster."""
+        from muster.sdk.functions.run import run
+
+        arguments["cluster"] = self
+        return run(function, args, kwargs, **arguments)
 
     @contextmanager
     def new_namespace(self) -> Iterator[str]:

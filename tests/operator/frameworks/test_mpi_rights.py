@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from muster.api.kinds import (
+    ROLE_BINDINGS,
+    ROLES,
     SERVICE_ACCOUNTS,
 )
 from muster.api.meta import Raw
-from muster.operator.frameworks.mpi import BINDINGS, ROLES
 from muster.operator.settings import Settings
 from tests.operator.builders import Model, replica
 from tests.operator.frameworks.mpi_jobs import LAUNCHER, WORKERS, job
@@ -22,7 +23,7 @@ def test_the_launcher_may_run_commands_in_its_own_workers_only() -> None:
     execs = next(rule for rule in rules if rule["resources"] == ["pods/exec"])
     assert execs["resourceNames"] == list(WORKERS)
     assert (SERVICE_ACCOUNTS.resource, "j-launcher") in model.objects
-    subject = model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]
+    subject = model.objects[(ROLE_BINDINGS.resource, "j-launcher")]["subjects"][0]
     assert subject["name"] == "j-launcher"
 
     model.edit(
@@ -65,7 +66,7 @@ def test_a_launcher_with_an_account_of_its_own_keeps_it() -> None:
     model.settle()
 
     assert (SERVICE_ACCOUNTS.resource, "j-launcher") not in model.objects
-    assert model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == "mine"
+    assert model.objects[(ROLE_BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == "mine"
     assert model.manifests[LAUNCHER]["spec"]["serviceAccountName"] == "mine"
 
 
@@ -88,6 +89,6 @@ def test_a_launcher_runs_as_the_account_that_may_reach_its_workers(
     model.run(*WORKERS)
     model.settle()
 
-    assert model.objects[(BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == account
+    assert model.objects[(ROLE_BINDINGS.resource, "j-launcher")]["subjects"][0]["name"] == account
     assert model.manifests[LAUNCHER]["spec"]["serviceAccountName"] == account
     assert ((SERVICE_ACCOUNTS.resource, "j-launcher") in model.objects) == (account == "j-launcher")

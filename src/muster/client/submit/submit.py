@@ -6,7 +6,7 @@ the user's name on the cluster, and `create` sends them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from muster.api import limits
@@ -21,7 +21,7 @@ from muster.jobs.build.roles import flags_without_effect
 from muster.local.home import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from muster.api.meta import Raw
     from muster.client import Notify
@@ -30,36 +30,43 @@ if TYPE_CHECKING:
     from muster.jobs.build.job_manifest import Bundle
     from muster.kube.blocking_client import BlockingClient
 
+    Completion = Callable[[BlockingClient, Bundle, str], Bundle]
+    """From the objects of a job and its namespace to the objects that are created."""
+
 
 def submit_flags(
     kind: type[Submission],
     given: dict[str, Any],
     target: Target,
     notify: Notify = ignore,
+    complete: Completion | None = None,
     *,
     interpreter: str = "",
 ) -> tuple[Cluster, Submitted]:
     """Submit the job of these flags, on a local cluster that is started if there is no cluster.
 
-    The job is checked before a cluster is contacted or started. `interpreter` is the default of
-    `--python` on a local cluster.
+    The job is checked before a cluster is contacted or started. `complete` then may add to it.
+    `interpreter` is the default of `--python` on a local cluster.
     """
     found = find_cluster(target)
     local, home = found is None or found.local, found.home if found is not None else None
     if local and interpreter:
         given = {"python": interpreter} | given
     prepared = prepare(kind, given, local=local, home=home)
-    assert prepared.flags is not None
-    for sentence in (*flags_without_effect(prepared.flags), *prepared.notes):
+    flags = prepared.flags
+    assert flags is not None
+    for sentence in (*flags_without_effect(flags), *prepared.notes):
         notify(sentence)
     cluster = found or start_cluster(target, notify)
     namespace = target.namespace_in(cluster)
     with cluster.connect() as client:
+        if complete is not None:
+            prepared = replace(prepared, bundle=complete(client, prepared.bundle, namespace))
         submitted = create(client, prepared, namespace, notify=notify)
         for sentence in warnings(client, submitted.job, namespace, local=cluster.local):
             notify(sentence)
-    if prepared.flags.model_name:
-        mlflow.register(prepared.flags.model_name, prepared.flags.model_source)
+    if flags.model_name:
+        mlflow.register(flags.model_name, flags.model_source)
     return cluster, submitted
 
 

@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, JOB_KINDS, SERVICES, Kind
+from muster.api.kinds import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JOB_KINDS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Kind,
+)
 from muster.api.meta import Key, Raw, object_name
 from muster.client import ignore
 from muster.client.interrupts import Interrupts
@@ -47,6 +57,10 @@ COMPANION_KINDS: dict[str, Kind[Any]] = {
     "ConfigMap": CONFIG_MAPS,
     "Service": SERVICES,
     "Deployment": DEPLOYMENTS,
+    "Secret": SECRETS,
+    "ServiceAccount": SERVICE_ACCOUNTS,
+    "Role": ROLES,
+    "RoleBinding": ROLE_BINDINGS,
 }
 """Kinds of a job's companions."""
 
@@ -139,6 +153,8 @@ class Transaction:
 
     def _check(self, item: Raw, job: Raw) -> None:
         """Let the server reject a companion before the job exists."""
+        if item["kind"] == "RoleBinding" and self._free_name(item, job):
+            return  # The server would look for its Role, which a dry run does not create.
         try:
             self._send(COMPANION_KINDS[item["kind"]], item, dry_run=True)
         except AlreadyExists as error:

@@ -43,6 +43,11 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
         meta["finalizers"] = template["finalizers"]
     restart = pod_restart_policy(job, replica_spec)
     spec = {**replica_spec.spec, "restartPolicy": restart, **marks.spec}
+    # Replicas of one role share a template, so only the operator can give one of them more rights.
+    account = job.annotations.get(names.RANK_0_ACCOUNT)
+    if account and job.is_rank_0(replica.role, replica.index):
+        spec.pop("serviceAccount", None)
+        spec |= {"serviceAccountName": account, "automountServiceAccountToken": True}
     if gang.scheduler and not spec.get("schedulerName"):
         spec["schedulerName"] = gang.scheduler
     spec["containers"] = [

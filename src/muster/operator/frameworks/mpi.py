@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES, Kind
+from muster.api.kinds import (
+    CONFIG_MAPS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Kind,
+)
 from muster.api.meta import Raw, find_condition
 from muster.jobs import names
 from muster.jobs.job import Job, Replica
@@ -27,10 +35,7 @@ if TYPE_CHECKING:
     from muster.operator.build.addresses import Addresses
     from muster.operator.observed_job import Observed
 
-_RBAC = "rbac.authorization.k8s.io"
-ROLES: Kind[Raw] = Kind(_RBAC, "v1", "roles", "Role", dict)
-BINDINGS: Kind[Raw] = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", dict)
-OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, ROLES, BINDINGS)
+OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS)
 
 CONFIG, KEYS, KUBECTL = "mpi-job-config", "mpi-job-ssh", "mpi-job-kubectl"
 # A shell runs traps only between commands, but at once while it is in `wait`.
@@ -206,11 +211,11 @@ def _rights(job: Job, *, watches_pods: bool) -> list[Create]:
         # A websocket is opened by GET; newer API servers require the right to create as well.
         rules.append({"apiGroups": [""], **pods, "verbs": ["create", "get"]})
     subject = {"kind": "ServiceAccount", "name": account or name, "namespace": job.namespace}
-    role = {"apiGroup": _RBAC, "kind": "Role", "name": name}
+    role = {"apiGroup": ROLES.group, "kind": "Role", "name": name}
     return [
         *(() if account else [_create(job, SERVICE_ACCOUNTS, "-launcher")]),
         _create(job, ROLES, "-launcher", rules=rules),
-        _create(job, BINDINGS, "-launcher", subjects=[subject], roleRef=role),
+        _create(job, ROLE_BINDINGS, "-launcher", subjects=[subject], roleRef=role),
     ]
 
 

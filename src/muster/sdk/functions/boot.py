@@ -1,0 +1,56 @@
+"""The first lines that run in a replica: check the package, then load it from memory.
+
+The replica finds the package in a volume, and whoever may write the Secret behind it could put
+other code there. The command of the job has the package's digest, and only who may change the job
+can change the command. Nothing is written to a disk: an image may be read-only.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+FOLDER = "/etc/muster/function"
+"""Where the function's Secret is mounted."""
+PACKAGE = "function.zip"
+
+BOOT = """\
+import hashlib, importlib.machinery, io, os, sys, zipfile
+path, digest, folder = sys.argv[1:4]
+# Pods that are plain processes of a local cluster find their volumes below another root.
+folder = os.environ.get("MUSTER_ROOT", "") + folder
+path = os.path.join(folder, path)
+with open(path, "rb") as file:
+    data = file.read()
+if hashlib.sha256(data).hexdigest() != digest:
+    sys.exit("muster: " + path + " is not the function that this job was submitted with")
+with zipfile.ZipFile(io.BytesIO(data)) as package:
+    files = {name: package.read(name) for name in package.namelist()}
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        stem = name.replace(".", "/")
+        for file in (stem + "/__init__.py", stem + ".py"):
+            if file in files:
+                spec = importlib.machinery.ModuleSpec(name, self, origin=file)
+                if file.endswith("/__init__.py"):
+                    spec.submodule_search_locations = []
+                return spec
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        origin = module.__spec__.origin
+        exec(compile(files[origin], "muster/" + origin, "exec"), module.__dict__)
+sys.meta_path.insert(0, Finder())
+import muster_function.program
+sys.exit(muster_function.program.run(files, folder))
+"""
+
+
+def command_line(path: str, digest: str, *, mpi: bool) -> str:
+    """The shell command of a replica, or of an MPI launcher, which starts it on the workers.
+
+    `path` is the package, absolute or relative to the folder.
+    """
+    words = shlex.join(["-c", BOOT, path, digest, FOLDER])
+    start = "mpirun " if mpi else "exec "
+    python = '"$(command -v python3 || command -v python || echo python3)"'
+    return f"{start}{python} {words}"

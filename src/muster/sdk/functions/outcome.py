@@ -1,0 +1,156 @@
+"""From a record that is known to be rank 0's to a value or an exception.
+
+`check_attempt` and `open_result` come first: nothing here unpickles a record that they refuse.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from muster.errors import RemoteError, ResultError, UntrustedResult
+from muster.sdk.functions.standalone import record
+from muster.sdk.functions.standalone.record import RAISED, RETURNED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from muster.api.core import Pod
+    from muster.errors import JobFailed
+    from muster.sdk.functions.result_keys import ResultKey
+
+CLOCK_SECONDS = 2.0
+"""A node writes the start of a container in whole seconds."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of rank 0, as the cause of the exception that it raised."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
+
+
+def open_result(
+    data: dict[str, str], job_uid: str, key: ResultKey
+) -> tuple[dict[str, Any], bytes] | None:
+    """Header and body of the result in a Secret; None if it has none.
+
+    UntrustedResult if the result was not sealed with the job's key for this job.
+    """
+    if not data.get("result"):
+        return None
+    try:
+        content = base64.b64decode(data["result"], validate=True)
+        code = base64.b64decode(data.get("code") or "", validate=True).decode()
+        return record.open_record(key.key, job_uid, content, code)
+    except (binascii.Error, UnicodeDecodeError, record.Forged) as error:
+        raise UntrustedResult(
+            f"the result is refused and was not loaded: {error}",
+            hint="Somebody who may write Secrets in the namespace has changed it. Run the job "
+            "again, and look who has that right.",
+        ) from error
+
+
+def check_attempt(header: dict[str, Any], pod: Pod | None, *, restarts_inside: bool) -> None:
+    """Refuse the result of an earlier attempt, as far as rank 0's pod still tells.
+
+    `restarts_inside`: rank 0 is the main process of its container, so that it restarts with it.
+    """
+    if pod is None:
+        return
+    state = next((row.state for row in pod.status.container_statuses), None)
+    end = state.terminated if state is not None else None
+    began = end.started_at.timestamp() if end is not None and end.started_at else 0.0
+    is_earlier = restarts_inside and header.get("started", 0.0) < began - CLOCK_SECONDS
+    if header.get("pod") != pod.metadata.uid or is_earlier:
+        raise UntrustedResult(
+            "the result is refused and was not loaded: it is that of an earlier attempt of rank 0",
+            hint="Somebody who may write Secrets in the namespace has put it back. Run the job "
+            "again, and look who has that right.",
+        )
+
+
+def deliver(
+    header: dict[str, Any],
+    body: bytes,
+    *,
+    shared_dir: str = "",
+    failure: JobFailed | None = None,
+    others: Collection[str] = (),
+) -> Any:
+    """The value that rank 0 returned; raises its exception or the sentence of the program.
+
+    `failure` is that of the job, if it failed. If one of the `others`, replicas without rank 0,
+    failed first, that is the cause: rank 0 then often raises only because its peer is gone.
+    """
+    if header["outcome"] == RETURNED:
+        if failure is not None:
+            raise failure
+        return _value(_body(header, body, shared_dir))
+    if header["outcome"] == RAISED:
+        error = _exception(header, body, failure)
+        error.__cause__ = RemoteTraceback(header["traceback"])
+        if failure is not None and failure.replica in others and not _is_same(header, failure):
+            raise failure from error
+        raise error
+    raise ResultError(header["text"]) from failure
+
+
+def _is_same(header: dict[str, Any], failure: JobFailed) -> bool:
+    """Whether the replica that failed first raised what rank 0 raised."""
+    last = header["traceback"].rstrip().rpartition("\n")[2]
+    return last in failure.last_lines
+
+
+def _body(header: dict[str, Any], body: bytes, shared_dir: str) -> bytes:
+    """The body, from the shared directory if the record names a file there."""
+    if "file" not in header:
+        return body
+    path = os.path.join(shared_dir, header["file"])
+    try:
+        with open(path, "rb") as file:
+            body = file.read()
+    except OSError as error:
+        raise ResultError(f"the result is in {path}, which cannot be read: {error}") from error
+    if hashlib.sha256(body).hexdigest() != header["sha256"]:
+        raise UntrustedResult(f"{path} is not the file that rank 0 wrote, and was not loaded")
+    return body
+
+
+def _value(body: bytes) -> Any:
+    try:
+        return pickle.loads(body)
+    except Exception as error:
+        missing = isinstance(error, ImportError)
+        raise ResultError(
+            f"the value that rank 0 returned cannot be loaded here: {error}",
+            hint="Install the package, or return plain values or NumPy arrays." if missing else "",
+        ) from error
+
+
+def _exception(header: dict[str, Any], body: bytes, failure: JobFailed | None) -> Exception:
+    """The exception of rank 0, or its text if this process cannot rebuild it."""
+    if body:
+        try:
+            error = pickle.loads(body)
+        except Exception:  # noqa: BLE001 - of the class of the exception, whatever it is
+            error = None
+        if isinstance(error, Exception):
+            return error
+    text = f"rank 0 raised {header['type']}: {header['text']}".removesuffix(": ")
+    return RemoteError(
+        text,
+        hint=failure.hint if failure is not None else "",
+        job=failure.job if failure is not None else "",
+        replica=failure.replica if failure is not None else "",
+        exit_code=failure.exit_code if failure is not None else None,
+        last_lines=tuple(header["traceback"].splitlines()[-20:]),
+    )

@@ -1,0 +1,70 @@
+"""The keys of a user's own jobs, so that another process of the user can read their results.
+
+A key is in a file of `$MUSTER_HOME/function-keys`, which only the user can read, and pods of a
+local cluster cannot see. The file is named by the UID of the job. The key in the job's own Secret
+is never used here: whoever may write Secrets could replace it together with the result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.kube.auth.private_file import read_private
+from muster.local.home import Home, private_opener
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEEP_SECONDS = 90 * 86400
+"""Keys of older jobs are removed when a new one is stored."""
+
+
+class ResultKey(msgspec.Struct, frozen=True):
+    """How the result of one job is checked, and where a large one is."""
+
+    key: bytes
+    shared_dir: str = ""
+
+
+_of_this_process: dict[str, ResultKey] = {}
+
+
+def _folder(home: Home | None) -> Path:
+    return (home or Home.of_user()).root / "function-keys"
+
+
+def remember(job_uid: str, key: ResultKey) -> None:
+    """Keep the key of a new job in memory."""
+    _of_this_process[job_uid] = key
+
+
+def store(job_uid: str, key: ResultKey, home: Home | None = None) -> None:
+    """Keep the key of a new job for other processes; remove those of jobs that are long gone.
+
+    `home` is that of the job's local cluster, by default the user's own.
+    """
+    (home or Home.of_user()).make()
+    folder = _folder(home)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with open(folder / job_uid, "xb", opener=private_opener) as file:
+        file.write(msgspec.json.encode(key))
+    oldest = time.time() - KEEP_SECONDS
+    for row in os.scandir(folder):
+        if row.stat(follow_symlinks=False).st_mtime < oldest:
+            os.unlink(row.path)
+
+
+def find(job_uid: str, home: Home | None = None) -> ResultKey | None:
+    """The key of a job; None if this user has not submitted it from here."""
+    if job_uid in _of_this_process:
+        return _of_this_process[job_uid]
+    if not job_uid or "/" in job_uid or job_uid.startswith("."):
+        return None
+    try:
+        return msgspec.json.decode(read_private(_folder(home) / job_uid), type=ResultKey)
+    except FileNotFoundError:
+        return None

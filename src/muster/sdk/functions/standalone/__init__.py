@@ -1,0 +1,6 @@
+"""The program that runs in a replica: standard library only, sent along with the function.
+
+Inside a pod this package is called `muster_function`, so its modules import each other by relative
+names and nothing else of Muster. They also load on Pythons that Muster itself does not support:
+the program must still be able to say that the version is the wrong one.
+"""
