@@ -23,7 +23,8 @@ ERROR, _DONE = 2, 3
 REQUEST, ACK, _EXCL, CREATE, _DUMP = 0x1, 0x4, 0x200, 0x400, 0x300
 _IFF_UP = 1
 
-_IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_NET_NS_PID = 3, 10, 18, 19
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER = 1, 3, 10
+_IFLA_LINKINFO, _IFLA_NET_NS_PID = 18, 19
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
@@ -78,7 +79,11 @@ class Netlink:
         return networks
 
     def add_bridge(self, name: str) -> None:
-        self._create_link(text(_IFLA_IFNAME, name) + _kind("bridge"))
+        # Without an address of its own, a bridge takes the lowest one of its ports. Then a new port
+        # could change it, and hosts that remember the former address would send to nobody.
+        own = b"\x02" + os.urandom(5)  # 02: locally administered, of one host
+        address = attribute(_IFLA_ADDRESS, own)
+        self._create_link(text(_IFLA_IFNAME, name) + address + _kind("bridge"))
 
     def add_veth(self, name: str, master: int, peer: str, peer_pid: int) -> None:
         """A pair: `name`, up, in the bridge `master`, and `peer` in the namespace of a process."""
