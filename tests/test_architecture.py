@@ -27,6 +27,7 @@ SLOW = {
     "http",
     "httptools",
     "json",
+    "logging",
     "random",
     "subprocess",
     "yaml",

@@ -10,7 +10,6 @@ are left out, so that no pod keeps the next daemon from starting.
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,8 +19,6 @@ from muster.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-log = logging.getLogger(__name__)
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -83,7 +80,7 @@ def check_below(path: Path, purpose: Purpose) -> None:
                 continue
             if is_open := bool(status.st_mode & _OTHERS_WRITE):
                 os.chmod(entry.path, stat.S_IMODE(status.st_mode) & ~_OTHERS)
-                log.info("closed %s to other users", entry.path)
+                _report_closed(entry.path)
             if is_open or entry.name != _LOGS:
                 folders.append(entry.path)
 
@@ -136,4 +133,10 @@ def _close(path: Path, mode: int, purpose: Purpose) -> None:
             hint=f"`chmod 700 {path}` closes it; or use an empty directory.",
         )
     path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
-    log.info("closed %s to other users (chmod 700)", path)
+    _report_closed(str(path))
+
+
+def _report_closed(path: str) -> None:
+    import logging  # it takes milliseconds, and every command imports this module
+
+    logging.getLogger(__name__).info("closed %s to other users", path)
