@@ -31,9 +31,10 @@ DIRECTORIES = (
 # Other clusters may run on the machine. Each marks its links and control groups with its own name.
 CLUSTERS = re.compile("mu(ster-?)?[0-9a-f]{8}")
 FORWARDING = "muster-forwarding-"
-OTHERS = ("muster-cp-", "muster-bench-", "muster-demo-", "muster-trial-")
+OTHERS = ("muster-cluster-", "muster-cp-", "muster-bench-", "muster-demo-", "muster-trial-")
 # Whoever runs the tests works in the same home: only files that a job or a cluster may leave count.
-IN_HOME = re.compile("muster|arena|kube|ssh|mpi|keras|jax", re.IGNORECASE)
+# Keras makes `~/.keras` in the home of whoever trains, as it does outside a cluster.
+IN_HOME = re.compile("muster|arena|kube|ssh|mpi|jax", re.IGNORECASE)
 SWITCHES = ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/conf/all/forwarding")
 
 

@@ -222,7 +222,8 @@ def test_half_requests_of_another_user_to_the_dashboard_stop_neither_commands_no
             until(lambda: daemon.num_fds() < before + 32, timeout=30, what="slow ones are closed")
 
     assert connections == 3000
-    assert during - before < 320, "strangers have the 256 places of the API's strangers"
+    # Up to 32 are accepted at once, and closed in one of the next turns of the event loop.
+    assert during - before < 256 + 4 * 32, "strangers have the 256 places of the API's strangers"
     assert listed.returncode == 0
     assert "beside" in text
 

@@ -121,7 +121,8 @@ def test_another_user_reads_nothing_and_pods_keep_the_usual_modes(shared: Shared
 def test_another_user_who_is_let_in_cannot_use_a_shims_socket(shared: Shared) -> None:
     (sock,) = shared.data.glob("pods/*/containers/main/*/sock")
     ours = [shared.data / "objects.db", shared.cluster.home / "daemon.log", *sock.parent.iterdir()]
-    shown = {"root", "root.over", "termination-log"}  # in the pod, for its programs of any user
+    # In the pod, for its programs of any user.
+    shown = {"root", "root.changes", "root.over", "termination-log"}
 
     result = subprocess.run(
         [sys.executable, "-c", CONNECT], cwd=sock.parent, stderr=subprocess.PIPE, check=False

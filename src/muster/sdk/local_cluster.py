@@ -90,7 +90,7 @@ class LocalCluster:
         """Start the cluster and wait until it is ready."""
         if self._home is not None:
             raise UsageError("the local cluster is started already")
-        home = Home(Path(tempfile.mkdtemp(prefix="muster-")))
+        home = Home(Path(tempfile.mkdtemp(prefix="muster-cluster-")))
         read_end, self._lifeline = os.pipe()
         try:
             self._daemon = daemon.start(_flags(self._settings), note, home=home, lifeline=read_end)
