@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import own_network
 
-pytest_plugins = ["tests.controlplane.fixture"]
+pytest_plugins = ["tests.controlplane.fixture", "tests.controlplane.helm"]
 
 # On Python 3.11, `get_event_loop` creates a loop that nobody closes, unless the loop was set, even
 # to None. The plugins that run async tests call it.

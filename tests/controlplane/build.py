@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.controlplane.pin_versions import MODULES, PINS, Pin
+from tests.controlplane.pin_versions import HELM, MODULES, PINS, Pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,38 +38,40 @@ def version_of(wrapper: str) -> str:
     return next(pin.version for pin in PINS if pin.wrapper == wrapper)
 
 
-def cached() -> Path | None:
+def cached(pins: tuple[Pin, ...] = PINS) -> Path | None:
     """The folder with all binaries if they are built already."""
-    folder = _target()
-    return folder if all(os.access(folder / name, os.X_OK) for name in BINARIES) else None
+    folder = _target(pins)
+    names = [name for pin in pins for name in pin.packages]
+    return folder if all(os.access(folder / name, os.X_OK) for name in names) else None
 
 
-def build() -> Path:
+def build(pins: tuple[Pin, ...] = PINS) -> Path:
     """The folder with all binaries, built now if the cache lacks them."""
-    folder = cached()
+    folder = cached(pins)
     if folder is not None:
         return folder
     if shutil.which("go") is None:
         raise Unavailable(
             "Go is not installed (no `go` on PATH), so the test control plane cannot be built."
         )
-    target = _target()
+    target = _target(pins)
     with _locked(target.parent):
-        return cached() or _build_into(target)
+        return cached(pins) or _build_into(target, pins)
 
 
-def _build_into(target: Path) -> Path:
+def _build_into(target: Path, pins: tuple[Pin, ...]) -> Path:
     # The name is fixed, not random: under the lock nobody else builds, so what is there is a dead
     # build's rest.
     partial = target.with_name("bin.partial")
     shutil.rmtree(partial, ignore_errors=True)
     shutil.rmtree(target, ignore_errors=True)
+    what = ", ".join(pin.wrapper for pin in pins)
     started = time.monotonic()
-    for pin in PINS:
+    for pin in pins:
         for name, package in pin.packages.items():
             _build_one(pin, package, partial / name)
     partial.rename(target)
-    print(f"control plane built in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    print(f"{what} built in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return target
 
 
@@ -112,14 +114,14 @@ def _ldflags(pin: Pin) -> str:
     return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in stamps.items())])
 
 
-def _target() -> Path:
+def _target(pins: tuple[Pin, ...]) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "muster" / "controlplane" / _versions_hash() / "bin"
+    return cache / "muster" / "controlplane" / _versions_hash(pins) / "bin"
 
 
-def _versions_hash() -> str:
+def _versions_hash(pins: tuple[Pin, ...]) -> str:
     digest = hashlib.sha256(f"{sys.platform} {platform.machine()}".encode())
-    for pin in PINS:
+    for pin in pins:
         digest.update(f"{pin} {_ldflags(pin)}".encode())
         for name in ("go.mod", "go.sum"):
             digest.update((MODULES / pin.wrapper / name).read_bytes())
@@ -141,6 +143,8 @@ def _last_lines(text: str) -> str:
 def main() -> int:
     try:
         print(build())
+        if "--helm" in sys.argv[1:]:
+            build((HELM,))
     except Unavailable as error:
         print(error, file=sys.stderr)
         return 1

@@ -44,6 +44,10 @@ PINS = (
 )
 
 
+HELM = Pin("helm", "helm.sh/helm/v3", "v3.22.0", {"helm": "helm.sh/helm/v3/cmd/helm"})
+"""Not a part of the control plane: built apart, for the tests of the chart."""
+
+
 def staging_replacements(go_mod: str, version: str) -> list[str]:
     """`name => name v0.N.P` for every module that Kubernetes' go.mod replaces by a folder."""
     published = "v0." + version.removeprefix("v1.")
@@ -87,7 +91,7 @@ def _go(*arguments: str, cwd: Path | None = None) -> str:
 
 def main() -> None:
     MODULES.mkdir(exist_ok=True)
-    for pin in PINS:
+    for pin in (*PINS, HELM):
         print(f"pinning {pin.module} {pin.version}", flush=True)
         write(pin)
 

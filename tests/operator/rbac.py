@@ -1,4 +1,4 @@
-"""Daemons on a real cluster with the rights that their pages document, and their requests.
+"""Daemons on a real cluster with the rights that their code declares, and their requests.
 
 The admission plugin OwnerReferencesPermissionEnforcement is on, so that a test fails if a right is
 missing that only this plugin checks.
@@ -7,8 +7,6 @@ missing that only this plugin checks.
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,8 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from msgspec.structs import replace
 
+from muster.deploy import roles
+from muster.deploy.values import Values
 from muster.kube.auth import kube_config
+from muster.rights import Right, expand
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.operator.clusters import define
@@ -32,17 +34,7 @@ if TYPE_CHECKING:
     from muster.kube.auth.endpoint import Endpoint
 
 DAEMONS = ("operator", "scheduler")
-DOCS = Path(__file__).parents[2] / "docs"
 NAMESPACE = "muster"
-
-
-@dataclass(frozen=True, order=True)
-class Right:
-    """A verb on a resource; a subresource follows a slash."""
-
-    verb: str
-    group: str
-    resource: str
 
 
 @dataclass(frozen=True)
@@ -76,33 +68,11 @@ def _answer(row: Raw) -> tuple[int, str]:
     return row.get("responseStatus", {}).get("code", 0), row["requestURI"]
 
 
-def page(daemon: str) -> str:
-    return (DOCS / f"{daemon}.md").read_text()
-
-
-def documented(daemon: str) -> list[Raw]:
-    """The roles on the daemon's page."""
-    blocks = re.findall(r"```yaml\n(.*?)```", page(daemon), re.DOTALL)
-    (text,) = [block for block in blocks if "kind: ClusterRole" in block]
-    return list(yaml.safe_load_all(text))
-
-
-def commands(daemon: str) -> list[list[str]]:
-    """The commands on the daemon's page that bind its roles."""
-    lines = re.findall(rf"^kubectl (create .*muster-{daemon}.*)$", page(daemon), re.MULTILINE)
-    return [shlex.split(line) for line in lines]
-
-
 def granted(daemon: str) -> set[Right]:
-    """All rights that the documented roles grant."""
-    return {
-        Right(verb, group, resource)
-        for role in documented(daemon)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+    """All rights that the daemon declares, whatever the names of the objects."""
+    declared = roles.rights_of(daemon, Values())
+    rules = (*declared.served, *declared.cluster, *declared.leases)
+    return {replace(right, name="") for right in expand(rules)}
 
 
 @contextmanager
@@ -120,9 +90,8 @@ def running(binaries: Path) -> Iterator[Watched]:
             plane.add_node(f"n{number}", gpus=8)
         _kubectl(plane, "create", "namespace", NAMESPACE)
         for daemon in DAEMONS:
-            _kubectl(plane, "apply", "-f", "-", text=yaml.safe_dump_all(documented(daemon)))
-            for command in commands(daemon):
-                _kubectl(plane, *command)
+            objects = roles.build(daemon, Values(), NAMESPACE)
+            _kubectl(plane, "apply", "-f", "-", text=yaml.safe_dump_all(objects))
             on.enter_context(_started(plane, daemon))
         yield Watched(plane)
 

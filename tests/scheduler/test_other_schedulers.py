@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from muster.api.core import Lease
-from muster.scheduler.other_schedulers import find_others, has_died, holder_identity, name_lease
+from muster.scheduler.other_schedulers import find_others, has_died, holder_identity
+from muster.scheduler.rights import name_lease
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -38,6 +38,7 @@ class DaemonOptions:
     metrics_port: int | None
     metrics_host: str
     log_format: str
+    lease_namespace: str = LEASE_NAMESPACE
     beside_local: str = ""
     """A warning for a daemon that is started beside the local cluster, which has its own."""
 
@@ -82,7 +83,7 @@ def run(
 
     async def main() -> None:
         async with Client.connect(cluster.endpoint, user_agent=f"muster-{options.name}") as client:
-            election = _election(client, options.name) if options.leader_elect else None
+            election = _election(client, options) if options.leader_elect else None
             context = DaemonContext(client, Health(), election, stop_event())
             if options.metrics_port is None:
                 await work(context)
@@ -103,9 +104,12 @@ def stop_event() -> asyncio.Event:
     return stop
 
 
-def _election(client: Client, name: str) -> LeaderElection:
+def _election(client: Client, options: DaemonOptions) -> LeaderElection:
     # Unique per process: a restarted daemon must not take its predecessor's lease for its own.
     identity = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     return LeaderElection(
-        client, name=f"muster-{name}", namespace=LEASE_NAMESPACE, identity=identity
+        client,
+        name=f"muster-{options.name}",
+        namespace=options.lease_namespace,
+        identity=identity,
     )

@@ -53,6 +53,8 @@ VERBS: tuple[Verb, ...] = (
     Verb("check", "Look for damage in the local cluster's database, and repair it", "Cluster"),
     Verb("use", "Choose the cluster that commands talk to", "Cluster"),
     Verb("whoami", "Print your user name on the cluster", "Cluster"),
+    Verb("install", "Install Muster on a Kubernetes cluster", "Kubernetes"),
+    Verb("uninstall", "Remove Muster from a Kubernetes cluster; jobs stay", "Kubernetes"),
     Verb("scheduler", "Run the gang scheduler", "Daemons"),
     Verb("operator", "Run the job operator", "Daemons"),
     Verb("dashboard", "Serve the dashboard of any cluster on this machine", "Daemons"),

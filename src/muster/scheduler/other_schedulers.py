@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.api.kinds import LEASES
 from muster.api.meta import Key, timestamp
 from muster.errors import MusterError, NotFound
+from muster.scheduler.rights import LEASE, name_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
 
 
-LEASE_PREFIX = "muster-scheduler"
 LEASES_OF = {
     "default-scheduler": ("kube-scheduler",),
     "volcano": ("volcano", "vc-scheduler"),
@@ -63,11 +62,6 @@ class OtherScheduler(NamedTuple):
         )
 
 
-def name_lease(name: str) -> str:
-    """The lease of a Muster scheduler that answers to a name."""
-    return f"{LEASE_PREFIX}.{re.sub('[^a-z0-9-]', '-', name.lower()).strip('-')}"
-
-
 def find_others(
     names: Iterable[str],
     leases: Iterable[Lease],
@@ -80,7 +74,7 @@ def find_others(
     living = [(lease, age) for lease in leases if (age := _age(lease, now)) is not None]
     for name in names:
         # The lease of our own leader election is no other scheduler: the replicas share it.
-        lease_names = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE_PREFIX}
+        lease_names = {name, f"{name}-scheduler", *LEASES_OF.get(name, ())} - {LEASE}
         for lease, age in living:
             holder = lease.spec.holder_identity or ""
             duration = lease.spec.lease_duration_seconds or 0

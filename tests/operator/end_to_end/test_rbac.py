@@ -1,4 +1,4 @@
-"""The daemons need exactly the rights that their pages document: no more and no fewer."""
+"""The daemons need exactly the rights that their code declares: no more and no fewer."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.client import Client
 from muster.operator.build.dialect_choice import GROUP_KINDS
 from muster.operator.frameworks.registry import OWNED
+from muster.rights import Right
 from tests.operator import rbac
 from tests.operator.builders import replica
 from tests.operator.driver import get_or_none, nothing, pods
-from tests.operator.rbac import Right, Watched, body
+from tests.operator.rbac import Watched, body
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 from muster.scheduler import other_schedulers
-from muster.scheduler.other_schedulers import name_lease
+from muster.scheduler.rights import name_lease
 from muster.scheduler.run import Options
 from tests.controlplane.control_plane import ControlPlane
 from tests.scheduler.real_server import real_cluster

@@ -21,6 +21,9 @@ from muster.api.crds import job_definitions
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
+PART_OF = "app.kubernetes.io/part-of"
+"""The label by which Muster's own objects, its CRDs too, are told from those of others."""
+
 
 def load_all() -> list[Raw]:
     """Every CustomResourceDefinition."""
@@ -28,7 +31,11 @@ def load_all() -> list[Raw]:
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
     documents = "---\n".join(file.read_text(encoding="utf-8") for file in files)
     groups = (crd for crd in yaml.load_all(documents, yaml.CSafeLoader) if crd)
-    return [*job_definitions.build_all(), *groups]
+    return [_labelled(crd) for crd in (*job_definitions.build_all(), *groups)]
+
+
+def _labelled(crd: Raw) -> Raw:
+    return {**crd, "metadata": {**crd["metadata"], "labels": {PART_OF: "muster"}}}
 
 
 def as_yaml() -> str:

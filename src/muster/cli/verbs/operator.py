@@ -46,6 +46,13 @@ BESIDE_LOCAL = (
     default="",
     help="Image with a shell and nslookup, in which PyTorch workers wait for their master.",
 )
+@click.option(
+    "--leader-elect-resource-namespace",
+    "lease_namespace",
+    default=daemon.LEASE_NAMESPACE,
+    show_default=True,
+    help="Namespace of the lease of --leader-elect.",
+)
 @daemon.daemon_options
 @cluster_options
 def command(target: Target, **given: Any) -> None:

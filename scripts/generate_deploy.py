@@ -1,0 +1,132 @@
+"""Write the files in `deploy/` and the table in `docs/kubernetes.md` that are made from the code.
+
+    python -m scripts.generate_deploy
+
+Run by `make docs`; a test checks that the files are up to date.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from muster import __version__
+from muster.api import crds
+from muster.api.kinds import JOB_KINDS
+from muster.client.manifests import yaml_writer
+from muster.deploy import manifests, roles
+from muster.deploy.values import NAMESPACE, Values
+from muster.rights import rule
+from muster.scheduler.rights import name_lease
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.rights import Rule
+
+ROOT = Path(__file__).parent.parent
+CHART = ROOT / "deploy" / "chart"
+IMAGE = f"registry.example.com/muster:{__version__}"
+PAGE = ROOT / "docs" / "kubernetes.md"
+COMPONENTS = ("operator", "scheduler")
+_PLACES = {
+    "served": "in the namespaces that it serves",
+    "cluster": "in the whole cluster",
+    "leases": "in the namespace of its leases",
+}
+_BEGIN, _END = "<!-- rights: made by `make docs` -->", "<!-- end of rights -->"
+
+
+def files() -> dict[Path, str]:
+    """Every generated file and its text."""
+    return {
+        ROOT / "deploy" / "muster.yaml": _plain_manifests(),
+        CHART / "crds" / "crds.yaml": crds.as_yaml(),
+        CHART / "templates" / "_rules.tpl": _chart_rules(),
+        CHART / "Chart.yaml": _chart((CHART / "Chart.yaml").read_text()),
+        PAGE: _page(PAGE.read_text()),
+    }
+
+
+def _plain_manifests() -> str:
+    head = (
+        "# Muster's objects but the CRDs, as `muster install --dry-run` prints them. Made by\n"
+        f"# `make docs`. Replace the image {IMAGE} by yours, then:\n"
+        "#   kubectl apply --server-side -f deploy/chart/crds -f deploy/muster.yaml\n"
+    )
+    values = Values(image=IMAGE)
+    objects = [
+        manifests.namespace_of(values, NAMESPACE),
+        *manifests.components(values, NAMESPACE),
+    ]
+    return head + "".join(f"---\n{yaml_writer.dump(item)}\n" for item in objects)
+
+
+def _chart(text: str) -> str:
+    text = re.sub(r"^version: .*$", f"version: {__version__}", text, flags=re.MULTILINE)
+    return re.sub(r"^appVersion: .*$", f'appVersion: "{__version__}"', text, flags=re.MULTILINE)
+
+
+def _chart_rules() -> str:
+    """Named templates with the rules of each component, as YAML lists."""
+    sections = ["{{/* The rights that the code declares. Made by `make docs`. */}}"]
+    values = Values()
+    for component in COMPONENTS:
+        rights = roles.rights_of(component, values)
+        sections += [_template(f"{component}.{place}", getattr(rights, place)) for place in _PLACES]
+    sections += [
+        _template(f"users.{name}", [rule(JOB_KINDS, verbs)])
+        for name, verbs in roles.USER_VERBS.items()
+    ]
+    text = "\n\n".join(sections) + "\n"
+    # The leases of scheduler names follow the values.
+    lines = "".join(f"  - {name_lease(name)}\n" for name in values.scheduler.names)
+    assert lines in text
+    loop = (
+        "  {{- range .Values.scheduler.names }}\n"
+        '  - muster-scheduler.{{ regexReplaceAll "[^a-z0-9-]" (lower .) "-" | trimAll "-" }}\n'
+        "  {{- end }}\n"
+    )
+    return text.replace(lines, loop)
+
+
+def _template(name: str, rules: Iterable[Rule]) -> str:
+    text = yaml.safe_dump([row.as_rbac() for row in rules], sort_keys=False)
+    return f'{{{{- define "muster.rules.{name}" }}}}\n{text}{{{{- end }}}}'
+
+
+def _page(text: str) -> str:
+    """The page with a new table of rights."""
+    before, _, rest = text.partition(_BEGIN)
+    _, found, after = rest.partition(_END)
+    assert found, f"{PAGE} has no place for the table"
+    return f"{before}{_BEGIN}\n{_tables()}\n{_END}{after}"
+
+
+def _tables() -> str:
+    return "\n".join(line for component in COMPONENTS for line in _table(component)).rstrip()
+
+
+def _table(component: str) -> Iterable[str]:
+    rights = roles.rights_of(component, Values())
+    yield f"\n**muster-{component}**\n"
+    yield "| where | resources | verbs | why |"
+    yield "|---|---|---|---|"
+    for place, words in _PLACES.items():
+        for row in getattr(rights, place):
+            names = f" named {', '.join(row.names)}" if row.names else ""
+            groups = " of " + ", ".join(g or "the core group" for g in row.groups)
+            resources = ", ".join(f"`{name}`" for name in row.resources)
+            yield f"| {words} | {resources}{groups}{names} | {', '.join(row.verbs)} | {row.why} |"
+
+
+def main() -> None:
+    for path, text in files().items():
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""`muster install`: the operator and the scheduler on a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.confirmation import confirm
+from muster.cli.each_name import Failures
+from muster.cli.options import Target, cluster_options
+from muster.cli.show.messages import note, note_cluster
+from muster.cli.show.progress import StatusLine
+from muster.errors import MusterError, UsageError
+
+if TYPE_CHECKING:
+    from muster.client.install.plan import Plan
+    from muster.deploy.values import Values
+    from muster.kube.blocking_client import BlockingClient
+
+
+@click.command(name="install")
+@click.option("--image", default="", help="Image of Muster, built with deploy/Containerfile.")
+@click.option("--scheduler-only", is_flag=True, help="Install the scheduler without the operator.")
+@click.option("--operator-only", is_flag=True, help="Install the operator without the scheduler.")
+@click.option(
+    "--operator",
+    is_flag=True,
+    help="Insist on the operator: fail, rather than leave it out, while another one runs.",
+)
+@click.option(
+    "--watch-namespace",
+    default="",
+    metavar="NAME",
+    help="The operator serves this namespace only, with rights in it alone.",
+)
+@click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    multiple=True,
+    metavar="NAME",
+    help="Answer to this name instead of muster, kube-batchd and kube-batch.  [repeatable]",
+)
+@click.option("--gang-dialect", default="", metavar="NAME", help="How gangs are declared.")
+@click.option(
+    "--replicas", type=click.IntRange(1, 20), help="Pods of each component.  [default: 2]"
+)
+@click.option(
+    "--values",
+    "-f",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML file of values, as for the chart; flags take precedence.",
+)
+@click.option("--take-crds", is_flag=True, help="Add Muster's versions to CRDs of other systems.")
+@click.option("--dry-run", is_flag=True, help="Print the objects as YAML, ask no cluster.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the pods are ready.")
+@click.option("--timeout", default="3m", show_default=True, metavar="DURATION")
+@cluster_options
+def command(target: Target, **given: Any) -> None:
+    """Install the operator and the scheduler, or bring an installation up to date.
+
+    They run in the namespace `muster`, or in --namespace. CRDs of other systems are used, not
+    changed. Where another job operator runs, only the scheduler is installed.
+
+    \b
+    Examples:
+      muster install --image registry.example.com/muster:1.0
+      muster install --image registry.example.com/muster:1.0 --scheduler-only --dry-run
+    """
+    from muster.client.install.plan import Request
+    from muster.deploy import manifests
+    from muster.deploy.values import NAMESPACE
+
+    values = _values(given)
+    namespace = target.namespace or NAMESPACE
+    if given["dry_run"]:
+        print(_as_yaml(manifests.build(values, namespace)), end="")
+        return
+    request = Request(values, namespace, given["operator"], given["take_crds"])
+    _install(target, request, given)
+
+
+def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
+    from datetime import UTC, datetime
+
+    from muster.client.install import found
+    from muster.client.install.plan import plan
+    from muster.jobs.build.flag_values import seconds
+
+    timeout = seconds("--timeout", given["timeout"])
+    cluster = target.cluster()
+    if cluster.local:
+        raise UsageError(
+            "the local cluster has its own operator and scheduler",
+            hint="--kubeconfig or --context names a Kubernetes cluster.",
+        )
+    note_cluster(cluster)
+    with cluster.connect() as client:
+        planned = plan(request, found.look(client, request.namespace), datetime.now(UTC))
+        for text in planned.notes:
+            note(f"note: {text}", "warn")
+        confirm(cluster, _question(planned, request.namespace), yes=given["yes"])
+        _apply(client, planned)
+        if not given["no_wait"]:
+            _wait(client, planned, request.namespace, timeout)
+    components = " and ".join(planned.values.components)
+    print(f"installed in the namespace {request.namespace}: {components}")
+
+
+def _question(plan: Plan, namespace: str) -> str:
+    components = " and the ".join(plan.values.components)
+    text = f"Install the {components} in the namespace {namespace} ({len(plan.objects)} objects)"
+    if plan.extended_crds:
+        names = ", ".join(crd["metadata"]["name"] for crd in plan.extended_crds)
+        text += f", and add Muster's versions to the CRDs {names} of another system"
+    return text
+
+
+def _apply(client: BlockingClient, plan: Plan) -> None:
+    from muster.api.meta import object_name
+    from muster.client.install.installation import apply_plan
+
+    failures = Failures()
+    for result in apply_plan(client, plan):
+        if isinstance(result, MusterError):
+            failures.errors.append(result)
+        else:
+            print(f"{object_name(result.item)} {result.outcome}", flush=True)
+    failures.raise_if_any(len(plan.objects), "objects")
+
+
+def _wait(client: BlockingClient, plan: Plan, namespace: str, timeout: float) -> None:
+    from muster.api.meta import Key
+    from muster.client.install.installation import wait_until_ready
+
+    keys = [Key(namespace, f"muster-{name}") for name in plan.values.components]
+    deadline = time.monotonic() + timeout
+    with StatusLine(subject="the installation") as line:
+        wait_until_ready(client, keys, deadline=deadline, show=line.show)
+
+
+def _values(given: dict[str, Any]) -> Values:
+    """The values of the file, with the flags over them."""
+    from msgspec.structs import replace
+
+    from muster.deploy import values as deploy_values
+
+    file: Path | None = given["file"]
+    if given["scheduler_only"] and (given["operator_only"] or given["operator"]):
+        raise UsageError("--scheduler-only leaves no operator to install")
+    values = deploy_values.read(file.read_text(), str(file)) if file else deploy_values.Values()
+    operator, scheduler = values.operator, values.scheduler
+    if given["replicas"]:
+        operator = replace(operator, replicas=given["replicas"])
+        scheduler = replace(scheduler, replicas=given["replicas"])
+    if given["scheduler_only"]:
+        operator = replace(operator, enabled=False)
+    if given["operator_only"]:
+        scheduler = replace(scheduler, enabled=False)
+    if given["scheduler_names"]:
+        scheduler = replace(scheduler, names=given["scheduler_names"])
+    operator = replace(
+        operator,
+        watch_namespace=given["watch_namespace"] or operator.watch_namespace,
+        gang_dialect=given["gang_dialect"] or operator.gang_dialect,
+    )
+    image = given["image"] or values.image
+    return deploy_values.check(replace(values, image=image, operator=operator, scheduler=scheduler))
+
+
+def _as_yaml(objects: list[Any]) -> str:
+    from muster.client.manifests import yaml_writer
+
+    return "".join(f"---\n{yaml_writer.dump(item)}\n" for item in objects)

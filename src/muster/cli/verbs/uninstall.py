@@ -1,0 +1,63 @@
+"""`muster uninstall`: remove Muster from a Kubernetes cluster; jobs stay."""
+
+from __future__ import annotations
+
+import click
+
+from muster.cli.confirmation import confirm
+from muster.cli.each_name import Failures
+from muster.cli.options import Target, cluster_options
+from muster.cli.show.messages import note, note_cluster
+from muster.errors import UsageError
+from muster.jobs.view.units import count
+
+
+@click.command(name="uninstall")
+@click.option("--crds", is_flag=True, help="Delete Muster's CRDs too, and with them ALL jobs.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@cluster_options
+def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
+    """Remove the operator and the scheduler, their roles and records.
+
+    Jobs stay, and so do running pods, the CRDs and the namespace. An installation by Helm is
+    removed with `helm uninstall`.
+
+    \b
+    Examples:
+      muster uninstall --dry-run
+      muster uninstall --crds
+    """
+    from muster.client.install import removal
+    from muster.deploy.values import NAMESPACE
+
+    cluster = target.cluster()
+    if cluster.local:
+        raise UsageError(
+            "the local cluster has its own operator and scheduler",
+            hint="`arena down` stops the local cluster.",
+        )
+    if not dry_run:
+        note_cluster(cluster)
+    with cluster.connect() as client:
+        found = removal.find(client, target.namespace or NAMESPACE, crds=crds)
+        if not found:
+            print("Muster is not installed")
+            return
+        jobs = removal.count_jobs(client)
+        if dry_run:
+            for row in found:
+                print(f"{row} would be deleted")
+            return
+        action = f"Remove Muster ({count(len(found), 'object')})"
+        if crds and jobs:
+            action += f" and DELETE {count(jobs, 'job')}"
+        confirm(cluster, action, yes=yes)
+        failures = Failures()
+        for row in found:
+            with failures.collecting():
+                if removal.delete(client, row):
+                    print(f"{row} deleted", flush=True)
+        failures.raise_if_any(len(found), "objects")
+    if jobs and not crds:
+        note(f"{count(jobs, 'job')} left on the cluster; nothing changes until an operator runs")

@@ -1,0 +1,5 @@
+"""Installing Muster on a cluster and removing it.
+
+Reading order: `found` (what the cluster has already), `plan` (pure: the objects to apply, or why
+not), `installation` (apply, then wait until ready), `removal` (uninstall).
+"""

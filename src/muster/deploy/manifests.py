@@ -1,0 +1,43 @@
+"""All objects of an installation, in the order in which they are applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.api import crds
+from muster.deploy import roles, workloads
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.deploy.values import Values
+
+
+def build(values: Values, namespace: str) -> list[Raw]:
+    """Every object: the namespace, the CRDs, then each component's."""
+    return [
+        namespace_of(values, namespace),
+        *crds.load_all(),
+        *components(values, namespace),
+    ]
+
+
+def namespace_of(values: Values, name: str) -> Raw:
+    """The namespace of the components; where jobs run too, pods are not restricted."""
+    restricted = name != values.operator.watch_namespace
+    security = {"pod-security.kubernetes.io/enforce": "restricted"} if restricted else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {**roles.labels(), **security}},
+    }
+
+
+def components(values: Values, namespace: str) -> list[Raw]:
+    """The objects of the components, without the namespace and the CRDs."""
+    objects: list[Raw] = []
+    if values.operator.enabled and not values.operator.watch_namespace:
+        objects += roles.user_roles()
+    for component in values.components:
+        objects += roles.build(component, values, namespace)
+        objects += workloads.build(component, values, namespace)
+    return objects

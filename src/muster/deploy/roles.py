@@ -1,0 +1,111 @@
+"""Declared rights as RBAC objects: service account, roles and bindings of one component."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.api.crds import PART_OF
+from muster.api.kinds import JOB_KINDS
+from muster.operator import rights as operator_rights
+from muster.rights import Rights, rule
+from muster.scheduler import rights as scheduler_rights
+from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from muster.api.meta import Raw
+    from muster.deploy.values import Values
+    from muster.rights import Rule
+
+GROUP = "rbac.authorization.k8s.io"
+AGGREGATE = f"{GROUP}/aggregate-to-"
+
+
+def labels(component: str = "") -> dict[str, str]:
+    """The labels of every object of Muster; `app.kubernetes.io/name` selects one component."""
+    own = {"app.kubernetes.io/name": f"muster-{component}"} if component else {}
+    return {**own, PART_OF: "muster"}
+
+
+def metadata(component: str, namespace: str = "") -> Raw:
+    """The metadata of an object that is named as its component."""
+    place = {"namespace": namespace} if namespace else {}
+    return {"name": f"muster-{component}", **place, "labels": labels(component)}
+
+
+def rights_of(component: str, values: Values) -> Rights:
+    """The rights that a component needs with these values."""
+    if component == "scheduler":
+        return scheduler_rights.rights(values.scheduler.names)
+    return operator_rights.rights()
+
+
+def lease_namespace(component: str, values: Values) -> str:
+    """The namespace of a component's leases: of an operator for one namespace, that one."""
+    served = values.operator.watch_namespace if component == "operator" else ""
+    return served or LEASE_NAMESPACE
+
+
+def build(component: str, values: Values, namespace: str) -> list[Raw]:
+    """The service account of a component, and the roles with exactly its rights."""
+    rights = rights_of(component, values)
+    account: Raw = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": metadata(component, namespace),
+    }
+    subject: Raw = {"kind": "ServiceAccount", "name": f"muster-{component}", "namespace": namespace}
+    leases = lease_namespace(component, values)
+    if component == "operator" and values.operator.watch_namespace:
+        # No role of the whole cluster: priority classes then do not order a gang's minResources.
+        return [account, *_granted(component, (*rights.served, *rights.leases), subject, leases)]
+    return [
+        account,
+        *_granted(component, (*rights.served, *rights.cluster), subject),
+        *_granted(component, rights.leases, subject, leases),
+    ]
+
+
+def _granted(component: str, rules: Iterable[Rule], subject: Raw, namespace: str = "") -> list[Raw]:
+    """A role and its binding: in one namespace, or in all."""
+    prefix = "" if namespace else "Cluster"
+    role, binding = f"{prefix}Role", f"{prefix}RoleBinding"
+    version = f"{GROUP}/v1"
+    return [
+        {
+            "apiVersion": version,
+            "kind": role,
+            "metadata": metadata(component, namespace),
+            "rules": [rule.as_rbac() for rule in rules],
+        },
+        {
+            "apiVersion": version,
+            "kind": binding,
+            "metadata": metadata(component, namespace),
+            "roleRef": {"apiGroup": GROUP, "kind": role, "name": f"muster-{component}"},
+            "subjects": [subject],
+        },
+    ]
+
+
+USER_VERBS = {
+    "view": ("get", "list", "watch"),
+    "edit": ("create", "update", "patch", "delete", "deletecollection"),
+}
+
+
+def user_roles() -> list[Raw]:
+    """What Kubernetes' own roles `view`, `edit` and `admin` mean for jobs, by aggregation."""
+    return [
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "ClusterRole",
+            "metadata": {
+                "name": f"muster-{name}",
+                "labels": {**labels(), f"{AGGREGATE}{name}": "true"},
+            },
+            "rules": [rule(JOB_KINDS, verbs).as_rbac()],
+        }
+        for name, verbs in USER_VERBS.items()
+    ]

@@ -1,0 +1,129 @@
+"""The choices of whoever installs Muster, with the names that the chart's `values.yaml` has."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from muster.errors import UsageError, no_such
+from muster.operator.build.dialect_choice import DIALECT_CHOICES
+from muster.scheduler.settings import NAMES, Settings
+
+NAMESPACE = "muster"
+Count = Annotated[int, msgspec.Meta(ge=1, le=20)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+class Strict(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A section of the values: an unknown key is an error, never dropped."""
+
+
+class Resources(Strict, frozen=True):
+    """Resources of a container, as in a pod."""
+
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class OperatorValues(Strict, frozen=True):
+    """The choices for the operator."""
+
+    enabled: bool = True
+    replicas: Count = 2
+    resources: Resources = Resources({"cpu": "100m", "memory": "128Mi"})
+    watch_namespace: str = ""
+    """Serve this namespace only, with rights in it alone; empty: all namespaces."""
+    gang_dialect: str = "auto"
+    gang_scheduler_name: str = "muster"
+    extra_args: tuple[str, ...] = ()
+
+
+class SchedulerValues(Strict, frozen=True):
+    """The choices for the scheduler."""
+
+    enabled: bool = True
+    replicas: Count = 2
+    resources: Resources = Resources({"cpu": "200m", "memory": "256Mi"})
+    names: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = NAMES
+    settings: dict[str, Any] = {}
+    """The settings file: keys as in docs/scheduler.md."""
+    extra_args: tuple[str, ...] = ()
+
+
+class Metrics(Strict, frozen=True):
+    """The port of metrics and health."""
+
+    port: Port = 8080
+    service: bool = True
+
+
+class Values(Strict, frozen=True):
+    """Everything that may be chosen."""
+
+    image: str = ""
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    operator: OperatorValues = OperatorValues()
+    scheduler: SchedulerValues = SchedulerValues()
+    metrics: Metrics = Metrics()
+    pod_disruption_budget: bool = True
+    network_policy: bool = True
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[dict[str, Any], ...] = ()
+    priority_class_name: str = ""
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The names of the components that are installed."""
+        chosen = {"operator": self.operator.enabled, "scheduler": self.scheduler.enabled}
+        return tuple(name for name, enabled in chosen.items() if enabled)
+
+
+def read(text: str, source: str) -> Values:
+    """The values in a YAML file."""
+    import yaml
+
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source}: {error}") from error
+    try:
+        return msgspec.convert(_merged(msgspec.to_builtins(Values()), raw or {}), Values)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"{source}: {error}", hint="The keys are those of deploy/chart/values.yaml."
+        ) from error
+
+
+def _merged(defaults: Any, chosen: Any) -> Any:
+    """The chosen values over the defaults, section by section, as Helm does; null resets one."""
+    if not (isinstance(defaults, dict) and isinstance(chosen, dict)):
+        return chosen
+    merged = {**defaults, **{key: _merged(defaults.get(key), chosen[key]) for key in chosen}}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def check(values: Values) -> Values:
+    """The values, if Muster can be installed with them."""
+    if not values.image:
+        raise UsageError(
+            "no image is given",
+            hint="No image of Muster is published. Build one with deploy/Containerfile, push it "
+            "where your nodes can pull it, and name it with --image.",
+        )
+    if not values.components:
+        raise UsageError("neither the operator nor the scheduler is enabled: nothing to install")
+    dialect = values.operator.gang_dialect
+    if dialect not in DIALECT_CHOICES:
+        known = ", ".join(DIALECT_CHOICES)
+        raise UsageError(f"{no_such('dialect', dialect, DIALECT_CHOICES)} (one of {known})")
+    try:
+        msgspec.convert(values.scheduler.settings, Settings)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"scheduler.settings: {error}", hint="docs/scheduler.md lists the settings."
+        ) from error
+    if "names" in values.scheduler.settings:
+        raise UsageError("scheduler.settings: set the names with scheduler.names instead")
+    return values

@@ -1,0 +1,191 @@
+"""The Deployment of each component, and the objects around it.
+
+Containers run as an ordinary user, on a read-only root, without capabilities, as the pod security
+standard `restricted` wants it. The user's number comes from the image, since OpenShift chooses its
+own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.deploy.roles import labels, lease_namespace, metadata
+from muster.scheduler.waiting_line_format import NAMESPACE as DEFAULT_LEASE_NAMESPACE
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.deploy.values import Values
+
+SETTINGS_FOLDER = "/etc/muster"
+SETTINGS_FILE = "settings.json"
+"""JSON is YAML too, and has one way to write a value: the chart gives the same text."""
+
+
+def build(component: str, values: Values, namespace: str) -> list[Raw]:
+    """All objects of one component but its roles."""
+    objects = [_deployment(component, values, namespace)]
+    if component == "scheduler" and values.scheduler.settings:
+        objects.insert(0, _settings(values, namespace))
+    if values.metrics.service:
+        objects.append(_metrics_service(component, values, namespace))
+    if values.pod_disruption_budget:
+        objects.append(_budget(component, namespace))
+    if values.network_policy:
+        objects.append(_network_policy(component, namespace))
+    return objects
+
+
+def arguments(component: str, values: Values) -> list[str]:
+    """The command line of a component."""
+    # An empty host listens on every address, on clusters with IPv4, IPv6 or both.
+    port = f"--metrics-port={values.metrics.port}"
+    words = [component, "--leader-elect", "--log-format=json", "--metrics-host=", port]
+    if component == "scheduler":
+        words += [f"--scheduler-name={name}" for name in values.scheduler.names]
+        if values.scheduler.settings:
+            words.append(f"--scheduler-config={SETTINGS_FOLDER}/{SETTINGS_FILE}")
+        return [*words, *values.scheduler.extra_args]
+    words.append(f"--gang-dialect={values.operator.gang_dialect}")
+    words.append(f"--gang-scheduler-name={values.operator.gang_scheduler_name}")
+    if values.operator.watch_namespace:
+        words.append(f"--namespace={values.operator.watch_namespace}")
+    leases = lease_namespace(component, values)
+    if leases != DEFAULT_LEASE_NAMESPACE:
+        words.append(f"--leader-elect-resource-namespace={leases}")
+    return [*words, *values.operator.extra_args]
+
+
+def _deployment(component: str, values: Values, namespace: str) -> Raw:
+    own = values.scheduler if component == "scheduler" else values.operator
+    select = {"app.kubernetes.io/name": f"muster-{component}"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(component, namespace),
+        "spec": {
+            "replicas": own.replicas,
+            "selector": {"matchLabels": select},
+            "template": {
+                "metadata": {"labels": labels(component)},
+                "spec": _pod(component, values, select),
+            },
+        },
+    }
+
+
+def _pod(component: str, values: Values, select: Raw) -> Raw:
+    volumes: list[Raw] = [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}]
+    if component == "scheduler" and values.scheduler.settings:
+        volumes.append({"name": "settings", "configMap": {"name": "muster-scheduler"}})
+    spread: Raw = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": select},
+    }
+    pod: Raw = {
+        "serviceAccountName": f"muster-{component}",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(component, values)],
+        "volumes": volumes,
+        "topologySpreadConstraints": [spread],
+    }
+    if values.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in values.image_pull_secrets]
+    if values.node_selector:
+        pod["nodeSelector"] = values.node_selector
+    if values.tolerations:
+        pod["tolerations"] = list(values.tolerations)
+    if values.priority_class_name:
+        pod["priorityClassName"] = values.priority_class_name
+    return pod
+
+
+def _container(component: str, values: Values) -> Raw:
+    own = values.scheduler if component == "scheduler" else values.operator
+    mounts: list[Raw] = [{"name": "tmp", "mountPath": "/tmp"}]
+    if component == "scheduler" and values.scheduler.settings:
+        mounts.append({"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True})
+    container: Raw = {
+        "name": component,
+        "image": values.image,
+        "imagePullPolicy": values.image_pull_policy,
+        "args": arguments(component, values),
+        # A user whom the image does not know has no home directory.
+        "env": [{"name": "HOME", "value": "/tmp"}],
+        "ports": [{"name": "metrics", "containerPort": values.metrics.port}],
+        "livenessProbe": {**_probe("/healthz"), "initialDelaySeconds": 10, "failureThreshold": 6},
+        "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": mounts,
+    }
+    resources = {
+        name: amounts for name, amounts in msgspec.structs.asdict(own.resources).items() if amounts
+    }
+    return {**container, "resources": resources} if resources else container
+
+
+def _probe(path: str) -> Raw:
+    return {"httpGet": {"path": path, "port": "metrics"}}
+
+
+def _settings(values: Values, namespace: str) -> Raw:
+    text = msgspec.json.encode(values.scheduler.settings, order="sorted").decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata("scheduler", namespace),
+        "data": {SETTINGS_FILE: text},
+    }
+
+
+def _metrics_service(component: str, values: Values, namespace: str) -> Raw:
+    meta = metadata(component, namespace)
+    port = str(values.metrics.port)
+    meta["annotations"] = {"prometheus.io/port": port, "prometheus.io/scrape": "true"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": meta,
+        "spec": {
+            "selector": {"app.kubernetes.io/name": f"muster-{component}"},
+            "ports": [{"name": "metrics", "port": values.metrics.port, "targetPort": "metrics"}],
+        },
+    }
+
+
+def _budget(component: str, namespace: str) -> Raw:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(component, namespace),
+        "spec": {
+            # Not minAvailable: with one replica, that would keep a node from being drained.
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": {"app.kubernetes.io/name": f"muster-{component}"}},
+        },
+    }
+
+
+def _network_policy(component: str, namespace: str) -> Raw:
+    # Only metrics may be reached. Outgoing traffic is not limited: the address and port of the API
+    # server differ between clusters.
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(component, namespace),
+        "spec": {
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": f"muster-{component}"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"ports": [{"protocol": "TCP", "port": "metrics"}]}],
+        },
+    }

@@ -1,0 +1,94 @@
+"""Rights of a component on a cluster: rules as RBAC has them, grouped by where they are needed.
+
+Each component declares its rights once, as a `Rights`. Roles, documents and the
+chart are made from this declaration. No rule has `*`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+
+READ = ("list", "watch")
+"""What an informer needs."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Verbs on resources; with `names`, only on the objects of these names."""
+
+    groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    why: str = ""
+    """The reason, for a reader who wonders about this rule."""
+
+    def as_rbac(self) -> Raw:
+        """The rule as it stands in a Role."""
+        rule: Raw = {"apiGroups": list(self.groups), "resources": list(self.resources)}
+        if self.names:
+            rule["resourceNames"] = list(self.names)
+        return {**rule, "verbs": list(self.verbs)}
+
+
+class Right(msgspec.Struct, frozen=True, order=True):
+    """One verb on one resource; a subresource follows a slash."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.verb} {resource}" + (f" {self.name}" if self.name else "")
+
+
+class Rights(msgspec.Struct, frozen=True):
+    """All rights of one component."""
+
+    served: tuple[Rule, ...]
+    """On objects in the namespaces that the component serves: one, or all."""
+    cluster: tuple[Rule, ...] = ()
+    """On the whole cluster, even if the component serves one namespace."""
+    leases: tuple[Rule, ...] = ()
+    """In the namespace of its leases and records."""
+
+
+def rule(kinds: Iterable[Kind[Any]], verbs: Iterable[str], why: str = "", part: str = "") -> Rule:
+    """A rule for these kinds, or for one subresource of them; every group has every plural."""
+    kinds = tuple(kinds)
+    suffix = f"/{part}" if part else ""
+    return Rule(
+        groups=tuple(dict.fromkeys(kind.group for kind in kinds)),
+        resources=tuple(dict.fromkeys(kind.plural + suffix for kind in kinds)),
+        verbs=tuple(verbs),
+        why=why,
+    )
+
+
+def expand(rules: Iterable[Rule]) -> Iterator[Right]:
+    """Every single right that rules give."""
+    for row in rules:
+        for group in row.groups:
+            for resource in row.resources:
+                for verb in row.verbs:
+                    for name in row.names or ("",):
+                        yield Right(verb, group, resource, name)
+
+
+def lease_rules(name: str) -> tuple[Rule, ...]:
+    """The rules of leader election with a lease of this name."""
+    group, leases = ("coordination.k8s.io",), ("leases",)
+    return (
+        # RBAC cannot limit `create` by name.
+        Rule(group, leases, ("create",), why="leader election"),
+        Rule(group, leases, ("get", "update"), names=(name,), why="leader election"),
+    )

@@ -1,0 +1,165 @@
+"""`muster install` and `uninstall` on a real control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.api.kinds import CRDS, TFJOBS
+from muster.cli import main
+from tests.controlplane.control_plane import ControlPlane
+
+IMAGE = ("--image", "registry.example.com/muster:1")
+Run = Callable[..., tuple[int, str, str]]
+JOB = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "TFJob",
+    "metadata": {"name": "j", "namespace": "default"},
+    "spec": {"tfReplicaSpecs": {}},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    """A cluster on whose nodes Deployments become ready."""
+    with ControlPlane(control_plane_binaries) as plane:
+        plane.start_controller_manager()
+        plane.start_scheduler()
+        plane.start_kwok()
+        plane.add_node("n0")
+        yield plane
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Run:
+    def muster(verb: str, *words: str) -> tuple[int, str, str]:
+        flags: tuple[str, ...] = ()
+        if "cluster" in request.fixturenames:
+            plane: ControlPlane = request.getfixturevalue("cluster")
+            flags = ("--kubeconfig", str(plane.kubeconfig))
+        code = main.run("muster", [verb, *flags, *words])
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return muster
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_an_installation_from_beginning_to_end(cluster: ControlPlane, run: Run) -> None:
+    code, _, err = run("install", *IMAGE)
+    assert (code, "no terminal to ask" in err) == (2, True)
+
+    code, out, err = run("install", *IMAGE, "--yes")
+    assert code == 0, err
+    assert "deployment.apps/muster-operator created" in out
+    assert "muster-scheduler: 2 of 2 ready" in err
+    assert "cluster: muster-test (from --kubeconfig)" in err
+
+    code, out, err = run("install", *IMAGE, "--yes")
+    assert code == 0, err
+    lines = out.splitlines()[:-1]
+    assert {line.rpartition(" ")[2] for line in lines} == {"unchanged"}, out
+
+    status, _ = cluster.request("POST", TFJOBS.path("default"), JOB)
+    assert status == 201
+    code, out, err = run("uninstall", "--yes")
+    assert code == 0, err
+    assert "deployment/muster-operator deleted" in out
+    assert "1 job left on the cluster" in err
+    assert cluster.request("GET", TFJOBS.path("default", "j"))[0] == 200
+    assert run("uninstall", "--yes")[1] == "Muster is not installed\n"
+
+    code, out, err = run("uninstall", "--yes", "--crds")
+    assert code == 0, err
+    assert "customresourcedefinition/tfjobs.kubeflow.org deleted" in out
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_crd_of_another_system_gets_our_versions_only_when_asked(
+    cluster: ControlPlane, run: Run
+) -> None:
+    name = "mpijobs.kubeflow.org"
+    theirs = {
+        "metadata": {"name": name},
+        "spec": {
+            "group": "kubeflow.org",
+            "names": {"kind": "MPIJob", "listKind": "MPIJobList", "plural": "mpijobs"},
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": "v2beta1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    }
+    cluster.kubectl("wait", "--for=delete", f"crd/{name}", "--timeout=30s")
+    status, answer = cluster.request("POST", CRDS.path(), theirs)
+    assert status == 201, answer
+
+    def versions() -> list[str]:
+        _, crd = cluster.request("GET", CRDS.path(name=name))
+        return [version["name"] for version in crd["spec"]["versions"]]
+
+    words = (*IMAGE, "--yes", "--no-wait", "--scheduler-only")
+    code, out, err = run("install", *words)
+    assert code == 0, err
+    assert versions() == ["v2beta1"]
+    assert "does not serve v1" in err
+
+    code, out, err = run("install", *words, "--take-crds")
+    assert code == 0, err
+    assert f"customresourcedefinition.apiextensions.k8s.io/{name} configured" in out
+    assert set(versions()) > {"v1", "v2beta1"}
+    run("uninstall", "--yes")
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_beside_another_operator(cluster: ControlPlane, run: Run) -> None:
+    cluster.kubectl("create", "deployment", "training-operator", "--image=x", "-n", "default")
+
+    code, _, err = run("install", *IMAGE, "--yes", "--operator")
+    assert (code, "two operators would act on the same jobs" in err) == (2, True)
+    code, out, err = run("install", *IMAGE, "--yes", "--no-wait")
+    assert code == 0, err
+
+    assert "deployment.apps/muster-scheduler created" in out
+    assert "muster-operator" not in out
+    cluster.kubectl("delete", "deployment", "training-operator", "-n", "default")
+    run("uninstall", "--yes")
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_pods_that_do_not_start_are_named(cluster: ControlPlane, run: Run, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("nodeSelector: {disk: none}")
+
+    code, _, err = run("install", *IMAGE, "--yes", "-f", str(values), "--timeout", "2s")
+
+    assert code == 1
+    assert "error: muster-operator is not ready: muster-operator-" in err
+    run("uninstall", "--yes")
+
+
+def test_the_dry_run_prints_yaml_and_needs_no_cluster(run: Run) -> None:
+    code, out, err = run("install", *IMAGE, "--dry-run", "--scheduler-only")
+
+    assert (code, err) == (0, "")
+    kinds = [item["kind"] for item in yaml.safe_load_all(out)]
+    assert (kinds.count("Deployment"), kinds[0]) == (1, "Namespace")
+
+
+def test_without_an_image_the_next_step_is_named(run: Run) -> None:
+    code, _, err = run("install")
+
+    assert code == 2
+    assert "deploy/Containerfile" in err

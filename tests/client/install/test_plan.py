@@ -1,0 +1,181 @@
+"""An installation beside other systems: what is applied, what is left alone, what is refused."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.api import crds
+from muster.api.core import Lease, LeaseSpec
+from muster.api.meta import ObjectMeta, Raw
+from muster.client.install.found import Found, other_operators
+from muster.client.install.plan import Plan, Request, plan
+from muster.deploy.values import OperatorValues, SchedulerValues, Values
+from muster.errors import UsageError
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+VALUES = Values(image="registry.example.com/muster:1")
+
+
+def planned(found: Found, values: Values = VALUES, **wish: Any) -> Plan:
+    return plan(Request(values, "muster", **wish), found, NOW)
+
+
+def names(plan: Plan, kind: str) -> list[str]:
+    return [row["metadata"]["name"] for row in plan.objects if row["kind"] == kind]
+
+
+def deployment(
+    name: str, image: str = "", replicas: int = 1, labels: dict[str, str] | None = None
+) -> Raw:
+    containers = [{"name": "main", "image": image}]
+    return {
+        "metadata": {"name": name, "namespace": "kubeflow", "labels": labels or {}},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": containers}}},
+    }
+
+
+def lease(name: str, age: float = 1.0, holder: str = "x") -> Lease:
+    spec = LeaseSpec(holder, 15, NOW - timedelta(seconds=age))
+    return Lease(metadata=ObjectMeta(name=name, namespace="kubeflow"), spec=spec)
+
+
+def theirs(name: str, *versions: str) -> dict[str, Raw]:
+    """A CRD of another system."""
+    (crd,) = [copy.deepcopy(row) for row in crds.load_all() if row["metadata"]["name"] == name]
+    del crd["metadata"]["labels"]
+    crd["spec"]["versions"] = [
+        {**crd["spec"]["versions"][0], "name": version, "storage": number == 0}
+        for number, version in enumerate(versions)
+    ]
+    return {name: crd}
+
+
+def test_everything_is_applied_on_an_empty_cluster() -> None:
+    result = planned(Found())
+
+    assert names(result, "Namespace") == ["muster"]
+    assert len(names(result, "CustomResourceDefinition")) == len(crds.load_all())
+    assert names(result, "Deployment") == ["muster-operator", "muster-scheduler"]
+
+
+def test_a_namespace_that_exists_is_not_changed() -> None:
+    assert names(planned(Found(namespace_exists=True)), "Namespace") == []
+
+
+def test_a_crd_of_another_system_is_not_changed() -> None:
+    result = planned(Found(crds=theirs("tfjobs.kubeflow.org", "v1")))
+
+    assert "tfjobs.kubeflow.org" not in names(result, "CustomResourceDefinition")
+    assert (result.extended_crds, result.notes) == ([], [])
+
+
+def test_our_own_crd_is_brought_up_to_date() -> None:
+    ours = {crd["metadata"]["name"]: crd for crd in crds.load_all()}
+
+    assert set(names(planned(Found(crds=ours)), "CustomResourceDefinition")) == set(ours)
+
+
+def test_a_crd_of_another_system_without_our_version_is_named() -> None:
+    result = planned(Found(crds=theirs("mpijobs.kubeflow.org", "v2beta1")))
+
+    (note,) = result.notes
+    assert note.startswith("the CRD mpijobs.kubeflow.org belongs to another system")
+    assert "--take-crds" in note
+
+
+def test_taking_a_crd_adds_our_versions_and_changes_none_of_theirs() -> None:
+    before = theirs("mpijobs.kubeflow.org", "v2beta1")
+
+    (crd,) = planned(Found(crds=before), take_crds=True).extended_crds
+
+    first, *added = crd["spec"]["versions"]
+    assert first == before["mpijobs.kubeflow.org"]["spec"]["versions"][0]
+    assert "v1" in [version["name"] for version in added]
+    assert not any(version["storage"] for version in added)
+    assert "labels" not in crd["metadata"]
+
+
+def test_a_crd_that_a_webhook_converts_is_not_taken() -> None:
+    found = theirs("mpijobs.kubeflow.org", "v2beta1")
+    found["mpijobs.kubeflow.org"]["spec"]["conversion"] = {"strategy": "Webhook"}
+
+    with pytest.raises(UsageError, match="webhook"):
+        planned(Found(crds=found), take_crds=True)
+
+
+@pytest.mark.parametrize(
+    ("deployments", "leases", "expected"),
+    [
+        ([deployment("training-operator")], [], ["training-operator"]),
+        ([deployment("mine", "docker.io/mpioperator/mpi-operator:0.6")], [], ["mpi-operator"]),
+        ([deployment("training-operator", replicas=0)], [], []),
+        ([deployment("muster-operator", "registry.example.com/muster:1")], [], []),
+        ([], [lease("1ca428e5.training-operator.kubeflow.org")], ["training-operator"]),
+        ([], [lease("mpi-operator")], ["mpi-operator"]),
+        ([], [lease("mpi-operator", age=3600)], []),
+        ([], [lease("mpi-operator", holder="")], []),
+    ],
+)
+def test_another_operator_is_found_by_deployment_or_lease(
+    deployments: list[Raw], leases: list[Lease], expected: list[str]
+) -> None:
+    assert [row.name for row in other_operators(deployments, leases, NOW)] == expected
+
+
+RUNNING = other_operators([deployment("training-operator")], [], NOW)
+
+
+def test_beside_another_operator_only_the_scheduler_is_installed() -> None:
+    result = planned(Found(operators=RUNNING))
+
+    assert names(result, "Deployment") == ["muster-scheduler"]
+    assert "Only the scheduler is installed" in result.notes[0]
+
+
+def test_the_operator_is_refused_while_another_one_runs() -> None:
+    with pytest.raises(UsageError, match="two operators would act on the same jobs"):
+        planned(Found(operators=RUNNING), operator=True)
+
+
+def test_an_operator_alone_is_refused_while_another_one_runs() -> None:
+    alone = Values(image="x", scheduler=SchedulerValues(enabled=False))
+
+    with pytest.raises(UsageError, match="nothing else to install"):
+        planned(Found(operators=RUNNING), alone)
+
+
+def test_a_name_whose_scheduler_is_alive_is_refused() -> None:
+    volcano = Values(image="x", scheduler=SchedulerValues(names=("volcano",)))
+
+    with pytest.raises(UsageError, match="the scheduler of volcano is alive"):
+        planned(Found(leases=(lease("volcano"),)), volcano)
+
+
+def test_our_own_elected_scheduler_is_no_obstacle_to_an_upgrade() -> None:
+    found = Found(leases=(lease("muster-scheduler.muster", holder="elected"),))
+
+    assert names(planned(found), "Deployment") == ["muster-operator", "muster-scheduler"]
+
+
+def test_an_installation_by_helm_is_left_to_helm() -> None:
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+
+    with pytest.raises(UsageError, match="installed with Helm"):
+        planned(Found(deployments=(deployment("muster-operator", labels=labels),)))
+
+
+def test_a_user_who_may_not_read_crds_installs_none() -> None:
+    tenant = Values(
+        image="x",
+        operator=OperatorValues(watch_namespace="team"),
+        scheduler=SchedulerValues(enabled=False),
+    )
+    found = Found(namespace_exists=True, unread=("customresourcedefinitions.apiextensions.k8s.io",))
+
+    kinds = {row["kind"] for row in planned(found, tenant).objects}
+
+    assert kinds & {"CustomResourceDefinition", "Namespace", "ClusterRole"} == set()
