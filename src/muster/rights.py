@@ -1,7 +1,7 @@
 """Rights of a component on a cluster: rules as RBAC has them, grouped by where they are needed.
 
-Each component declares its rights once, as a `Rights`. Roles, documents and the
-chart are made from this declaration. No rule has `*`.
+Each component declares its rights once, as a `Rights`. Roles, documents, the
+chart and `muster doctor` use this declaration. No rule has `*`.
 """
 
 from __future__ import annotations

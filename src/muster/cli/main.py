@@ -55,6 +55,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("whoami", "Print your user name on the cluster", "Cluster"),
     Verb("install", "Install Muster on a Kubernetes cluster", "Kubernetes"),
     Verb("uninstall", "Remove Muster from a Kubernetes cluster; jobs stay", "Kubernetes"),
+    Verb("doctor", "Find what is wrong with Muster on a cluster, and the fix", "Kubernetes"),
     Verb("scheduler", "Run the gang scheduler", "Daemons"),
     Verb("operator", "Run the job operator", "Daemons"),
     Verb("dashboard", "Serve the dashboard of any cluster on this machine", "Daemons"),

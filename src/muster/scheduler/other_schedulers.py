@@ -84,6 +84,11 @@ def find_others(
     return sorted(others)
 
 
+def is_alive(lease: Lease, now: datetime) -> bool:
+    """Whether a lease has a holder that renewed it lately."""
+    return _age(lease, now) is not None
+
+
 def _age(lease: Lease, now: datetime) -> float | None:
     """Seconds since a lease was renewed; None if it was given up or has run out."""
     spec = lease.spec

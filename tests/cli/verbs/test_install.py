@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from muster.api.kinds import CRDS, TFJOBS
+from muster.api.kinds import CRDS, DEPLOYMENTS, PODS, TFJOBS
+from muster.api.meta import Raw
 from muster.cli import main
 from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.process_flags import kubeconfig
+from tests.waiting import until
 
 IMAGE = ("--image", "registry.example.com/muster:1")
 Run = Callable[..., tuple[int, str, str]]
-JOB = {
+JOB: Raw = {
     "apiVersion": "kubeflow.org/v1",
     "kind": "TFJob",
     "metadata": {"name": "j", "namespace": "default"},
@@ -163,3 +170,48 @@ def test_without_an_image_the_next_step_is_named(run: Run) -> None:
 
     assert code == 2
     assert "deploy/Containerfile" in err
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_an_operator_for_one_namespace_works_with_rights_there_alone(
+    cluster: ControlPlane, run: Run
+) -> None:
+    cluster.kubectl("create", "namespace", "team")
+    only = ("--operator-only", "--watch-namespace", "team", "-n", "team")
+    code, out, err = run("install", *IMAGE, "--yes", "--no-wait", *only)
+    assert code == 0, err
+    assert "clusterrole" not in out
+    token = cluster.kubectl("create", "token", "muster-operator", "-n", "team").stdout.strip()
+    config = cluster.folder / "operator.kubeconfig"
+    authority = cluster.authority.certificate
+    config.write_text(json.dumps(kubeconfig(cluster.url, authority, token=token)))
+    _, deployment = cluster.request("GET", DEPLOYMENTS.path("team", "muster-operator"))
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    free = [word for word in arguments if not word.startswith("--metrics-")]
+    words = [sys.executable, "-m", "muster", *free, f"--kubeconfig={config}"]
+
+    with (cluster.folder / "operator.log").open("w") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=log)
+    try:
+        template = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+        job = copy.deepcopy(JOB)
+        job["metadata"]["namespace"] = "team"
+        job["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}}
+        status, answer = cluster.request("POST", TFJOBS.path("team"), job)
+        assert status == 201, answer
+
+        def pods() -> bool:
+            labels = "training.kubeflow.org%2Fjob-name%3Dj"
+            _, found = cluster.request("GET", f"{PODS.path('team')}?labelSelector={labels}")
+            return len(found["items"]) == 2
+
+        until(pods, timeout=60, what="the pods of the job")
+    finally:
+        process.terminate()
+        process.wait(30)
+    log_text = (cluster.folder / "operator.log").read_text()
+    # Priority classes belong to no namespace: the operator does without them, and says so.
+    refused = [line for line in log_text.splitlines() if "forbidden" in line.lower()]
+    assert all("priorityclasses" in line for line in refused), log_text
+    run("uninstall", "--yes", "-n", "team")

@@ -109,6 +109,7 @@ def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
             _wait(client, planned, request.namespace, timeout)
     components = " and ".join(planned.values.components)
     print(f"installed in the namespace {request.namespace}: {components}")
+    note("`muster doctor` checks the installation")
 
 
 def _question(plan: Plan, namespace: str) -> str:

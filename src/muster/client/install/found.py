@@ -14,6 +14,7 @@ import msgspec
 from muster.api.kinds import CRDS, DEPLOYMENTS, LEASES, NAMESPACES
 from muster.api.meta import Key, Raw
 from muster.errors import Forbidden
+from muster.scheduler.other_schedulers import is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +34,6 @@ OPERATORS = (
 )
 """Job operators that act on the same kinds: the names of their Deployments, images and leases."""
 TRAINING_OPERATOR_LEASE = ".training-operator.kubeflow.org"
-ALIVE_SECONDS = 60.0
 
 
 class OtherOperator(msgspec.Struct, frozen=True, order=True):
@@ -110,7 +110,7 @@ def other_operators(
     for lease in leases:
         name = lease.metadata.name
         name = "training-operator" if name.endswith(TRAINING_OPERATOR_LEASE) else name
-        if name in OPERATORS and name not in by_name and _is_alive(lease, now):
+        if name in OPERATORS and name not in by_name and is_alive(lease, now):
             where = f"lease {lease.metadata.name} in the namespace {lease.metadata.namespace}"
             found.add(OtherOperator(name, where))
     return tuple(sorted(found))
@@ -126,11 +126,3 @@ def _operator_of(deployment: Raw) -> str:
     ]
     names = [deployment["metadata"]["name"], *repositories]
     return next((name for name in names if name in OPERATORS), "")
-
-
-def _is_alive(lease: Lease, now: datetime) -> bool:
-    spec = lease.spec
-    if not spec.holder_identity or spec.renew_time is None:
-        return False
-    age = (now - spec.renew_time).total_seconds()
-    return age < max(ALIVE_SECONDS, 2.0 * (spec.lease_duration_seconds or 0))

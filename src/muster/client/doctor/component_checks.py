@@ -1,0 +1,104 @@
+"""Checks of the components: installed, ready, led, alone, with their rights. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.client.doctor.finding import Finding, error, ok, warning
+from muster.client.install.found import other_operators
+from muster.client.install.installation import pod_problem, readiness
+from muster.operator import rights as operator_rights
+from muster.scheduler import rights as scheduler_rights
+from muster.scheduler.other_schedulers import is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.client.doctor.facts import Component, Facts
+
+INSTALL = "muster install --image IMAGE"
+LEASES = {"operator": operator_rights.LEASE, "scheduler": scheduler_rights.LEASE}
+
+
+def components(facts: Facts) -> Iterator[Finding]:
+    """Whether each component runs, and one of its replicas leads."""
+    if facts.local:
+        yield ok("components", "the local cluster runs its own operator and scheduler")
+        return
+    if "deployments.apps" in facts.unread:
+        return
+    others = other_operators(facts.deployments, facts.leases, facts.server_now)
+    for name in LEASES:
+        found = [row for row in facts.components if row.name == name]
+        for component in found:
+            yield from _component(component, facts)
+        if not found:
+            yield _absent(name, facts, [str(other) for other in others])
+    if others and any(row.name == "operator" for row in facts.components):
+        first = facts.components[0]
+        text = f"two operators act on the same jobs: {first.key.name} and {others[0]}"
+        fix = f"kubectl -n {first.key.namespace} scale deployment {first.key.name} --replicas=0"
+        yield error("components", text, fix + "   # or stop the other one")
+    yield from _images(facts)
+
+
+def _component(component: Component, facts: Facts) -> Iterator[Finding]:
+    key = component.key
+    ready, wanted = readiness(component.deployment)
+    if wanted == 0:
+        fix = f"kubectl -n {key.namespace} scale deployment {key.name} --replicas=2"
+        yield error("components", f"{key.name} is scaled to zero", fix)
+    elif ready < wanted:
+        why = pod_problem(component.pods) or _replica_failure(component) or "no reason is known"
+        fix = f"kubectl -n {key.namespace} describe pods -l app.kubernetes.io/name={key.name}"
+        text = f"{key.name}: {ready} of {wanted} ready: {why}"
+        yield (error if ready == 0 else warning)("components", text, fix)
+    elif not _is_led(component, facts):
+        fix = f"kubectl -n {key.namespace} logs deployment/{key.name}"
+        yield error("components", f"{key.name}: no replica holds the lease {key.name}", fix)
+    else:
+        yield ok("components", f"{key.name}: {ready} of {wanted} ready")
+
+
+def _replica_failure(component: Component) -> str:
+    """Why the cluster refuses the pods of a Deployment: a quota, a missing account."""
+    rows = (component.deployment.get("status") or {}).get("conditions") or []
+    failures = (row for row in rows if row["type"] == "ReplicaFailure" and row["status"] == "True")
+    return next((str(row.get("message", "")) for row in failures), "")
+
+
+def _is_led(component: Component, facts: Facts) -> bool:
+    if "leases.coordination.k8s.io" in facts.unread:
+        return True
+    name = LEASES[component.name]
+    return any(
+        lease.metadata.name == name and is_alive(lease, facts.server_now) for lease in facts.leases
+    )
+
+
+def _absent(name: str, facts: Facts, others: list[str]) -> Finding:
+    lease = LEASES[name]
+    if any(row.metadata.name == lease and is_alive(row, facts.server_now) for row in facts.leases):
+        return ok("components", f"muster-{name} runs outside the cluster")
+    if name == "operator" and others:
+        return ok("components", f"jobs have another operator: {', '.join(others)}")
+    role = "acts on jobs" if name == "operator" else "places gangs"
+    return error("components", f"nobody {role}: muster-{name} is not installed", INSTALL)
+
+
+def _images(facts: Facts) -> Iterator[Finding]:
+    images = {row.image for row in facts.components}
+    if len(images) > 1:
+        text = f"the components run different images: {', '.join(sorted(images))}"
+        yield warning("components", text, INSTALL)
+
+
+def rights(facts: Facts) -> Iterator[Finding]:
+    """Whether the components and the user have the rights that they need."""
+    found: list[Finding] = []
+    for who, rules in facts.missing.items():
+        verb = "you lack" if who == "you" else f"{who} lacks"
+        found += [error("rights", f"{verb} a right", f"add the rule {rule}") for rule in rules]
+    found += [warning("rights", f"you may not list {name}: not checked") for name in facts.unread]
+    complete = ", ".join(facts.missing)
+    yield from found or [ok("rights", f"complete: {complete}")]

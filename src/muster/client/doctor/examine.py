@@ -1,0 +1,46 @@
+"""All checks, in the order in which a person would look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from muster.client.doctor import access, cluster_checks, component_checks, facts, gang_checks
+from muster.client.doctor.finding import Finding, warning
+
+if TYPE_CHECKING:
+    from muster.client.doctor.facts import Facts
+    from muster.kube.blocking_client import BlockingClient
+
+CHECKS = (
+    cluster_checks.api_server,
+    cluster_checks.clocks,
+    cluster_checks.crds,
+    component_checks.components,
+    component_checks.rights,
+    cluster_checks.nodes,
+    gang_checks.scheduler_names,
+    gang_checks.dialects,
+    gang_checks.pending_gangs,
+)
+
+
+def examine(client: BlockingClient, namespace: str, *, local: bool) -> list[Finding]:
+    """The findings of every check on this cluster."""
+    found = facts.read(client, local=local)
+    missing = {"you": access.missing_of_user(client, namespace)}
+    unknown = []
+    for component in found.components:
+        rules = access.missing_of_component(client, component)
+        if rules is None:
+            text = f"you may not ask for the rights of {component.key.name}: not checked"
+            unknown.append(warning("rights", text))
+        else:
+            missing[component.key.name] = rules
+    return [*judge(replace(found, missing=missing)), *unknown]
+
+
+def judge(found: Facts) -> list[Finding]:
+    """The findings about these facts."""
+    return [finding for check in CHECKS for finding in check(found)]

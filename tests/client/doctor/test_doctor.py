@@ -1,0 +1,128 @@
+"""`muster doctor` on a real control plane finds every planted fault, and nothing without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from muster.api.kinds import LEASES
+from muster.cli import main
+from muster.client.doctor.examine import judge
+from muster.client.doctor.facts import Facts
+from muster.client.doctor.finding import Finding
+from muster.scheduler.rights import name_lease
+from muster.scheduler.settings import NAMES
+from tests.client.doctor.faults import FAULTS, lease
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.process_flags import kubeconfig
+from tests.waiting import until
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    """A cluster with Muster, whose pods kwok pretends to run: so its leases are written here."""
+    with ControlPlane(control_plane_binaries) as plane:
+        plane.start_controller_manager()
+        plane.start_scheduler()
+        plane.start_kwok()
+        plane.add_node("n0")
+        for namespace in ("kube-system", "kube-node-lease"):
+            until(partial(exists, plane, namespace), what=f"the namespace {namespace}")
+        own = ("muster-operator", "muster-scheduler", *map(name_lease, NAMES))
+        for name in (*own, "kube-scheduler"):
+            status, answer = plane.request("POST", LEASES.path("kube-system"), lease(name))
+            assert status == 201, answer
+        words = ["--kubeconfig", str(plane.kubeconfig), "--image", "registry.example.com/m:1"]
+        assert main.run("muster", ["install", *words, "--yes"]) == 0
+        yield plane
+
+
+def exists(plane: ControlPlane, namespace: str) -> bool:
+    return plane.request("GET", f"/api/v1/namespaces/{namespace}")[0] == 200
+
+
+def doctor(config: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[Finding]]:
+    capsys.readouterr()
+    code = main.run("muster", ["doctor", "--kubeconfig", str(config), "-o", "json"])
+    out = capsys.readouterr()
+    assert out.out, out.err
+    return code, [Finding(**row) for row in json.loads(out.out)]
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(
+    name: str, cluster: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = FAULTS[name]
+
+    def found() -> tuple[int, Finding] | None:
+        code, findings = doctor(cluster.kubeconfig, capsys)
+        for row in findings:
+            if row.check == fault.check and fault.text in row.text and fault.fix in row.fix:
+                return code, row
+        return None
+
+    with fault.plant(cluster):
+        code, row = until(found, what=f"the finding of {name}")
+
+    assert row.level == fault.level
+    assert code == 1 or row.level == "warning"
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_nothing_is_wrong_after_all_faults_are_mended(
+    cluster: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def healthy() -> bool:
+        code, findings = doctor(cluster.kubeconfig, capsys)
+        return code == 0 and all(row.level == "ok" for row in findings)
+
+    until(healthy, what="a cluster without faults")
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_user_without_rights_gets_the_rules(
+    cluster: ControlPlane, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cluster.kubectl("create", "serviceaccount", "nobody", "-n", "default")
+    token = cluster.kubectl("create", "token", "nobody", "-n", "default").stdout.strip()
+    config = tmp_path / "config"
+    config.write_text(
+        json.dumps(kubeconfig(cluster.url, cluster.authority.certificate, None, token))
+    )
+
+    code, findings = doctor(config, capsys)
+
+    assert code == 1
+    fixes = [row.fix for row in findings if row.text == "you lack a right"]
+    assert any("resources: [pods/log], verbs: [get]" in fix for fix in fixes)
+    unread = [row.text for row in findings if row.level == "warning"]
+    assert "you may not list nodes: not checked" in unread
+
+
+def facts(**given: object) -> Facts:
+    base = Facts(local=True, now=datetime(2026, 1, 1, tzinfo=UTC), skew=0.0, version="v1.36.3")
+    return Facts(**{**{name: getattr(base, name) for name in base.__struct_fields__}, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"skew": 60.0}, "the clock here is 60 s ahead of the API server's"),
+        ({"skew": -60.0}, "the clock here is 60 s behind the API server's"),
+        ({"failed_checks": {"etcd": "timeout"}}, "its check etcd fails: timeout"),
+        ({"version": "v1.20.1"}, "Kubernetes v1.20.1 is older than 1.28; not tested"),
+        ({"nodes": []}, "no node is ready"),
+    ],
+)
+def test_faults_that_cannot_be_planted(given: dict[str, object], text: str) -> None:
+    assert text in [row.text for row in judge(facts(**given)) if row.level != "ok"]
