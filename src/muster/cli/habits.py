@@ -40,7 +40,7 @@ _WORDS = {
     _TOP: "stats memory usage monitor sstat htop gpu gpus",
     _NODES: "nodes node sinfo pbsnodes bhosts",
     "`arena get pods` lists pods, `arena list` jobs": "pods pod po instances containers",
-    _STATUS: "cluster-info cluster ping health doctor",
+    _STATUS: "cluster-info cluster ping health",
     _EXPLAIN: "why queue pending events",
     _CHANGE: "edit patch update set replace rollout autoscale",
     _FILES: "cp copy upload sync mount push rsync",

@@ -199,7 +199,7 @@ LEASE = partial(LEASES.path, "kube-system")
 FAULTS: dict[str, Fault] = {
     "a missing CRD": Fault(
         partial(removed, CRDS.path(name="jaxjobs.kubeflow.org")),
-        "error", "CRDs", "jaxjobs.kubeflow.org is missing", "muster crds",
+        "error", "CRDs", "missing: jaxjobs.kubeflow.org", "muster crds",
     ),
     "a version that is not served": Fault(
         _crd("tfjobs.kubeflow.org", _not_served),
@@ -290,6 +290,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "a gang that waits": Fault(
         partial(added, CONFIG_MAPS.path("kube-system"), LINE),
-        "warning", "pending gangs", "default/big since now: 2 GPUs short", "arena explain big",
+        "warning", "pending gangs", "default/big since now: 2 GPUs short",
+        "arena explain big -n default",
     ),
 }  # fmt: skip

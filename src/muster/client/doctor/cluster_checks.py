@@ -25,6 +25,7 @@ MAX_SKEW = 5.0
 """Seconds; leases last 15, and are given up well before."""
 GPU_LABEL = "nvidia.com/gpu.present"
 GPUS = "nvidia.com/gpu"
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 INSTALL_CRDS = "muster crds | kubectl apply --server-side -f -"
 
 
@@ -65,14 +66,13 @@ def crds(facts: Facts) -> Iterator[Finding]:
     """Whether the CRDs are there, are served, and have the versions of this release."""
     found: list[Finding] = []
     needed = {kind.resource: kind.version for kind in JOB_KINDS}
+    missing = [name for name in needed if name not in facts.crds]
+    if missing and CRDS not in facts.unread:
+        found.append(error("CRDs", f"missing: {', '.join(missing)}", INSTALL_CRDS))
     for crd in load_all():
         name = crd["metadata"]["name"]
         if name in facts.crds:
             found += _crd(crd, facts.crds[name], needed.get(name, ""))
-        elif (
-            name in needed and "customresourcedefinitions.apiextensions.k8s.io" not in facts.unread
-        ):
-            found.append(error("CRDs", f"{name} is missing", INSTALL_CRDS))
     yield from found or [ok("CRDs", f"{len(facts.crds.keys() & needed)} kinds of jobs")]
 
 

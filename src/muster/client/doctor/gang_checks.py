@@ -37,7 +37,8 @@ def scheduler_names(facts: Facts) -> Iterator[Finding]:
     }
     used = {**chosen, **{name: f"{n} pods wait for it" for name, n in waiting.items()}}
     for name, why in sorted(used.items()):
-        if not _answers(name, facts):
+        # A scheduler of ours that is installed and does not lead is the components' error.
+        if name not in _names_of_muster(facts) and not _answers(name, facts):
             fix = f"muster install --image IMAGE --scheduler-name {name}"
             text = f"no scheduler answers to {name}; {why}"
             found.append(error("scheduler names", text, fix))
@@ -131,7 +132,8 @@ def pending_gangs(facts: Facts) -> Iterator[Finding]:
     """The gangs that wait, in line, and why."""
     rows = waiting_line_format.read(facts.line)
     for row in rows:
-        fix = f"arena explain {row.gang.rpartition('/')[2]}"
+        namespace, _, name = row.gang.rpartition("/")
+        fix = f"arena explain {name} -n {namespace}"
         yield warning("pending gangs", f"{row.gang} since {row.since}: {row}", fix)
     if not rows:
         yield ok("pending gangs", "none")
