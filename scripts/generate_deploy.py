@@ -74,7 +74,7 @@ def _chart_rules() -> str:
     """Named templates with the rules of each component, as YAML lists."""
     sections = ["{{/* The rights that the code declares. Made by `make docs`. */}}"]
     values = Values()
-    for component in COMPONENTS:
+    for component in (*COMPONENTS, "dashboard"):
         rights = roles.rights_of(component, values)
         sections += [_template(f"{component}.{place}", getattr(rights, place)) for place in _PLACES]
     sections += [
@@ -107,7 +107,9 @@ def _page(text: str) -> str:
 
 
 def _tables() -> str:
-    return "\n".join(line for component in COMPONENTS for line in _table(component)).rstrip()
+    return "\n".join(
+        line for component in (*COMPONENTS, "dashboard") for line in _table(component)
+    ).rstrip()
 
 
 def _table(component: str) -> Iterable[str]:

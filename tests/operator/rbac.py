@@ -49,10 +49,14 @@ class Watched:
 
     def requests(self, daemon: str) -> list[tuple[Right, int, str]]:
         """The right, response code and URI of every request of a daemon so far."""
-        who = f"system:serviceaccount:{NAMESPACE}:muster-{daemon}"
-        rows = [json.loads(line) for line in self.plane.audit_log.read_text().splitlines()]
-        own = [row for row in rows if row["user"]["username"] == who]
-        return [(_right(row["objectRef"]), *_answer(row)) for row in map(_complete, own)]
+        return requests_of(self.plane, f"system:serviceaccount:{NAMESPACE}:muster-{daemon}")
+
+
+def requests_of(plane: ControlPlane, user: str) -> list[tuple[Right, int, str]]:
+    """The right, response code and URI of every request of a user so far."""
+    rows = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
+    own = [row for row in rows if row["user"]["username"] == user]
+    return [(_right(row["objectRef"]), *_answer(row)) for row in map(_complete, own)]
 
 
 def _complete(row: Raw) -> Raw:

@@ -306,6 +306,69 @@
   - patch
 {{- end }}
 
+{{- define "muster.rules.dashboard.served" }}
+- apiGroups:
+  - kubeflow.org
+  resources:
+  - tfjobs
+  - mpijobs
+  - pytorchjobs
+  - jaxjobs
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - ''
+  resources:
+  - pods
+  verbs:
+  - get
+  - list
+  - watch
+- apiGroups:
+  - ''
+  resources:
+  - pods/log
+  verbs:
+  - get
+- apiGroups:
+  - ''
+  resources:
+  - events
+  verbs:
+  - list
+  - watch
+- apiGroups:
+  - metrics.k8s.io
+  resources:
+  - pods
+  verbs:
+  - list
+{{- end }}
+
+{{- define "muster.rules.dashboard.cluster" }}
+- apiGroups:
+  - ''
+  resources:
+  - nodes
+  verbs:
+  - list
+  - watch
+{{- end }}
+
+{{- define "muster.rules.dashboard.leases" }}
+- apiGroups:
+  - ''
+  resources:
+  - configmaps
+  resourceNames:
+  - muster-line
+  verbs:
+  - list
+  - watch
+{{- end }}
+
 {{- define "muster.rules.users.view" }}
 - apiGroups:
   - kubeflow.org

@@ -36,7 +36,7 @@ def components(values: Values, namespace: str) -> list[Raw]:
     """The objects of the components, without the namespace and the CRDs."""
     objects: list[Raw] = []
     if values.operator.enabled and not values.operator.watch_namespace:
-        objects += roles.user_roles()
+        objects += [*roles.user_roles(), *roles.dashboard_roles()]
     for component in values.components:
         objects += roles.build(component, values, namespace)
         objects += workloads.build(component, values, namespace)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.crds import PART_OF
 from muster.api.kinds import JOB_KINDS
+from muster.deploy import dashboard_rights
 from muster.operator import rights as operator_rights
 from muster.rights import Rights, rule
 from muster.scheduler import rights as scheduler_rights
@@ -36,6 +37,8 @@ def metadata(component: str, namespace: str = "") -> Raw:
 
 def rights_of(component: str, values: Values) -> Rights:
     """The rights that a component needs with these values."""
+    if component == "dashboard":
+        return dashboard_rights.rights()
     if component == "scheduler":
         return scheduler_rights.rights(values.scheduler.names)
     return operator_rights.rights()
@@ -86,6 +89,21 @@ def _granted(component: str, rules: Iterable[Rule], subject: Raw, namespace: str
             "roleRef": {"apiGroup": GROUP, "kind": role, "name": f"muster-{component}"},
             "subjects": [subject],
         },
+    ]
+
+
+def dashboard_roles() -> list[Raw]:
+    """Roles of readers of the dashboard; nobody has them until somebody binds them to users."""
+    rights = dashboard_rights.rights()
+    roles = {"": (*rights.served, *rights.cluster), LEASE_NAMESPACE: rights.leases}
+    return [
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "Role" if place else "ClusterRole",
+            "metadata": metadata("dashboard", place),
+            "rules": [rule.as_rbac() for rule in rules],
+        }
+        for place, rules in roles.items()
     ]
 
 
