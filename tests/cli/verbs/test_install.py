@@ -214,4 +214,6 @@ def test_an_operator_for_one_namespace_works_with_rights_there_alone(
     # Priority classes belong to no namespace: the operator does without them, and says so.
     refused = [line for line in log_text.splitlines() if "forbidden" in line.lower()]
     assert all("priorityclasses" in line for line in refused), log_text
-    run("uninstall", "--yes", "-n", "team")
+    code, out, err = run("uninstall", "--yes", "-n", "team")
+    assert code == 0, err
+    assert "lease/muster-operator deleted" in out

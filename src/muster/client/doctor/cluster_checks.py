@@ -26,7 +26,7 @@ MAX_SKEW = 5.0
 GPU_LABEL = "nvidia.com/gpu.present"
 GPUS = "nvidia.com/gpu"
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
-INSTALL_CRDS = "muster crds | kubectl apply --server-side -f -"
+INSTALL_CRDS = "muster crds | muster apply -f -"
 
 
 def api_server(facts: Facts) -> Iterator[Finding]:

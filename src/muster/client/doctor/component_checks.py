@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.meta import Key
 from muster.client.doctor.finding import Finding, error, ok, warning
 from muster.client.install.found import other_operators
 from muster.client.install.installation import pod_problem, readiness
 from muster.operator import rights as operator_rights
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.other_schedulers import is_alive
+from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,9 +72,10 @@ def _replica_failure(component: Component) -> str:
 def _is_led(component: Component, facts: Facts) -> bool:
     if "leases.coordination.k8s.io" in facts.unread:
         return True
-    name = LEASES[component.name]
+    places = component.argument("--leader-elect-resource-namespace") or [LEASE_NAMESPACE]
+    key = Key(places[-1], LEASES[component.name])
     return any(
-        lease.metadata.name == name and is_alive(lease, facts.server_now) for lease in facts.leases
+        lease.metadata.key == key and is_alive(lease, facts.server_now) for lease in facts.leases
     )
 
 

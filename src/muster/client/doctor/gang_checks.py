@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from muster.api.gang_dialects import DIALECT_BY_NAME, gang_named_by
 from muster.api.meta import find_condition
+from muster.client.doctor.cluster_checks import INSTALL_CRDS
 from muster.client.doctor.finding import Finding, error, ok, warning
 from muster.operator.build.dialect_choice import GROUP_KINDS
 from muster.scheduler import waiting_line_format
 from muster.scheduler.other_schedulers import find_others, is_alive
-from muster.scheduler.rights import name_lease
+from muster.scheduler.rights import LEASE, name_lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from muster.api.gang import GangKey
     from muster.client.doctor.facts import Facts
 
-INSTALL_CRDS = "muster crds | kubectl apply --server-side -f -"
 DEFAULT = "default-scheduler"
 
 
@@ -45,7 +45,7 @@ def scheduler_names(facts: Facts) -> Iterator[Finding]:
     names = {*used, *_names_of_muster(facts)}
     for name in sorted(names):
         found += _twice(name, facts)
-    served = ", ".join(sorted(_names_of_muster(facts)))
+    served = ", ".join(sorted(_live_names(facts)))
     yield from found or [ok("scheduler names", f"Muster answers to {served or 'none'}")]
 
 
@@ -70,6 +70,13 @@ def _names_of_muster(facts: Facts) -> set[str]:
         if component.name == "scheduler"
         for name in component.argument("--scheduler-name")
     }
+
+
+def _live_names(facts: Facts) -> set[str]:
+    """The names in the live leases of Muster's schedulers, wherever they run."""
+    alive = (lease for lease in facts.leases if is_alive(lease, facts.server_now))
+    parts = (lease.metadata.name.partition(".") for lease in alive)
+    return {name for prefix, _, name in parts if prefix == LEASE and name}
 
 
 def _twice(name: str, facts: Facts) -> Iterator[Finding]:

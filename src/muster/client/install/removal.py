@@ -24,6 +24,7 @@ from muster.client.install.plan import HELM
 from muster.errors import Forbidden, NotFound, UsageError
 from muster.operator import rights as operator_rights
 from muster.scheduler import rights as scheduler_rights
+from muster.scheduler.other_schedulers import LEASE_FIELD_SELECTOR
 from muster.scheduler.waiting_line_format import CONFIG_MAP, NAMESPACE
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Installed(NamedTuple):
 def find(client: BlockingClient, namespace: str, *, crds: bool) -> list[Installed]:
     """The objects to delete, in order."""
     found = [row for kind in REMOVED for row in _labelled(client, kind, namespace)]
-    found += [row for row in _records(client) if row not in found]
+    found += [row for row in _records(client, namespace) if row not in found]
     return [*found, *(_labelled(client, CRDS, namespace) if crds else ())]
 
 
@@ -83,13 +84,13 @@ def _labelled(client: BlockingClient, kind: Kind[Any], namespace: str) -> Iterat
         yield Installed(kind, Key(meta.get("namespace", ""), meta["name"]))
 
 
-def _records(client: BlockingClient) -> Iterator[Installed]:
+def _records(client: BlockingClient, namespace: str) -> Iterator[Installed]:
     """The leases and the published line, which the components themselves wrote."""
     try:
-        leases = client.list(LEASES, NAMESPACE).items
+        leases = client.list(LEASES, fields=LEASE_FIELD_SELECTOR).items
         line = client.find(CONFIG_MAPS, Key(NAMESPACE, CONFIG_MAP))
     except Forbidden:
-        return
+        leases, line = client.list(LEASES, namespace).items, None
     for lease in leases:
         name = lease.metadata.name
         if name == operator_rights.LEASE or name.split(".")[0] == scheduler_rights.LEASE:
