@@ -122,8 +122,9 @@ def _parse(url: str, source: str) -> Proxy:
     try:
         parts = urlsplit(url)
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
-    except ValueError as error:  # its text may quote the password
-        raise ConfigError(f"{source}: is not a URL; percent-encode the password") from error
+    except ValueError:
+        # Without the cause: its text may quote the password, and Python prints causes.
+        raise ConfigError(f"{source}: is not a URL; percent-encode the password") from None
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         # Never the URL itself: it may hold a password.
         scheme = f"{parts.scheme}://… " if parts.scheme else ""
