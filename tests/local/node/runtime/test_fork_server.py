@@ -82,6 +82,27 @@ def test_a_machine_that_forbids_to_fork_siblings_starts_the_program_itself(
     assert exit_code(pid) == 1
 
 
+def test_a_fork_server_that_exits_at_once_is_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_dead(self: processes._ForkServer) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs.close()
+        started.append(ours)
+        return ours
+
+    started: list[socket.socket] = []
+    monkeypatch.setattr(processes, "_fork_server", processes._ForkServer())
+    monkeypatch.setattr(processes._ForkServer, "_start", start_dead)
+
+    pid, connection = start_pause(tmp_path / "errors")
+
+    connection.close()
+    assert exit_code(pid) == 1
+    assert len(started) == 1
+    started[0].close()
+
+
 def test_an_error_file_that_cannot_be_made_starts_no_program(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         start_pause(tmp_path / "missing" / "errors")

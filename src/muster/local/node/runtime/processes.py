@@ -64,10 +64,11 @@ def fork_program(program: str, arguments: list[str], fds: dict[int, int], errors
     """Like `start_program`, for a program of the fork server; `fds` leaves out no number."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     with open(os.open(errors, flags, 0o644), "wb") as file, open(os.devnull, "r+b") as null:
-        files = {0: null.fileno(), 1: null.fileno(), 2: file.fileno()} | fds
+        by_number = {0: null.fileno(), 1: null.fileno(), 2: file.fileno()} | fds
+        sources = [fd for _, fd in sorted(by_number.items())]
         try:
-            return _fork_server.fork(program, arguments, [fd for _, fd in sorted(files.items())])
-        except OSError:  # it cannot be started, or the machine forbids its way to fork
+            return _fork_server.fork(program, arguments, sources)
+        except OSError:  # it cannot start, exits again at once, or may not fork in its way
             return start_program(program, arguments, fds, errors)
 
 
@@ -129,7 +130,7 @@ class _ForkServer:
             self._socket.close()
 
 
-class _Gone(Exception):
+class _Gone(OSError):
     """The fork server does not run any more."""
 
 
