@@ -170,7 +170,8 @@ def watch(
 ) -> Request:
     """Every change after `since`, until the server ends the watch after about `seconds`.
 
-    If it does not end it, nobody is there any more: a proxy or load balancer holds our connection.
+    If the watch is silent for longer than that, the server is gone, and only a proxy or load
+    balancer holds the connection.
     """
     changes = _query(watch=True, allowWatchBookmarks=True, resourceVersion=since)
     query = changes + _selection(selectors) + _query(timeoutSeconds=seconds or None)

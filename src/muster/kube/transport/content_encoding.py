@@ -5,8 +5,8 @@ gzip for lists from another machine, else identity. An intermediary may compress
 gzip is decoded wherever it appears, also in a stream, piece by piece.
 
 A small body can expand a thousandfold. A stream is decoded in pieces of at most `PIECE` bytes, when
-its reader wants them. A whole body may expand to `MAX_BYTES`; a list that is larger is asked for
-again without compression, which a server needs all the bytes for.
+its reader wants them. A whole body may expand to `MAX_BYTES`. A larger list is asked for again
+without compression: then the server has to send every byte.
 """
 
 from __future__ import annotations
