@@ -25,10 +25,10 @@ def restarts_left(job: Job, status: JobStatus) -> int | None:
     limit = job.policy.backoff_limit
     if limit is None:
         return None
-    return (limit + 1 if _is_batch_job(job) else max(limit, 1)) - status.restarts
+    return (limit + 1 if _retries_as_batch_job(job) else max(limit, 1)) - status.restarts
 
 
-def _is_batch_job(job: Job) -> bool:
+def _retries_as_batch_job(job: Job) -> bool:
     launcher = job.replica_spec("Launcher")
     if job.mpi is None or launcher is None:
         return False
