@@ -22,6 +22,7 @@ MusterError                     exit 1
 ├── InvalidSelector             a label or field selector that Kubernetes rejects
 ├── LeaseLost                   another process is the leader, or the lease was not renewed in time
 ├── JobFailed (exit 10)         `--wait`: the job itself failed; .replica, .exit_code, .last_lines
+│   └── RemoteError             rank 0 of a function raised an exception that cannot be rebuilt here
 ├── WaitTimeout                 the awaited state was not reached in time
 ├── CannotRun                   this machine could not run a pod's processes
 ├── MissingReference            a pod refers to something that does not exist (yet)
@@ -250,6 +251,10 @@ class JobFailed(MusterError):
         """The end of its log."""
 
 
+class RemoteError(JobFailed):
+    """Rank 0 of a function raised an exception that this process cannot rebuild."""
+
+
 class WaitTimeout(MusterError, TimeoutError):
     """The awaited state was not reached in time; the job goes on."""
 
@@ -268,10 +273,6 @@ class MissingReference(MusterError):
 
 class InvalidImageName(MusterError):
     """A pod's image has a name that no image can have."""
-
-
-class RemoteError(JobFailed):
-    """Rank 0 of a function raised an exception that this process cannot rebuild."""
 
 
 class ResultError(MusterError):
