@@ -106,11 +106,10 @@ def test_a_result_of_an_earlier_job_of_the_same_name_is_refused(
         again.result()
 
 
-def test_a_key_that_was_replaced_in_the_cluster_is_not_used(
+def test_the_key_in_the_cluster_is_never_used(
     cluster: muster.LocalCluster,
     namespace: str,
     job: muster.Job,
-    attacker: Attacker,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

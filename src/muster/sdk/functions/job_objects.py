@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
@@ -39,7 +39,7 @@ class FunctionParts:
     function: str
     """Its name, for people."""
     namespace: str
-    key: bytes
+    key: bytes = field(repr=False)
     """The key with which rank 0 seals the result."""
     package: bytes | None
     """The package, unless it is in a shared directory."""

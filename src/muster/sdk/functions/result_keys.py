@@ -8,17 +8,21 @@ is never used here: whoever may write Secrets could replace it together with the
 from __future__ import annotations
 
 import os
+import re
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.errors import ConfigError
 from muster.kube.auth.private_file import read_private
 from muster.local.home import Home, private_opener
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+_UID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]*")
 KEEP_SECONDS = 90 * 86400
 """Keys of older jobs are removed when a new one is stored."""
 
@@ -29,12 +33,18 @@ class ResultKey(msgspec.Struct, frozen=True):
     key: bytes
     shared_dir: str = ""
 
+    def __repr__(self) -> str:
+        return "ResultKey()"  # the key is a secret
+
 
 _of_this_process: dict[str, ResultKey] = {}
 
 
-def _folder(home: Home | None) -> Path:
-    return (home or Home.of_user()).root / "function-keys"
+def _path(job_uid: str, home: Home | None) -> Path:
+    """The file of a key; ConfigError if the UID that the server gave could be a path."""
+    if not _UID.fullmatch(job_uid):
+        raise ConfigError(f"the cluster gave the job an invalid UID: {job_uid!r}")
+    return (home or Home.of_user()).root / "function-keys" / job_uid
 
 
 def remember(job_uid: str, key: ResultKey) -> None:
@@ -47,24 +57,26 @@ def store(job_uid: str, key: ResultKey, home: Home | None = None) -> None:
 
     `home` is that of the job's local cluster, by default the user's own.
     """
+    path = _path(job_uid, home)
     (home or Home.of_user()).make()
-    folder = _folder(home)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with open(folder / job_uid, "xb", opener=private_opener) as file:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with open(path, "xb", opener=private_opener) as file:
         file.write(msgspec.json.encode(key))
     oldest = time.time() - KEEP_SECONDS
-    for row in os.scandir(folder):
-        if row.stat(follow_symlinks=False).st_mtime < oldest:
-            os.unlink(row.path)
+    for row in os.scandir(path.parent):
+        with suppress(FileNotFoundError):  # another process removes it too
+            if row.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(row.path)
 
 
 def find(job_uid: str, home: Home | None = None) -> ResultKey | None:
     """The key of a job; None if this user has not submitted it from here."""
     if job_uid in _of_this_process:
         return _of_this_process[job_uid]
-    if not job_uid or "/" in job_uid or job_uid.startswith("."):
-        return None
+    path = _path(job_uid, home)
     try:
-        return msgspec.json.decode(read_private(_folder(home) / job_uid), type=ResultKey)
+        return msgspec.json.decode(read_private(path), type=ResultKey)
     except FileNotFoundError:
         return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
