@@ -178,8 +178,9 @@ def test_rank_0_writes_its_result_with_its_own_account(
     assert key is not None
     secret = ResultSecret(f"{rank_0.name}-result", key.key, "pod-uid")
     secret.begin()
-    body = b"x" * secret.capacity()  # the largest that is promised
-    secret.write({"outcome": "returned"}, body)
+    told = {"outcome": "returned", "text": "…" * 1000}
+    body = b"x" * secret.capacity(told)  # the largest that is promised
+    secret.write(told, body)
 
     with BlockingClient(kube_config.load(plane.kubeconfig)) as client:
         data = client.get(SECRETS, Key(NAMESPACE, f"{rank_0.name}-result")).data

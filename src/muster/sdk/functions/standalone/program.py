@@ -141,7 +141,7 @@ def _raised(header: dict[str, Any], error: BaseException, secret: ResultSecret |
             "text": str(error)[:MAX_TEXT],
             "traceback": text[-MAX_TRACEBACK:],
         }
-        secret.write(about, _pickled_error(error, secret.capacity() - 2 * MAX_TRACEBACK))
+        secret.write(about, _pickled_error(error, secret.capacity(about)))
     if isinstance(error, SystemExit) and isinstance(error.code, int):
         return error.code
     return 1
@@ -167,13 +167,15 @@ def _returned(header: dict[str, Any], value: Any, secret: ResultSecret) -> None:
         text = f"rank 0 returned {_article(type(value).__name__)}, which cannot be pickled: {error}"
         _refuse(secret, text)
         return
-    if len(body) <= secret.capacity():
-        secret.write({"outcome": RETURNED}, body)
+    about = {"outcome": RETURNED}
+    most = secret.capacity(about)
+    if len(body) <= most:
+        secret.write(about, body)
     elif not header.get("shared_dir"):
         _refuse(
             secret,
             f"rank 0 returned {len(body):,} bytes, and a result in a Secret has at most "
-            f"{secret.capacity():,}: write large results to a volume, or call muster.run with "
+            f"{most:,}: write large results to a volume, or call muster.run with "
             "shared_dir",
         )
     else:

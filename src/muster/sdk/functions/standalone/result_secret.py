@@ -44,13 +44,13 @@ class ResultSecret:
         owners = secret["metadata"].get("ownerReferences") or [{}]
         self._job_uid = owners[0].get("uid", "")
 
-    def capacity(self) -> int:
-        """The number of bytes that a body may have."""
-        return record.LIMIT - record.MAC_SIZE - 4096  # the line before the body
+    def capacity(self, header: dict[str, Any]) -> int:
+        """The number of bytes that a body may have after this header."""
+        return record.LIMIT - record.MAC_SIZE - len(self._record(header, b""))
 
     def write(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Write the result of this attempt."""
-        content = record.make_record(dict(header, job=self._job_uid, **self._about), body)
+        content = self._record(header, body)
         code = record.seal(self._key, self._job_uid, content)
         self._patch(
             {
@@ -58,6 +58,9 @@ class ResultSecret:
                 "code": base64.b64encode(code.encode()).decode(),
             }
         )
+
+    def _record(self, header: dict[str, Any], body: bytes) -> bytes:
+        return record.make_record(dict(header, job=self._job_uid, **self._about), body)
 
     def _patch(self, data: dict[str, Any]) -> Any:
         began = time.monotonic()
