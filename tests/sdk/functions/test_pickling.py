@@ -138,3 +138,12 @@ def test_names_for_people() -> None:
     assert name_of(inner) == "inner"
     assert name_of(functools.partial(plain, 1)) == "plain"
     assert name_of(Model(1).predict) == "Model.predict"
+
+
+def test_only_a_partial_is_named_by_its_function() -> None:
+    class Step:
+        @property
+        def func(self) -> Step:
+            return self
+
+    assert name_of(Step()) == "Step"

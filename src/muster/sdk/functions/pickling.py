@@ -7,6 +7,7 @@ other libraries of the process use cloudpickle too.
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 import threading
@@ -79,7 +80,7 @@ def dumps(value: Any, names: Names = None) -> bytes:
 
 def name_of(function: Any) -> str:
     """The function's name for messages."""
-    while hasattr(function, "func"):  # functools.partial
+    while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return str(name).rpartition("<locals>.")[2]
