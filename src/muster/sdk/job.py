@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from muster.api.meta import Key, key_of
 from muster.client.jobs import explain as explaining
@@ -18,13 +18,13 @@ from muster.client.jobs import job_operations, waiting
 from muster.client.jobs.lookup import FoundJob
 from muster.client.logs import job_logs
 from muster.client.logs.choice import WantedLogs, find_logs
-from muster.client.logs.pod_log import LogOptions
 from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.connection import connector
 from muster.sdk.duration import Duration, seconds_of
+from muster.sdk.log_arguments import LogArguments, log_options
 from muster.sdk.messages import note, warn
-from muster.sdk.notebook.curves import CurveReader, Curves
+from muster.sdk.notebook.curves import Curves, read_curves
 from muster.sdk.notebook.job_table import JobTable
 from muster.sdk.notebook.live import LiveOutput
 
@@ -41,19 +41,7 @@ if TYPE_CHECKING:
 Goal = Literal["finished", "running", "deleted"]
 _GOALS = {"finished": waiting.FINISHED, "running": waiting.STARTED}
 _LOOK_SECONDS = 15.0
-"""The watch shows every change of the job; a look in between only survives a missed one."""
-
-_REDRAW_SECONDS = 0.5
-
-
-class LogChoice(TypedDict, total=False):
-    """Which part of the logs to read: the options of `arena logs`."""
-
-    container: str
-    tail: int | None
-    since: Duration | None
-    timestamps: bool
-    previous: bool
+"""The watch reports every change of the job; a look is only for a change that the watch missed."""
 
 
 class Job:
@@ -134,7 +122,7 @@ class Job:
         follow: bool = False,
         replica: str = "",
         all_replicas: bool = False,
-        **choice: Unpack[LogChoice],
+        **choice: Unpack[LogArguments],
     ) -> Iterator[str]:
         """The lines of the job's log, or with `follow` also those to come, until the job ends.
 
@@ -147,16 +135,7 @@ class Job:
         """
         if replica and all_replicas:
             raise UsageError("replica= and all_replicas= exclude each other")
-        since = choice.get("since")
-        options = LogOptions(
-            follow=follow,
-            container=choice.get("container", ""),
-            tail=choice.get("tail"),
-            since=None if since is None else max(1.0, seconds_of("since", since)),
-            timestamps=choice.get("timestamps", False),
-            previous=choice.get("previous", False),
-        )
-        wanted = WantedLogs(options, replica, all_replicas)
+        wanted = WantedLogs(log_options(choice, follow=follow), replica, all_replicas)
         return self._lines(wanted, connector(self._cluster))
 
     def _lines(self, wanted: WantedLogs, connect: Callable[[], BlockingClient]) -> Iterator[str]:
@@ -267,17 +246,8 @@ class Job:
         >>> job.wait().curves("loss")
         loss: 0.1 → 0.3 (3 points)
         """
-        reader = CurveReader(subject := f"{self._uid}/curves")
-        output, drawn = LiveOutput(subject), 0.0
-        for line in self.logs(follow=follow):
-            is_due = time.monotonic() > drawn + _REDRAW_SECONDS
-            if reader.add(line) and follow and output.enabled and is_due:
-                output.show(reader.curves(names))
-                drawn = time.monotonic()
-        curves = reader.curves(names)
-        if follow:
-            output.show(curves)
-        return curves
+        lines = self.logs(follow=follow)
+        return read_curves(lines, names, subject=f"{self._uid}/curves", live=follow)
 
     def explain(self) -> JobExplanation:
         """Whether the job runs, and if not, why, and its place in line.

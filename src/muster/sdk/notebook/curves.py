@@ -7,10 +7,15 @@ epoch, iteration) of the same line, if it has one; else the points are counted.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
 from html import escape
+from typing import TYPE_CHECKING
 
 from muster.sdk.notebook.live import LiveOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Point = tuple[float, float]
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -19,6 +24,7 @@ _WORDS = re.compile(rf"\b((?i:step|epoch|iteration|loss|accuracy))\s+({_NUMBER})
 _STEPS = ("step", "global_step", "iteration", "iter", "epoch")
 _USUAL = re.compile(r"loss|acc|error|score|reward|perplexity|auc|f1", re.IGNORECASE)
 _WIDTH, _HEIGHT, _MARGIN = 360, 160, 24
+_REDRAW_SECONDS = 0.5
 _MAX_POINTS = 600
 """Points that are drawn of one curve; a screen shows no more."""
 
@@ -80,6 +86,22 @@ class CurveReader:
         elif usual := {name: points for name, points in series.items() if _USUAL.search(name)}:
             series = usual
         return Curves({name: list(points) for name, points in series.items()}, self._subject)
+
+
+def read_curves(
+    lines: Iterable[str], names: tuple[str, ...], *, subject: str, live: bool
+) -> Curves:
+    """The curves of these lines; `live` redraws them in a notebook while the lines arrive."""
+    reader, output, drawn = CurveReader(subject), LiveOutput(subject), 0.0
+    for line in lines:
+        is_due = time.monotonic() > drawn + _REDRAW_SECONDS
+        if reader.add(line) and live and output.enabled and is_due:
+            output.show(reader.curves(names))
+            drawn = time.monotonic()
+    curves = reader.curves(names)
+    if live:
+        output.show(curves)
+    return curves
 
 
 def _drawn(name: str, points: list[Point]) -> str:

@@ -1,0 +1,31 @@
+"""Which part of a log `job.logs` reads: its arguments are the options of `arena logs`."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from muster.client.logs.pod_log import LogOptions
+from muster.sdk.duration import Duration, seconds_of
+
+
+class LogArguments(TypedDict, total=False):
+    """The arguments that choose the container and the part of its log."""
+
+    container: str
+    tail: int | None
+    since: Duration | None
+    timestamps: bool
+    previous: bool
+
+
+def log_options(given: LogArguments, *, follow: bool) -> LogOptions:
+    """The options with which the log is read."""
+    since = given.get("since")
+    return LogOptions(
+        follow=follow,
+        container=given.get("container", ""),
+        tail=given.get("tail"),
+        since=None if since is None else seconds_of("since", since),
+        timestamps=given.get("timestamps", False),
+        previous=given.get("previous", False),
+    )
