@@ -37,18 +37,25 @@ def kind_of(word: str) -> type[Submission]:
 
 
 def fields_of(
-    kind: type[Submission], command: str | Sequence[str], arguments: Mapping[str, Any]
+    kind: type[Submission],
+    command: str | Sequence[str],
+    arguments: Mapping[str, Any],
+    *,
+    call: str = "submit",
 ) -> dict[str, Any]:
-    """The fields of the submission; an argument that is None is not given."""
+    """The fields of the submission; an argument that is None is not given.
+
+    `call` is the function that has these arguments.
+    """
     flags = flags_by_key(kind)
     fields: dict[str, Any] = {"command": (_command(command),)}
     for name, value in arguments.items():
         if name not in flags:
-            raise UsageError(f"submit() has {_no_such_argument(kind, name)}")
+            raise UsageError(f"{call}() has {_no_such_argument(kind, name)}")
         if value is not None:
             fields[flags[name].field] = flag_value(name, flags[name], _text(name, value))
     if "name" not in fields:
-        raise UsageError("submit() needs the argument name")
+        raise UsageError(f"{call}() needs the argument name")
     return fields
 
 
@@ -98,9 +105,8 @@ def errors_in_python(kind: type[Submission]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        *rest, message = (error.hint, str(error))
 
         def in_python(text: str) -> str:
             return _FLAG.sub(lambda match: names.get(match[0], match[0]), text)
 
-        raise type(error)(in_python(message), hint=in_python(rest[0])) from None
+        raise type(error)(in_python(str(error)), hint=in_python(error.hint)) from None

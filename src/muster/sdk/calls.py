@@ -11,7 +11,7 @@ from muster.client.jobs import lookup
 from muster.client.submit.submit import submit_flags
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
-from muster.sdk.choice import ClusterChoice, target_of
+from muster.sdk.choice import ClusterChoice, take_target, target_of
 from muster.sdk.connection import connector
 from muster.sdk.job import Job
 from muster.sdk.messages import note, warn
@@ -34,11 +34,11 @@ def submit(kind: str, command: str | Sequence[str], **arguments: Unpack[SubmitAr
     >>> job.wait(timeout="1m").status()
     'SUCCEEDED'
     """
-    choice = {name: arguments.pop(name, None) for name in ClusterChoice.__annotations__}  # type: ignore[misc]
-    target = target_of(**choice)
+    given = dict(arguments)
+    target = take_target(given)
     submission = kind_of(kind)
     with errors_in_python(submission):
-        fields = fields_of(submission, command, arguments)
+        fields = fields_of(submission, command, given)
         cluster, submitted = submit_flags(
             submission, fields, target, warn, interpreter=_own_interpreter()
         )

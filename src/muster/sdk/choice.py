@@ -10,13 +10,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from muster.client.target import Target
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, MutableMapping
 
     from muster.local.home import Home
     from muster.sdk.local_cluster import LocalCluster
@@ -49,6 +49,11 @@ def default_cluster(home: Home) -> Iterator[None]:
             _default.reset(token)
         except ValueError:  # closed in another context, for instance by a fixture of pytest
             _default.set(None)
+
+
+def take_target(arguments: MutableMapping[str, Any]) -> Target:
+    """The target that the arguments of a call choose; these arguments are removed from them."""
+    return target_of(**{name: arguments.pop(name, None) for name in ClusterChoice.__annotations__})
 
 
 def target_of(

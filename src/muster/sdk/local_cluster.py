@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-import threading
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
@@ -195,22 +194,12 @@ def _flags(settings: LocalClusterSettings) -> list[str]:
 def _outside_event_loop(call: Callable[[], None]) -> None:
     """Make a call that may run an event loop of its own, also where one is running."""
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         call()
         return
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - raised below, in the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(call).result()

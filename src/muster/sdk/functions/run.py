@@ -17,7 +17,7 @@ from muster.client.target import find_cluster
 from muster.errors import ApiError, Forbidden, MusterError, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
-from muster.sdk.choice import ClusterChoice, target_of
+from muster.sdk.choice import take_target
 from muster.sdk.functions import result_keys
 from muster.sdk.functions.boot import PACKAGE, command_line
 from muster.sdk.functions.job_objects import FunctionParts, result_secret, with_function
@@ -72,15 +72,16 @@ def run(
     >>> job.result(timeout="2m")
     42
     """
-    call = _checked_call(function, args, kwargs or {}, arguments.pop("shared_dir", None))
-    choice = {field: arguments.pop(field, None) for field in ClusterChoice.__annotations__}  # type: ignore[misc]
-    target = target_of(**choice)
+    given: dict[str, Any] = {**arguments}
+    call = _checked_call(function, args, kwargs or {}, given.pop("shared_dir", None))
+    target = take_target(given)
     found = find_cluster(target)
     local = found is None or found.local
-    if not arguments.get("kind"):
+    kind = given.pop("kind", None)
+    if not kind:
         raise UsageError("run() needs the argument kind", hint='Write kind="jax", for example.')
-    submission = kind_of(arguments["kind"])
-    given = _with_defaults({**arguments, "kind": None}, call, local=local)
+    submission = kind_of(kind)
+    given = _with_defaults(given, call, local=local)
     header = Header(
         call.name,
         submission.job_kind.kind,
@@ -99,7 +100,12 @@ def run(
 
         with _rights_in_hint():
             cluster, submitted = submit_flags(
-                submission, fields_of(submission, line, given), target, warn, complete
+                submission,
+                fields_of(submission, line, given, call="run"),
+                target,
+                warn,
+                complete,
+                interpreter=sys.executable,
             )
     _keep_key(submitted.job, ResultKey(key, call.shared_dir), cluster)
     return Job(cluster, JOB_KIND_BY_NAME[submitted.job["kind"]].resource, submitted.job)
@@ -127,16 +133,13 @@ def _checked_call(
 
 
 def _with_defaults(given: Mapping[str, Any], call: _Call, *, local: bool) -> dict[str, Any]:
-    """The arguments with a name, and on this machine with its Python and the shared directory."""
+    """The arguments with a name, and on this machine with the shared directory."""
     if given.get("nproc_per_node"):
         raise UsageError(
             "nproc_per_node is for torchrun; run() calls the function once in each replica",
             hint="Start more processes inside the function, or use muster.submit.",
         )
-    made = {field: value for field, value in given.items() if value is not None}
-    made["name"] = given.get("name") or _job_name(call.name)
-    if local:
-        made.setdefault("python", sys.executable)
+    made = {**given, "name": given.get("name") or _job_name(call.name)}
     if local and call.shared_dir:
         folders = given.get("data_dir") or ()
         folders = [folders] if isinstance(folders, str | os.PathLike) else [*folders]
