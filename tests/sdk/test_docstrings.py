@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-from types import ModuleType
 
 import pytest
 
@@ -35,10 +34,6 @@ def test_the_example_shows_what_happens(
             left.delete()
 
     assert ran.failed == 0
-
-
-def public(module: ModuleType) -> list[str]:
-    return [name for name in muster.__all__ if getattr(muster, name).__module__ == module.__name__]
 
 
 def test_every_call_and_every_verb_of_a_job_has_an_example() -> None:

@@ -261,6 +261,8 @@ def test_wrong_calls_say_what_to_write(cluster: muster.LocalCluster, namespace: 
         with pytest.raises(muster.UsageError) as wrong:
             cluster.run(*arguments, namespace=namespace)  # type: ignore[call-arg]
         assert words in str(wrong.value)
+    with pytest.raises(muster.UsageError, match=r"^run\(\) has no such argument: worker; did you"):
+        cluster.run(len, kind="jax", worker=2, namespace=namespace)  # type: ignore[call-arg]
     with pytest.raises(muster.UsageError, match="nproc_per_node is for torchrun"):
         cluster.run(len, kind="pytorch", nproc_per_node=2, namespace=namespace)
     with pytest.raises(muster.UsageError, match="no such directory"):
