@@ -8,7 +8,7 @@ import pytest
 
 from muster.errors import ConfigError
 from muster.kube.auth import credentials
-from muster.kube.auth.credentials import TokenFile
+from muster.kube.auth.credentials import Credential, TokenFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,3 +51,9 @@ def test_a_token_file_may_be_missing_or_empty_for_a_moment(tmp_path: Path) -> No
     assert source.get().authorization == "Bearer one"
     (tmp_path / "token").unlink()
     assert source.get().authorization == "Bearer one"
+
+
+def test_a_credential_shows_none_of_its_secrets() -> None:
+    credential = Credential("Bearer hidden", b"hidden", b"hidden", b"hidden")
+
+    assert "hidden" not in f"{credential} {credential!r}"

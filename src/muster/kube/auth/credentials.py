@@ -29,6 +29,9 @@ class Credential(NamedTuple):
     key: bytes = b""
     ca: bytes | None = None
 
+    def __repr__(self) -> str:
+        return "Credential()"  # its fields are secrets
+
 
 ANONYMOUS = Credential()
 
