@@ -62,3 +62,13 @@ def test_a_file_that_was_written_by_half_is_named(home: Home) -> None:
 
     with pytest.raises(ConfigError, match=f"{UID} cannot be read"):
         result_keys.find(UID, home)
+
+
+def test_a_file_that_others_may_open_is_not_used(home: Home) -> None:
+    result_keys.store(UID, KEY, home)
+    (home.root / "function-keys" / UID).chmod(0o644)
+
+    with pytest.raises(ConfigError, match="other users may open it") as refused:
+        result_keys.find(UID, home)
+
+    assert "the result of its job cannot be read any more" in refused.value.hint

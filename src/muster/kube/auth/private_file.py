@@ -21,17 +21,20 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def read_private(path: Path) -> bytes:
-    """The content; OSError if it cannot be read, ConfigError if it is not the user's alone."""
+def read_private(path: Path, *, afterwards: str = "`arena up` makes a new one") -> bytes:
+    """The content; OSError if it cannot be read, ConfigError if it is not the user's alone.
+
+    `afterwards` is what a person needs to know before removing a file that is not used.
+    """
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise _refused(path, "it is a symbolic link") from error
+            raise _refused(path, "it is a symbolic link", afterwards) from error
         raise
     with open(descriptor, "rb") as file:
         if problem := _problem(os.fstat(descriptor)):
-            raise _refused(path, problem)
+            raise _refused(path, problem, afterwards)
         return file.read()
 
 
@@ -45,6 +48,6 @@ def _problem(status: os.stat_result) -> str:
     return ""
 
 
-def _refused(path: Path, problem: str) -> ConfigError:
-    hint = f"Look who has made it, then `rm {path}`: `arena up` makes a new one."
+def _refused(path: Path, problem: str, afterwards: str) -> ConfigError:
+    hint = f"Look who has made it, then `rm {path}`: {afterwards}."
     return ConfigError(f"{path} is not used: {problem}", hint=hint)

@@ -75,7 +75,8 @@ def find(job_uid: str, home: Home | None = None) -> ResultKey | None:
         return _of_this_process[job_uid]
     path = _path(job_uid, home)
     try:
-        return msgspec.json.decode(read_private(path), type=ResultKey)
+        content = read_private(path, afterwards="the result of its job cannot be read any more")
+        return msgspec.json.decode(content, type=ResultKey)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
