@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from muster.sdk.functions import own_modules, pickling
+from muster.sdk.functions.standalone.program import with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ def type_name(value: Any) -> str:
     kind = type(value)
     name = kind.__qualname__
     full = name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
-    return f"{'an' if full[:1].lower() in 'aeiou' else 'a'} {full}"
+    return with_article(full)
 
 
 def _of_data(label: str, value: Any) -> Iterator[tuple[str, Any]]:

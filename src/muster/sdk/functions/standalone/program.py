@@ -164,8 +164,8 @@ def _returned(header: dict[str, Any], value: Any, secret: ResultSecret) -> None:
     try:
         body = _dumps(value)
     except Exception as error:  # noqa: BLE001 - of the user's class
-        text = f"rank 0 returned {_article(type(value).__name__)}, which cannot be pickled: {error}"
-        _refuse(secret, text)
+        returned = with_article(type(value).__name__)
+        _refuse(secret, f"rank 0 returned {returned}, which cannot be pickled: {error}")
         return
     about = {"outcome": RETURNED}
     most = secret.capacity(about)
@@ -200,7 +200,8 @@ def _refuse(secret: ResultSecret, text: str) -> None:
     secret.write({"outcome": REFUSED, "text": text[:MAX_TEXT]})
 
 
-def _article(name: str) -> str:
+def with_article(name: str) -> str:
+    """The name of a type in a sentence."""
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
