@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from tests import own_network
 from tests.controlplane.build import Unavailable
 
 MODULE, VERSION = "github.com/kubeflow/training-operator", "v1.9.3"
@@ -35,6 +36,7 @@ def definitions() -> tuple[dict[str, Any], ...]:
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=own_network.leave,  # a parallel worker's own network does not reach the proxy
     )
     if result.returncode != 0:
         output = result.stderr.strip() or result.stdout[-300:]
