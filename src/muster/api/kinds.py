@@ -6,7 +6,8 @@ resource as another struct, or raw, write `PODS.read_as(dict)`.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+import threading
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -115,3 +116,26 @@ MPIJOBS: Kind[Raw] = Kind.of("kubeflow.org/v1", "MPIJob", dict)
 PYTORCHJOBS: Kind[Raw] = Kind.of("kubeflow.org/v1", "PyTorchJob", dict)
 JAXJOBS: Kind[Raw] = Kind.of("kubeflow.org/v1", "JAXJob", dict)
 JOB_KINDS: tuple[Kind[Raw], ...] = (TFJOBS, MPIJOBS, PYTORCHJOBS, JAXJOBS)
+
+
+# msgspec remembers what it knows of a struct in the class before that is complete. A second thread
+# that decodes into the same struct meanwhile crashes the process. So decoders are built one after
+# the other, and every struct that threads decode into gets its decoder here first.
+_building = threading.Lock()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder_of(shape: type[T]) -> msgspec.json.Decoder[T]:
+    """The JSON decoder of this type, for use in any number of threads."""
+    decoder = _decoders.get(shape)
+    if decoder is None:
+        with _building:
+            decoder = _decoders.get(shape) or msgspec.json.Decoder(shape)
+            _decoders[shape] = decoder
+    return decoder
+
+
+def convert(value: object, shape: type[T]) -> T:
+    """`msgspec.convert`, safe in threads."""
+    decoder_of(shape)
+    return msgspec.convert(value, shape)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.api.meta import Object
 
 if TYPE_CHECKING:
@@ -141,6 +142,6 @@ def encode(model: Model) -> str:
 def decode(config_map: ConfigMap) -> Model | None:
     """The model that a ConfigMap publishes; None if it has another content."""
     try:
-        return msgspec.json.decode(config_map.data.get(DATA_KEY, ""), type=Model)
+        return decoder_of(Model).decode(config_map.data.get(DATA_KEY, ""))
     except msgspec.MsgspecError:
         return None

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
+from muster.api.kinds import convert
 from muster.api.meta import merge_patch
 
 if TYPE_CHECKING:
@@ -220,11 +221,11 @@ def decode_status(raw: object) -> JobStatus:
     if not isinstance(raw, dict):
         return JobStatus()
     try:
-        status = msgspec.convert(raw, JobStatus)
+        status = convert(raw, JobStatus)
     except msgspec.ValidationError:
         # Field by field is slow, and nearly every status is our own.
         raw = dict(_readable(raw))
-        status = msgspec.convert(raw, JobStatus)
+        status = convert(raw, JobStatus)
     rows = raw.get("conditions") or ()
     if all(row.keys() <= _CONDITION_FIELDS for row in rows):
         return status
@@ -247,7 +248,7 @@ def _readable(raw: Raw) -> Iterator[tuple[str, Any]]:
 
 def _converts(value: object, type_: Any) -> bool:
     try:
-        msgspec.convert(value, type_)
+        convert(value, type_)
     except msgspec.ValidationError:
         return False
     return True

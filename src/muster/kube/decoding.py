@@ -6,11 +6,11 @@ in `ObjectList.unreadable`. Alone, it raises an ApiError.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.kube import request
 from muster.kube.error_response import unreadable_response
 
@@ -42,20 +42,14 @@ class Page(msgspec.Struct, Generic[T], gc=False):
     items: list[T] | None = None
 
 
-@cache
-def _decoder(shape: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(shape)
-
-
-@cache
 def _page_decoder(model: Any) -> msgspec.json.Decoder[Page[Any]]:
-    return msgspec.json.Decoder(Page[model])
+    return decoder_of(Page[model])
 
 
 def decode_object(kind: Kind[T], body: bytes) -> T:
     """The object in a response."""
     try:
-        return cast("T", _decoder(cast(Any, kind.model)).decode(body))
+        return decoder_of(kind.model).decode(body)
     except msgspec.DecodeError as error:
         raise unreadable_response(
             f"the response about {kind.resource} cannot be decoded", error
@@ -97,7 +91,7 @@ class ListPages(Generic[T]):
     def add_page(self, body: bytes) -> None:
         """Add the response to `next_request`."""
         try:
-            page = _page_decoder(cast(Any, self._kind.model)).decode(body)
+            page = _page_decoder(self._kind.model).decode(body)
         except msgspec.ValidationError:
             page = self._one_by_one(body)  # slower, so only if an item does not fit
         except msgspec.DecodeError as error:
@@ -124,7 +118,7 @@ class ListPages(Generic[T]):
             problem = f"the response to listing {self._kind.resource} is not a list"
             raise unreadable_response(problem, error) from error
         page: Page[T] = Page(raw.metadata, [])
-        decoder = _decoder(cast(Any, self._kind.model))
+        decoder = decoder_of(self._kind.model)
         for item in raw.items or ():
             try:
                 cast("list[T]", page.items).append(decoder.decode(item))
@@ -148,7 +142,7 @@ class MetadataOnly(msgspec.Struct, frozen=True, gc=False):
 
 def _name_of(item: msgspec.Raw) -> str:
     try:
-        metadata = msgspec.json.decode(item, type=MetadataOnly).metadata
+        metadata = decoder_of(MetadataOnly).decode(item).metadata
     except msgspec.ValidationError:
         return "?"
     return f"{metadata.namespace}/{metadata.name}".lstrip("/")

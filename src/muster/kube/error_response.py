@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.errors import ApiError, Cause, ServerError, api_error
 from muster.kube.request import JSON
 
@@ -179,7 +180,7 @@ def _from_kubernetes(body: bytes, status: Status, request: Request) -> bool:
 
 def _status_of(body: bytes) -> Status:
     try:
-        return msgspec.json.decode(body, type=Status)
+        return decoder_of(Status).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = body[:400].decode("utf-8", "replace").strip()
         # A line of text may help the user; a proxy's HTML page does not.

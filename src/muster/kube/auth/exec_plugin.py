@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.errors import ConfigError
 from muster.kube.auth.credentials import Credential
 
@@ -120,7 +121,7 @@ class ExecPlugin:
     def _parse(self, output: bytes) -> Credential:
         plugin = self.plugin
         try:
-            credential = msgspec.json.decode(output, type=_ExecCredential)
+            credential = decoder_of(_ExecCredential).decode(output)
         except msgspec.DecodeError as error:
             raise plugin.error(f"did not print an ExecCredential: {error}") from error
         if credential.api_version != plugin.api_version:

@@ -7,11 +7,11 @@ with its metadata only, so that one odd object does not end the watch.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from muster.api.kinds import convert, decoder_of
 from muster.errors import Unreachable
 from muster.kube.decoding import MetadataOnly
 from muster.kube.error_response import Status, error_from_status, unreadable_response
@@ -63,14 +63,13 @@ class _RawEvent(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-@cache
-def _event_decoder(model: Any) -> Callable[[bytes], WatchEvent[Any]]:
-    return msgspec.json.Decoder(WatchEvent[model]).decode
+def _event_decoder(model: Any) -> msgspec.json.Decoder[WatchEvent[Any]]:
+    return decoder_of(WatchEvent[model])
 
 
 def event_reader(kind: Kind[T], request: Request) -> Callable[[bytes], WatchEvent[T]]:
     """A function from a line to its event; an ERROR event is raised as an error."""
-    decode = _event_decoder(cast(Any, kind.model))
+    decode = _event_decoder(kind.model).decode
 
     def read(line: bytes) -> WatchEvent[T]:
         try:
@@ -89,12 +88,12 @@ def _read_slowly(
 ) -> WatchEvent[T]:
     """Lines that do not fit the typed decode: errors, bookmarks with nulls, odd objects."""
     try:
-        event = msgspec.json.decode(line, type=_RawEvent)
+        event = decoder_of(_RawEvent).decode(line)
         if event.type == "ERROR":
-            status = msgspec.json.decode(event.object, type=Status)
+            status = decoder_of(Status).decode(event.object)
             raise error_from_status(status, status.code or 500, request)
-        metadata = msgspec.json.decode(event.object, type=MetadataOnly)
-        bare = msgspec.convert(msgspec.to_builtins(metadata), kind.model)
+        metadata = decoder_of(MetadataOnly).decode(event.object)
+        bare = convert(msgspec.to_builtins(metadata), kind.model)
     except msgspec.DecodeError as error:
         problem = f"an event about {kind.resource} cannot be decoded"
         raise unreadable_response(problem, cause or error) from error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.errors import ConfigError
 from muster.kube.auth.private_file import read_private
 from muster.local.home import Home, private_opener
@@ -76,7 +77,7 @@ def find(job_uid: str, home: Home | None = None) -> ResultKey | None:
     path = _path(job_uid, home)
     try:
         content = read_private(path, afterwards="the result of its job cannot be read any more")
-        return msgspec.json.decode(content, type=ResultKey)
+        return decoder_of(ResultKey).decode(content)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
