@@ -86,6 +86,11 @@ def test_an_unknown_kind_gets_the_nearest() -> None:
         kind_of("pytroch")
 
 
+def test_a_kind_that_is_no_text_gets_a_sentence() -> None:
+    with pytest.raises(UsageError, match="no such kind of job: 3"):
+        kind_of(3)  # type: ignore[arg-type]
+
+
 def test_errors_name_arguments_and_not_flags() -> None:
     with pytest.raises(UsageError) as wrong, errors_in_python(TensorFlow):
         raise UsageError("--worker-cpu 'x' is invalid", hint="Write --worker-cpu=2, not --wait")

@@ -85,13 +85,29 @@ def test_a_taken_name_and_a_wrong_flag_get_a_sentence(
 ) -> None:
     cluster.submit("tf", "sleep 60", name="taken", namespace=namespace)
 
-    with pytest.raises(muster.MusterError, match="a job named taken exists already"):
+    with pytest.raises(muster.AlreadyExists, match="a job named taken exists already") as taken:
         cluster.submit("tf", "sleep 60", name="taken", namespace=namespace)
+    assert taken.value.hint.startswith("Choose another name, or delete it first")
     with pytest.raises(muster.UsageError, match="memory '4GB' is invalid") as wrong:
         cluster.submit("tf", "sleep 60", name="wrong", memory="4GB", namespace=namespace)
     assert wrong.value.hint == "Did you mean memory=4Gi or memory=4G?"
     with pytest.raises(muster.UsageError, match="name 'Big Job' is not a job name"):
         cluster.submit("tf", "sleep 60", name="Big Job", namespace=namespace)
+
+
+def test_arguments_of_a_wrong_type_or_name_get_a_sentence(
+    cluster: muster.LocalCluster, namespace: str
+) -> None:
+    job = cluster.submit("tf", "sleep 60", name="typos", namespace=namespace)
+
+    with pytest.raises(muster.UsageError, match="name is 5; write a text"):
+        cluster.get_job(5)  # type: ignore[arg-type]
+    with pytest.raises(muster.UsageError, match="no such argument: folow; did you mean follow"):
+        job.logs(folow=True)  # type: ignore[call-arg]
+    with pytest.raises(muster.UsageError, match="got 'x'; write a whole number"):
+        job.scale("x")  # type: ignore[arg-type]
+    with pytest.raises(muster.UsageError, match="has no argument command"):
+        cluster.run(print, kind="tf", command="echo")  # type: ignore[call-arg]
 
 
 def test_a_warning_about_a_job_is_logged(

@@ -15,7 +15,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from muster.client.submit.job_file import flag_value, flags_by_key
-from muster.errors import UsageError, no_such
+from muster.errors import AlreadyExists, UsageError, no_such
 from muster.jobs.build.flags import BY_TYPE, flags_of
 from muster.jobs.job_kinds import TYPE_ALIASES
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 def kind_of(word: str) -> type[Submission]:
     """The kind of job that `pytorch`, `tf`, `mpi`, `jax` or `PyTorchJob` means."""
+    word = str(word)
     type_ = TYPE_ALIASES.get(word.lower(), word.lower())
     if type_ not in BY_TYPE:
         raise UsageError(
@@ -102,11 +103,14 @@ _FLAG = re.compile(r"--(?:no-)?([a-zA-Z][\w-]*)")
 def errors_in_python(kind: type[Submission]) -> Iterator[None]:
     """Errors that name a flag name the argument instead: `worker_cpu`, not `--worker-cpu`."""
     names = {flag.spelling: flag.field for flag in flags_of(kind)}
+
+    def in_python(text: str) -> str:
+        return _FLAG.sub(lambda match: names.get(match[0], match[0]), text)
+
     try:
         yield
     except UsageError as error:
-
-        def in_python(text: str) -> str:
-            return _FLAG.sub(lambda match: names.get(match[0], match[0]), text)
-
         raise type(error)(in_python(str(error)), hint=in_python(error.hint)) from None
+    except AlreadyExists as error:
+        error.hint = in_python(error.hint)
+        raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from muster.api.meta import Key
 from muster.client.jobs import lookup
 from muster.client.submit.submit import submit_flags
+from muster.errors import UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
 from muster.sdk.choice import ClusterChoice, take_target, target_of
@@ -60,6 +61,8 @@ def get_job(name: str, type: str = "", **choice: Unpack[ClusterChoice]) -> Job:
     >>> muster.get_job("doc-get").kind
     'TFJob'
     """
+    if not isinstance(name, str):
+        raise UsageError(f"name is {name!r}; write a text")
     target = target_of(**choice)
     cluster = target.cluster()
     key = Key(target.namespace_in(cluster), name)

@@ -272,6 +272,9 @@ class Job:
         counts = {role: n for role, n in (("worker", workers), ("ps", ps)) if n is not None}
         if not counts:
             raise UsageError("no number is given: write scale(workers=N) or scale(ps=N)")
+        for count in counts.values():
+            if not isinstance(count, int):
+                raise UsageError(f"scale() got {count!r}; write a whole number")
         if any(count < 0 for count in counts.values()) or workers == 0:
             raise UsageError("workers must be greater than 0", hint="suspend() stops all of them.")
         with self._connect() as client:

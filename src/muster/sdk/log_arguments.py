@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from muster.client.logs.pod_log import LogOptions
+from muster.errors import UsageError, no_such
 from muster.sdk.duration import Duration, seconds_of
 
 
@@ -20,6 +21,9 @@ class LogArguments(TypedDict, total=False):
 
 def log_options(given: LogArguments, *, follow: bool) -> LogOptions:
     """The options with which the log is read."""
+    if unknown := given.keys() - LogArguments.__annotations__.keys():
+        known = ["follow", "replica", "all_replicas", *LogArguments.__annotations__]
+        raise UsageError(f"logs() has {no_such('argument', min(unknown), known)}")
     since = given.get("since")
     return LogOptions(
         follow=follow,

@@ -265,10 +265,11 @@ def _owned(item: Raw, job: Raw) -> Raw:
     return {**item, "metadata": {**item["metadata"], "ownerReferences": [owner]}}
 
 
-def _name_taken(kind: Kind[Raw], name: str) -> MusterError:
+def _name_taken(kind: Kind[Raw], name: str) -> AlreadyExists:
     type_ = kind.kind.lower()
-    return MusterError(
+    return AlreadyExists(
         f"a job named {name} exists already: {type_}/{name}",
+        status=409,
         hint=f"Choose another --name, or delete it first: arena delete {type_}/{name}",
     )
 

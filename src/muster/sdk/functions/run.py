@@ -134,6 +134,8 @@ def _checked_call(
 
 def _with_defaults(given: Mapping[str, Any], call: _Call, *, local: bool) -> dict[str, Any]:
     """The arguments with a name, and on this machine with the shared directory."""
+    if "command" in given:
+        raise UsageError("run() has no argument command", hint="muster.submit runs a command.")
     if given.get("nproc_per_node"):
         raise UsageError(
             "nproc_per_node is for torchrun; run() calls the function once in each replica",
