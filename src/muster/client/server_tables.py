@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from muster.api import kinds
-from muster.api.kinds import JOB_KINDS, Kind
+from muster.api.kinds import JOB_KINDS, Kind, decoder_of
 from muster.api.meta import Key, Raw, object_name
 from muster.kube import request
 
@@ -108,7 +108,7 @@ class ObjectQuery(NamedTuple):
 def fetch(client: BlockingClient, query: ObjectQuery) -> Table:
     """The objects as a table."""
     response = client.send(query.request()._replace(accept=TABLE))
-    return msgspec.json.decode(response.body, type=Table)
+    return decoder_of(Table).decode(response.body)
 
 
 def fetch_raw(client: BlockingClient, query: ObjectQuery) -> Raw:

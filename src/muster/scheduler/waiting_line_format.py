@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.kinds import decoder_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -57,7 +59,7 @@ class HeldRoom(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 def read(data: Mapping[str, str]) -> list[WaitingGang]:
     """The rows in a ConfigMap's data."""
     try:
-        return msgspec.json.decode(data.get(DATA_KEY, "[]"), type=list[WaitingGang])
+        return decoder_of(list[WaitingGang]).decode(data.get(DATA_KEY, "[]"))
     except msgspec.MsgspecError:
         return []
 
@@ -65,7 +67,7 @@ def read(data: Mapping[str, str]) -> list[WaitingGang]:
 def read_holds(data: Mapping[str, str]) -> list[HeldRoom]:
     """The held room in a ConfigMap's data; none if an older release has written it."""
     try:
-        return msgspec.json.decode(data.get(HOLDS_KEY, "[]"), type=list[HeldRoom])
+        return decoder_of(list[HeldRoom]).decode(data.get(HOLDS_KEY, "[]"))
     except msgspec.MsgspecError:
         return []
 

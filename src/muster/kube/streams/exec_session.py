@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.errors import Unreachable, Unsupported, api_error
 from muster.kube.error_response import Status
 
@@ -88,7 +89,7 @@ class ExecSession:
 
 def exit_code(body: bytes) -> int:
     """The exit code in the Status that ends a session; raises if the command never ran."""
-    outcome = msgspec.json.decode(body, type=_Outcome)
+    outcome = decoder_of(_Outcome).decode(body)
     if outcome.status == "Success":
         return 0
     causes = outcome.details.causes if outcome.details is not None else ()

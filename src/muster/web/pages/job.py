@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from muster.api.kinds import convert
 from muster.client.jobs import tensorboard_url
 from muster.client.logs.attempts import at_container, attempts_of_job, pods_that_are_gone
 from muster.errors import MusterError
@@ -130,5 +131,5 @@ def _event_rows(
         subject = event.get("involvedObject") or {}
         if subject.get("uid") in uids or subject.get("name") == job.name:
             with suppress(msgspec.ValidationError):
-                rows.append(msgspec.convert(event, Event))
+                rows.append(convert(event, Event))
     return rows_about(rows, uids, job.name, job.created)

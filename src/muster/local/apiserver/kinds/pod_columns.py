@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muster.api.core import Pod
+from muster.api.kinds import convert
 from muster.jobs import pod_status
 from muster.local.apiserver.views import cells
 
@@ -44,7 +45,7 @@ def _status(pod: Raw, now: datetime) -> str:
 def _read(pod: Raw) -> Pod:
     """The pod as a struct; an empty pod if a field has a wrong type, so that its row prints."""
     try:
-        return msgspec.convert(pod, Pod)
+        return convert(pod, Pod)
     except msgspec.ValidationError:
         return Pod()
 

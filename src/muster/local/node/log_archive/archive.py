@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from muster.api.kinds import JOB_KINDS
+from muster.api.kinds import JOB_KINDS, decoder_of
 from muster.api.meta import ObjectMeta, OwnerReference
 from muster.api.pod_logs import PodLog
 from muster.local.node.standalone.linux import files
@@ -112,7 +112,7 @@ class LogArchive:
             for name in _names(self.root / job):
                 with contextlib.suppress(OSError, msgspec.DecodeError):
                     entry = (self.root / job / name / _ENTRY).read_bytes()
-                    yield msgspec.json.decode(entry, type=PodLog)
+                    yield decoder_of(PodLog).decode(entry)
 
     def jobs(self) -> list[str]:
         """The UIDs of the jobs that have logs here."""

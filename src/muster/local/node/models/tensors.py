@@ -12,6 +12,7 @@ from typing import Annotated
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.jobs.exported_models import Tensor
 
 MAX_TENSORS = 200
@@ -54,7 +55,7 @@ def safetensors(file: int) -> tuple[Tensor, ...]:
         rows = msgspec.json.decode(os.pread(file, length, 8), type=dict[str, msgspec.Raw])
         rows.pop("__metadata__", None)
         tensors = {
-            name: msgspec.json.decode(raw, type=_SafeTensor)
+            name: decoder_of(_SafeTensor).decode(raw)
             for name, raw in sorted(rows.items())[:MAX_TENSORS]
         }
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

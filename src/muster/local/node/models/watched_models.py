@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.api.meta import Key
 from muster.errors import describe
 from muster.jobs.exported_models import Model, Version  # noqa: TC001 - msgspec decodes them
@@ -73,7 +74,7 @@ class ModelFile:
         """The models of an earlier process."""
         try:
             self._saved = read(self._path)
-            rows = msgspec.json.decode(self._saved, type=list[SavedModel])
+            rows = decoder_of(list[SavedModel]).decode(self._saved)
         except FileNotFoundError:
             return []
         except (OSError, msgspec.MsgspecError) as error:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from muster.api.kinds import decoder_of
 from muster.errors import CannotRun
 from muster.local.node.log_archive.archive import JobPod, LogArchive, pod_log
 from muster.local.node.pod import DEFAULT_GRACE
@@ -245,7 +246,7 @@ class PodRecords:
 
     def read_job_pod(self, uid: str) -> JobPod | None:
         try:
-            return msgspec.json.decode((self.pod(uid) / "job_pod").read_bytes(), type=JobPod)
+            return decoder_of(JobPod).decode((self.pod(uid) / "job_pod").read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
 
