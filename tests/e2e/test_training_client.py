@@ -11,7 +11,7 @@ from tests.e2e.training_client.runner import Outcomes, assert_passed, names_of, 
 from tests.examples.training import PYTHON, need
 
 pytestmark = pytest.mark.slow
-MODULES = ("methods", "trainings")
+MODULES = ("methods", "kinds", "trainings")
 
 
 @pytest.fixture(scope="module")
