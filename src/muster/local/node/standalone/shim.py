@@ -135,12 +135,15 @@ class Shim:
         if self._pod_has_ended() or ("pause" in spec and not {"pid", "mnt"} <= fds.keys()):
             raise ProcessLookupError(errno.ESRCH, "the pod's first process has exited")
         pid_namespace, pods_mounts = fds.pop("pid", -1), fds.pop("mnt", -1)
+        shim = os.getpid()
 
         def prepare() -> list[int]:
             # The control groups are entered first: the pod's mounts do not show them.
             cgroup.enter(cgroup.open_procs(spec["limits"]))
             kernel.enter(fds)
-            kernel.die_with_parent(signal.SIGKILL)  # after the user namespace, which clears it
+            # After the user namespace, which clears it. A child of a killed shim must not go on: it
+            # would make the pod's directories again after they were removed.
+            kernel.die_with_parent(signal.SIGKILL, shim)
             if pods_mounts >= 0:
                 pod = (spec["pod"], pods_mounts)
                 own = mounts.build(spec["root"], spec["steps"], spec["hidden"], spec["own"], pod)

@@ -129,9 +129,14 @@ def set_command_line(words: list[str]) -> None:
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 
-def die_with_parent(signal: int) -> None:
-    """Receive `signal` when the parent exits, however it exits."""
+def die_with_parent(signal: int, parent: int = 0) -> None:
+    """Receive `signal` when the parent exits, however it exits.
+
+    If the parent is not the process `parent` any more, it has exited before this call.
+    """
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal), 0, 0, 0), "prctl")
+    if parent and os.getppid() != parent:
+        raise ProcessLookupError(errno.ESRCH, "the parent has exited")
 
 
 def adopt_orphans() -> None:
