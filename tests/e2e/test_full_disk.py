@@ -53,6 +53,18 @@ def free_blocks(disk: Path) -> int:
     return os.statvfs(disk).f_bavail
 
 
+def is_refused(client: BlockingClient, filler: Path) -> bool:
+    """Fill the disk, also where files of an evicted pod were deleted since, and create a pod."""
+    fill(filler)
+    new = pod("new", "true")
+    try:
+        client.create(PODS, new, namespace="default")
+    except ServerError as error:
+        return "disk of the local cluster is full" in str(error)
+    client.delete(PODS, Key("default", "new"), grace=0)
+    return False
+
+
 def test_deletions_and_down_work_while_a_pod_keeps_the_disk_full(disk: Path) -> None:
     local, before = LocalCluster(disk / "home"), Footprint.now()
     filler = disk / "by-somebody-else"
@@ -71,9 +83,7 @@ def test_deletions_and_down_work_while_a_pod_keeps_the_disk_full(disk: Path) -> 
         client.delete(PODS, Key("default", "quiet"))
         until(lambda: gone(client, "quiet"), what="the deletion")
         until(lambda: is_evicted(client, "greedy"), what="the eviction")
-        fill(filler)  # in place of the evicted pod
-        with pytest.raises(ServerError, match="disk of the local cluster is full"):
-            client.create(PODS, pod("new", "true"), namespace="default")
+        until(lambda: is_refused(client, filler), what="the refusal on a disk that is full again")
         ended = until(lambda: end_of(client, "ends"), what="the end of a pod")
         assert ended.exit_code == 3
         updates_leave_space_for_deletions(local, client, filler)

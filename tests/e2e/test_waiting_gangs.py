@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -61,8 +62,13 @@ def test_a_running_gang_that_grows_beyond_the_room_still_runs(local: LocalCluste
     text = "2 of 5 run; 0 of 3 more workers fit; short 3 cpu"
     until(lambda: local.job("g")["reason"].startswith(text), timeout=5, what="the reason")
     assert local.job("g")["status"] == "RUNNING"
-    explanation = json.loads(local.arena("explain", "g", "-o", "json").stdout)
-    assert (explanation["state"], explanation["text"].startswith(text)) == ("running", True)
+
+    def explained() -> Any:
+        answer = json.loads(local.arena("explain", "g", "-o", "json").stdout)
+        return answer if answer["text"].startswith(text) else None
+
+    explanation = until(explained, what="the reason in the explanation")
+    assert explanation["state"] == "running"
     waiting = [member["why"] for member in explanation["members"] if not member["node"]]
     assert len(waiting) == 3
     assert all(why.startswith("0 of 3 workers fit") for why in waiting)

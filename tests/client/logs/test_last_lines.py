@@ -118,6 +118,17 @@ def test_a_recreated_replica_shows_the_line_of_the_pod_that_failed_last() -> Non
     assert result.reason == f"{text}: last words of attempt-1"
 
 
+def test_a_line_that_the_pod_reported_is_not_followed_by_that_of_a_later_attempt() -> None:
+    raw = condition(job("TFJob", "j", {"Worker": 1}), "Running")
+    row = {"count": 2, "at": ago(5), "ending": "exited with code 3: boom"}
+    raw["status"]["failures"] = {"worker-0": row}
+    pods = [msgspec.convert(pod(raw, "worker", 0, "Running"), Pod, strict=False)]
+
+    result = summary_with_last_lines(cast(BlockingClient, Archive()), FoundJob(TFJOBS, raw), pods)
+
+    assert result.reason == "worker 0 failed 2 times; the last time it exited with code 3: boom"
+
+
 class OtherCluster(FakeCluster):
     """A cluster without PodLogs: it has the logs of existing pods only."""
 

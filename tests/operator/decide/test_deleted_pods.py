@@ -142,15 +142,16 @@ def lose(model: Model, name: str) -> None:
     model.run(name)
 
 
-def test_a_launcher_that_exits_0_after_a_worker_was_deleted_has_not_succeeded() -> None:
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_launcher_that_ends_after_a_worker_was_deleted_runs_again(code: int) -> None:
     model, launcher = mpi_job()
     lose(model, "j-worker-1")
     model.later(2)
 
-    model.exit(launcher, 0, "mpi")  # as mpirun of Open MPI 5 does
+    model.exit(launcher, code, "mpi")  # mpirun of Open MPI 5 mostly exits 0
     model.settle()
 
-    assert "Succeeded" not in model.conditions()
+    assert not {"Succeeded", "Failed"} & set(model.conditions())
     assert (
         "worker 1 was deleted while the launcher ran" in model.status["conditions"][-1]["message"]
     )

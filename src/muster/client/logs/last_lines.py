@@ -109,12 +109,14 @@ def _with_line_before_recreation(
 ) -> JobSummary:
     """A job whose reason is a replica that failed and is recreated: with its last log line.
 
-    The log of the deleted pod is read, if the cluster keeps it.
+    The log of the deleted pod is read, if the cluster keeps it and the pod's message did not have
+    the line: an attempt that was killed since, with the rest of its gang, has another last line.
     """
     failures = decode_status(found.raw.get("status")).failures
     blamed = [name for name, row in failures.items() if row.ending]
     last = max(blamed, key=lambda name: (failures[name].at, name), default="")
-    if not last or not job.reason.endswith(failures[last].ending):
+    ending = failures[last].ending if last else ""
+    if not ending or ": " in ending or not job.reason.endswith(ending):
         return job
     role, _, index = last.rpartition("-")
     pod_name = names.replica(job.name, role, int(index))

@@ -161,7 +161,7 @@ class _Assessor:
         return failures
 
     def _is_interrupted(self, pod: Pod) -> bool:
-        """Whether the pod exited 0, but not because its training is complete."""
+        """Whether the pod was ended from outside before its training was complete."""
         replica_spec = replica_spec_of(self.job, pod)
         container = replica_spec.container if replica_spec else ""
         stopped = pod_failure.ended_by_deletion(pod, container)

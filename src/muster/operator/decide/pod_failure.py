@@ -4,8 +4,8 @@ A pod that the cluster ended (evicted, its node lost or shut down, rejected by t
 any container started) is replaced whatever its restart policy, and does not count for backoffLimit.
 A pod that was evicted because it exceeded its own limit of disk has failed: it would do so again.
 A pod that exits 0 after it was asked to stop is replaced too: its training is not complete. So is
-an MPI launcher that exits 0 because a worker was deleted: Open MPI 5 prints that it "has lost
-communication with a remote daemon", and exits 0.
+an MPI launcher that ends because a worker was deleted: Open MPI 5 prints that it "has lost
+communication with a remote daemon", and mostly exits 0.
 """
 
 from __future__ import annotations
@@ -162,14 +162,14 @@ def _workers_at_start(job: Job, status: JobStatus, launcher: Pod) -> int:
 def lost_worker(
     job: Job, status: JobStatus, launcher: Pod, pods: Sequence[Pod], now: datetime
 ) -> int | None:
-    """The worker that was deleted just before this launcher exited 0; None if there is none."""
+    """The worker that was deleted just before this launcher ended; None if there is none."""
     replica_spec = job.replica_spec("Launcher")
     end = _end(launcher, replica_spec.container) if replica_spec is not None else None
     start = (end.started_at if end else None) or launcher.metadata.creation_timestamp
     at = end.finished_at if end else None
     if replica_spec is None or start is None or at is None or job.from_pods:
         return None
-    if launcher.status.phase != "Succeeded" or _survives_lost_workers(replica_spec):
+    if not launcher.finished or _survives_lost_workers(replica_spec):
         return None
     earliest = max(start, at - _TIME_TO_NOTICE)
     workers = {index_of(pod): pod for pod in pods if role_of(job, pod) == "Worker"}

@@ -74,7 +74,7 @@ class _FormErrors(Exception):
         super().__init__()
         self.errors = {name: FieldError(str(row), row.hint) for name, row in errors.items()}
         status = max(map(status_of, errors.values()))
-        self.status = 400 if status == 500 else status  # a name that is taken, for instance
+        self.status = 400 if status == 500 else status
 
 
 async def show(request: web.Request) -> web.Response:
