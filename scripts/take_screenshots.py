@@ -59,7 +59,12 @@ SCREENSHOTS = (
     Screenshot("dashboard-line", "/line", ".line li"),
     Screenshot("dashboard-jobs", "/jobs", "tr:has-text('llama') .state-pending"),
     Screenshot("dashboard-jobs-dark", "/jobs", "tr:has-text('llama') .state-pending", "dark"),
-    Screenshot("dashboard-job", "/jobs/default/TFJob/resnet-50", "#scalars canvas", height=1280),
+    Screenshot(
+        "dashboard-job",
+        "/jobs/default/TFJob/resnet-50",
+        "main:has(#log b) #scalars canvas",
+        height=1280,
+    ),
     Screenshot("dashboard-models", "/models", "tr:has-text('mnist')"),
     Screenshot("dashboard-model", "/models/default/model-tfjob-mnist", "#version-2"),
     Screenshot("dashboard-history", "/history?hours=1", "#charts .u-legend >> nth=2"),
