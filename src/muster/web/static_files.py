@@ -1,12 +1,14 @@
 """The files of `static/`: read once, compressed once, cached by browsers for ever.
 
-Addresses carry a hash of the content, so a new version has new addresses.
+Addresses carry a hash of the content, so a new version has new addresses. Our own files are served
+without the comments that have lines of their own: these are a tenth of their compressed size.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +19,7 @@ from muster.errors import NotFound
 
 FOLDER = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_COMMENTS = re.compile(rb"^[ \t]*(?://.*|/\*(?s:.*?)\*/[ \t]*)\n", re.MULTILINE)
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
@@ -33,10 +36,11 @@ def files() -> dict[str, StaticFile]:
     found = {}
     for path in sorted(FOLDER.rglob("*")):
         if path.suffix in _TYPES:
-            body = path.read_bytes()
+            body, name = path.read_bytes(), path.relative_to(FOLDER).as_posix()
+            if not name.startswith("vendor/"):
+                body = _COMMENTS.sub(b"", body)
             tag = hashlib.sha256(body).hexdigest()[:16]
             compressed = gzip.compress(body, 9, mtime=0)
-            name = path.relative_to(FOLDER).as_posix()
             found[name] = StaticFile(body, compressed, tag, _TYPES[path.suffix])
     return found
 
