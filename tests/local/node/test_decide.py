@@ -151,7 +151,15 @@ def test_lost_namespaces_are_made_again_only_if_a_container_must_run() -> None:
     lost = record(open=False, main=exited(137))
 
     assert decide(make_pod(restartPolicy="OnFailure"), lost, NOW) == Decision((Open(),))
-    assert decide(make_pod(restartPolicy="Never"), lost, NOW) == Decision()
+    assert decide(make_pod(restartPolicy="Never"), lost, NOW) == Decision((Close(),))
+
+
+def test_an_ended_pod_is_closed_once() -> None:
+    lost = record(open=False, main=exited(137))
+
+    assert decide(make_pod(), lost, NOW) == Decision((Close(),))
+    assert decide(make_pod(), replace(lost, closed=True), NOW) == Decision()
+    assert decide(make_pod(status={"phase": "Failed"}), NOTHING, NOW) == Decision()
 
 
 def test_processes_in_lost_namespaces_are_killed_before_new_ones_are_made() -> None:

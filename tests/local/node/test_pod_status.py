@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from muster.api.core import PodStatus
+from muster.jobs.this_machine import FILES_DISCARDED
 from muster.local.node.pod import Pod
 from muster.local.node.pod_status import WaitingReason, pod_status
 from muster.local.node.runtime.pod_records import LOST, Attempt, PodRecord, State
@@ -213,6 +214,20 @@ def test_a_finished_pod_is_not_written_again() -> None:
     done = make_pod("p", status={"phase": "Succeeded", "containerStatuses": [ended]})
 
     assert status_of(done, record(main=exited(0))) == {}
+
+
+def test_a_finished_pod_names_its_discarded_files_once_it_is_closed() -> None:
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 0}}}
+    ready = {"type": "Ready", "status": "False", "reason": "PodCompleted"}
+    status = {"phase": "Succeeded", "containerStatuses": [ended], "conditions": [ready]}
+    closed = replace(record(main=exited(0)), closed=True, discarded="/root/model")
+
+    body = status_of(make_pod("p", status=status), closed)
+
+    assert list(body) == ["conditions"]
+    assert [c["type"] for c in body["conditions"]] == ["Ready", FILES_DISCARDED]
+    assert body["conditions"][1]["message"].endswith(": /root/model")
+    assert status_of(make_pod("p", status=status | body), closed) == {}
 
 
 def test_a_pod_past_its_active_deadline_has_failed() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from muster.api.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from muster.api.meta import MAX_SECONDS, Key, condition_is_true
+from muster.jobs.this_machine import FILES_DISCARDED
 from muster.local.apiserver.streams.node_interface import ExecOptions
 from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient
@@ -317,3 +318,32 @@ async def test_the_missing_image_is_reported_once_per_owner(
         return reasons if reasons.count("Started") == 2 else []
 
     assert (await wait_for(events)).count("ImageNotPulled") == 1
+
+
+async def test_closing_a_pod_that_failed_halfway_is_tried_again(
+    local: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert local.agent is not None
+    runtime = local.agent.runtime
+    close, closed = runtime.close, asyncio.Event()
+
+    async def close_halfway_once(uid: str) -> None:
+        await close(uid)
+        if not closed.is_set():
+            closed.set()
+            raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(runtime, "close", close_halfway_once)
+    await local.run(shell("writer", "echo x > $HOME/model"))
+
+    pod = await local.until(
+        "writer",
+        lambda p: any(
+            condition["type"] == FILES_DISCARDED
+            for condition in p.get("status", {}).get("conditions", [])
+        ),
+        "the condition about discarded files",
+    )
+
+    assert closed.is_set()
+    assert pod["status"]["phase"] == "Succeeded"

@@ -110,7 +110,9 @@ def _stop_all(pod: Pod, record: PodRecord) -> Decision:
     stops = _stops(pod, record, grace) if record.open else ()
     if stops:
         return Decision(stops, grace + 1.0)
-    return Decision((Close(),) if record.open or record.pause or record.alive else ())
+    # Closing may have failed halfway, and the sandbox may have ended by itself.
+    unclosed = record.known and not record.closed
+    return Decision((Close(),) if record.pause or record.alive or unclosed else ())
 
 
 def _stops(pod: Pod, record: PodRecord, grace: float) -> tuple[Stop, ...]:

@@ -199,12 +199,12 @@ class PodLoop:
                 pass
 
     async def _close(self, pod: Pod) -> None:
-        await self.runtime.close(pod.metadata.uid)
+        uid, records = pod.metadata.uid, self.runtime.records
+        await self.runtime.close(uid)
         if pod.evicted:  # it used too much disk, and may stay in the API for long
-            await asyncio.to_thread(self.runtime.records.discard_files, pod.metadata.uid)
-        elif not pod.terminating:  # a user who deletes a pod wants its files gone
-            note = self.runtime.records.note_discarded_files
-            await asyncio.to_thread(note, pod.metadata.uid)
+            await asyncio.to_thread(records.discard_files, uid)
+        if not pod.terminating:  # a user who deletes a pod wants its files gone
+            await asyncio.to_thread(records.write_closed, uid)
 
     def _record_stop(self, pod: Pod, stop: Stop) -> None:
         restart = stop.reason and f"Container {stop.reason}, will be restarted"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from muster.api.meta import Raw
+    from muster.api.meta import Condition, Raw
     from muster.local.node.pod import Container, Pod
     from muster.local.node.runtime.pod_records import Attempt, PodRecord
 
@@ -55,9 +55,7 @@ def pod_status(
     """
     containers = _ContainerStatuses(pod, record, waiting, now)
     if pod.finished:
-        # Containers that still ran when the pod was declared finished end later.
-        complete = all(c.state.terminated is not None for c in pod.status.container_statuses)
-        return {} if complete or not record.known else {"containerStatuses": containers.ordinary()}
+        return _late_status(pod, record, containers, now)
     phase, reason, message = _phase(pod, record, now)
     ready = record.open and phase == "Running"
     ready = ready and all(_ready(record, c) for c in _long_running(pod))
@@ -76,6 +74,20 @@ def pod_status(
         body |= {"podIP": record.address, "podIPs": [{"ip": record.address}]}
     if reason or pod.status.reason:  # null removes the reason of an earlier write
         body |= {"reason": reason or None, "message": message or None}
+    return body
+
+
+def _late_status(pod: Pod, record: PodRecord, containers: _ContainerStatuses, now: datetime) -> Raw:
+    """The part of the status that may change after the pod was declared finished."""
+    body: Raw = {}
+    # Containers that still ran at that time end later.
+    complete = all(c.state.terminated is not None for c in pod.status.container_statuses)
+    if record.known and not complete:
+        body["containerStatuses"] = containers.ordinary()
+    # The pod is closed afterwards, and only then are its files known.
+    if record.discarded and find_condition(pod.status.conditions, FILES_DISCARDED) is None:
+        others = [_present(condition) for condition in pod.status.conditions]
+        body["conditions"] = [*others, _files_discarded(pod, record, now)]
     return body
 
 
@@ -212,12 +224,21 @@ def _conditions(
     if disruption:  # like a kubelet that shuts down: the pod is replaced whatever its policy
         own_conditions.append(disruption_condition("TerminationByKubelet", disruption, now))
     if record.discarded:
-        condition = _condition(pod, FILES_DISCARDED, True, "", now)
-        own_conditions.append(condition | {"message": discarded_message(record)})
+        own_conditions.append(_files_discarded(pod, record, now))
     known = {condition["type"] for condition in own_conditions}
     # A merge patch replaces the whole list: the conditions of others must be in it.
-    others = [to_builtins(c) for c in pod.status.conditions if c.type not in known]
-    return own_conditions + [{name: value for name, value in c.items() if value} for c in others]
+    others = [_present(c) for c in pod.status.conditions if c.type not in known]
+    return own_conditions + others
+
+
+def _present(condition: Condition) -> Raw:
+    """A condition of another writer, without its empty fields."""
+    return {name: value for name, value in to_builtins(condition).items() if value}
+
+
+def _files_discarded(pod: Pod, record: PodRecord, now: datetime) -> Raw:
+    condition = _condition(pod, FILES_DISCARDED, True, "", now)
+    return condition | {"message": discarded_message(record)}
 
 
 def discarded_message(record: PodRecord) -> str:

@@ -126,6 +126,8 @@ class PodRecord:
     """The number of the last sandbox."""
     stopped: bool = False
     """Whether the cluster was stopped while the pod ran."""
+    closed: bool = False
+    """Whether the last sandbox was closed to the end, after its pod had ended."""
     discarded: str = ""
     """The first files that the ended pod wrote to private directories."""
     grace: int = DEFAULT_GRACE
@@ -200,6 +202,7 @@ class PodRecords:
             bool(saved) and not same_boot,
             int(saved.get("sandbox", 0)),
             bool(saved.get("stopped")),
+            bool(saved.get("closed")),
             saved.get("discarded", ""),
             int(saved.get("grace", DEFAULT_GRACE)),
             {name: attempts for name, attempts in containers.items() if attempts},
@@ -226,11 +229,11 @@ class PodRecords:
         file = self.pod(uid) / "pod"
         files.write_atomically(file, json.dumps(files.read_json(file) | {"stopped": True}))
 
-    def note_discarded_files(self, uid: str) -> None:
-        """Record the files that go with the pod, now that its programs have ended."""
+    def write_closed(self, uid: str) -> None:
+        """Record that the ended pod is closed, and the files that go with it."""
         file = self.pod(uid) / "pod"
-        if names := names_of_discarded_files(self.pod(uid)):
-            files.write_atomically(file, json.dumps(files.read_json(file) | {"discarded": names}))
+        body = {"closed": True, "discarded": names_of_discarded_files(self.pod(uid))}
+        files.write_atomically(file, json.dumps(files.read_json(file) | body))
 
     def discard_files(self, uid: str) -> None:
         """Delete the files that the pod's programs wrote; its record and its logs stay."""
