@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -64,11 +65,12 @@ class Kubectl:
             check=False,
         )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, stderr: int | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [self._binary, *arguments],
             env=self._environment,
             stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
 
@@ -118,6 +120,45 @@ def test_exec_passes_streams_and_the_exit_code(kubectl: Kubectl) -> None:
 
 def test_kubectl_attach_shows_the_output(kubectl: Kubectl) -> None:
     assert kubectl.says("attach", "p") == "attached\n"
+
+
+def test_port_forward_reaches_a_port_of_the_pod(kubectl: Kubectl) -> None:
+    with kubectl.start("port-forward", "p", ":8080") as forwarding:
+        assert forwarding.stdout is not None
+        line = forwarding.stdout.readline()  # Forwarding from 127.0.0.1:40123 -> 8080
+        port = int(line.partition("127.0.0.1:")[2].split()[0])
+        answers = [repeated(port, text) for text in (b"one", b"t" * 500_000)]
+        forwarding.terminate()
+
+    assert answers == [b"ONE", b"T" * 500_000]
+
+
+def test_port_forward_to_a_port_on_which_nothing_listens_says_so(kubectl: Kubectl) -> None:
+    with kubectl.start("port-forward", "p", ":1", stderr=subprocess.PIPE) as forwarding:
+        assert forwarding.stdout is not None
+        assert forwarding.stderr is not None
+        port = int(forwarding.stdout.readline().partition("127.0.0.1:")[2].split()[0])
+        answer = repeated(port, b"x")
+        said = ""
+        while "Connection refused" not in said:
+            line = forwarding.stderr.readline()
+            assert line, f"no reason in {said!r}"
+            said += line
+        forwarding.terminate()
+
+    assert answer == b""
+    assert "error forwarding port 1 to pod p" in said
+
+
+def repeated(port: int, text: bytes) -> bytes:
+    """The answer of the pod's program to this text; empty if the connection is closed."""
+    received = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(text)
+        connection.shutdown(socket.SHUT_WR)
+        while piece := connection.recv(1 << 16):
+            received += piece
+    return received
 
 
 def test_a_watch_shows_changes_as_they_come(kubectl: Kubectl) -> None:

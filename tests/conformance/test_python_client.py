@@ -11,6 +11,7 @@ import pytest
 from muster.api import crds
 from tests.conformance.conftest import InThread
 from tests.local.apiserver.fake_node import FakeNode
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,3 +120,20 @@ def test_logs_and_exec(core: Any) -> None:
 
     assert log == "one\ntwo\n"
     assert (session.read_stderr(), session.returncode) == ("bye\n", 3)
+
+
+def test_port_forward(core: Any) -> None:
+    core.create_namespaced_pod("default", pod("forwarded", nodeName="n"))
+    forward = kubernetes.stream.portforward(
+        core.connect_get_namespaced_pod_portforward, "forwarded", "default", ports="80,1"
+    )
+
+    connection = forward.socket(80)
+    connection.sendall(b"hello")
+    received = connection.recv(100)
+    error = until(lambda: forward.error(1), what="the error of port 1")
+    connection.close()
+    forward.socket(1).close()
+
+    assert received == b"HELLO"
+    assert "error forwarding port 1" in error

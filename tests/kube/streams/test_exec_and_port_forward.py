@@ -18,7 +18,7 @@ from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.kube.streams.exec_session import V4, V5, Channel
 from muster.kube.streams.port_forward import PROTOCOL
-from muster.kube.streams.spdy import Data, Mux, Opened, Reply, Reset
+from muster.kube.streams.spdy import Data, Ended, Mux, Opened, Reply, Reset
 from tests.kube.transport.test_http_transport import serving
 
 if TYPE_CHECKING:
@@ -258,8 +258,18 @@ def test_frames_may_be_cut_anywhere() -> None:
         Reset(1),
         Data(3, b"", False),
     ]
-    with pytest.raises(Unreachable):
-        mux.feed(struct.pack(">IIII", 0x80030007, 8, 1, 0))
+    assert mux.feed(struct.pack(">IIII", 0x80030007, 8, 1, 0)) == [Ended()]
+
+
+async def test_a_forward_that_the_server_ends_says_so() -> None:
+    async def behave(socket: Socket, request: web.BaseRequest) -> None:
+        await socket.receive()
+        await socket.send_bytes(struct.pack(">IIII", 0x80030007, 8, 1, 0))
+        await socket.receive()
+
+    async with container(behave, PROTOCOL) as client, client.port_forward(X, 1) as forward:
+        with pytest.raises(Unreachable, match="the server ended the port-forward"):
+            await (await forward.connect()).read()
 
 
 async def test_forwarding_survives_many_connections_at_once() -> None:

@@ -1,8 +1,11 @@
-"""A small node agent: one log, a few commands, one HTTP port."""
+"""A small node agent: one log, a few commands, one HTTP port, programs behind other ports."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from muster.errors import StatusError
@@ -26,6 +29,7 @@ class FakeNode:
         self.streams = 0
         """How many endless logs are being read."""
         self.web_address = ("127.0.0.1", 1)
+        self._programs: list[asyncio.Task[None]] = []
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncGenerator[bytes, None]:
         self.calls.append(options)
@@ -72,5 +76,23 @@ class FakeNode:
                 raise StatusError("no such command", status=400, reason="BadRequest")
         return 0
 
+    async def connect(self, pod: Raw, port: int) -> socket.socket:
+        """A program that repeats its input in capitals; nothing listens on port 1."""
+        if port == 1:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        self._programs.append(asyncio.create_task(_repeat_in_capitals(reader, writer)))
+        ours.setblocking(False)
+        return ours
+
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         return self.web_address
+
+
+async def _repeat_in_capitals(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):  # the client is gone
+        while data := await reader.read(1 << 16):
+            writer.write(data.upper())
+            await writer.drain()
+    writer.close()

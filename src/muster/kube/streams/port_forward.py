@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muster.errors import Unreachable
-from muster.kube.streams.spdy import Data, Mux, Opened, Reply, Reset
+from muster.kube.streams.spdy import Data, Ended, Mux, Opened, Reply, Reset, SpdyEvent
 
 if TYPE_CHECKING:
     from muster.kube.transport.http_transport import WebSocket
@@ -113,6 +113,8 @@ class PortForward:
                 for event in self._mux.feed(message):
                     if isinstance(event, Reply):
                         await self._socket.send(event.payload)
+                    elif isinstance(event, Ended):
+                        raise Unreachable("the server ended the port-forward")
                     else:
                         self._handle(event)
         except Unreachable as error:
@@ -124,7 +126,9 @@ class PortForward:
                 if not opening.done():
                     opening.set_exception(Unreachable(reason))
 
-    def _handle(self, event: Data | Opened | Reset) -> None:
+    def _handle(self, event: SpdyEvent) -> None:
+        if not isinstance(event, Data | Opened | Reset):
+            return
         opening = self._opening.get(event.stream)
         if opening is not None and not opening.done():
             if isinstance(event, Opened):

@@ -1,8 +1,9 @@
 """The part of SPDY/3.1 that port-forwarding needs: streams in one byte stream. No I/O.
 
-Kubernetes tunnels it through a websocket (`SPDY/3.1+portforward.k8s.io`). The client only opens
-streams and never reads headers, so it does not need the protocol's compression dictionary: a
-deflate stream that does not use it is just as valid. Neither side does flow control.
+Kubernetes tunnels it through a websocket (`SPDY/3.1+portforward.k8s.io`). Headers are written
+without the protocol's compression dictionary: a deflate stream that does not use it is just as
+valid. Only the server reads headers, and the client does not need the dictionary. Neither side does
+flow control.
 
 Written by hand: no maintained Python library speaks SPDY.
 """
@@ -13,8 +14,6 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.errors import Unreachable
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -22,16 +21,25 @@ _HEAD = struct.Struct(">II")
 _CONTROL = 0x8000_0000
 _VERSION = 3 << 16
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
+_SYN_STREAM_HEAD = struct.Struct(">IIBB")
 _FIN = 1
 _LENGTH = 0x00FF_FFFF
 MAX_DATA = 64 * 1024
 
 
 class Data(NamedTuple):
-    """Bytes on a stream; `last` if the server sends no more."""
+    """Bytes on a stream; `last` if the peer sends no more."""
 
     stream: int
     payload: bytes
+    last: bool
+
+
+class Opening(NamedTuple):
+    """The client opens a stream; `block` is its compressed headers."""
+
+    stream: int
+    block: bytes
     last: bool
 
 
@@ -42,7 +50,7 @@ class Opened(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """The server aborted a stream."""
+    """The peer aborted a stream."""
 
     stream: int
 
@@ -53,14 +61,19 @@ class Reply(NamedTuple):
     payload: bytes
 
 
-SpdyEvent = Data | Opened | Reset | Reply
+class Ended(NamedTuple):
+    """The peer ends the connection."""
+
+
+SpdyEvent = Data | Opening | Opened | Reset | Reply | Ended
 
 
 class Mux:
-    """The client's end of one connection."""
+    """One end of a connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, server: bool = False) -> None:
         self._next = 1
+        self._server = server
         self._deflate = zlib.compressobj()
         self._buffer = bytearray()
 
@@ -72,8 +85,13 @@ class Mux:
             for text in (name.lower().encode(), value.encode()):
                 block += struct.pack(">I", len(text)) + text
         packed = self._deflate.compress(block) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
-        body = struct.pack(">IIBB", stream, 0, 0, 0) + packed
+        body = _SYN_STREAM_HEAD.pack(stream, 0, 0, 0) + packed
         return stream, _control(_SYN_STREAM, _FIN if last else 0, body)
+
+    def accept(self, stream: int) -> bytes:
+        """The frame that accepts a stream of the client, without headers."""
+        packed = self._deflate.compress(bytes(4)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+        return _control(_SYN_REPLY, 0, struct.pack(">I", stream) + packed)
 
     def data(self, stream: int, payload: bytes, *, last: bool = False) -> bytes:
         """Frames that carry the payload."""
@@ -95,26 +113,29 @@ class Mux:
                 break
             body = bytes(self._buffer[_HEAD.size : end])
             del self._buffer[:end]
-            event = _event(first, second >> 24, body)
+            event = self._event(first, second >> 24, body)
             if event is not None:
                 events.append(event)
         return events
 
+    def _event(self, first: int, flags: int, body: bytes) -> SpdyEvent | None:
+        last = bool(flags & _FIN)
+        if not first & _CONTROL:
+            return Data(first, body, last)
+        kind, number = first & 0xFFFF, int.from_bytes(body[:4], "big")
+        if kind == _SYN_STREAM:
+            return Opening(number, body[_SYN_STREAM_HEAD.size :], last)
+        if kind == _SYN_REPLY:
+            return Opened(number)
+        if kind == _RST_STREAM:
+            return Reset(number)
+        if kind == _GOAWAY:
+            return Ended()
+        # The client's pings have odd numbers. The peer's are answered; the rest are answers.
+        if kind == _PING and bool(number % 2) == self._server:
+            return Reply(_control(_PING, 0, body))
+        return None  # settings and window updates do not matter here
+
 
 def _control(kind: int, flags: int, body: bytes) -> bytes:
     return _HEAD.pack(_CONTROL | _VERSION | kind, flags << 24 | len(body)) + body
-
-
-def _event(first: int, flags: int, body: bytes) -> SpdyEvent | None:
-    if not first & _CONTROL:
-        return Data(first, body, bool(flags & _FIN))
-    kind = first & 0xFFFF
-    if kind == _SYN_REPLY:
-        return Opened(struct.unpack_from(">I", body)[0])
-    if kind == _RST_STREAM:
-        return Reset(struct.unpack_from(">I", body)[0])
-    if kind == _PING and struct.unpack_from(">I", body)[0] % 2 == 0:  # even: sent by the server
-        return Reply(_control(_PING, 0, body))
-    if kind == _GOAWAY:
-        raise Unreachable("the server ended the port-forward")
-    return None  # settings and window updates do not matter here

@@ -1,4 +1,4 @@
-"""The node's side of `kubectl logs`, `exec`, `attach` and `top`, and of `pods/proxy`.
+"""The node's side of logs, exec, attach, port-forward, proxy and usage of pods.
 
 Implements the API server's `NodeBackend`. It needs only the runtime and no API client, so the API
 server can start first.
@@ -19,6 +19,7 @@ from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from socket import socket
 
     from muster.api.meta import Raw
     from muster.api.pod_logs import PodLog
@@ -123,6 +124,10 @@ class Backend:
             with contextlib.suppress(ConnectionError):
                 await streams.stderr(f"{end['message']}\n".encode())
         return code
+
+    async def connect(self, pod: Raw, port: int) -> socket:
+        self._check_descriptors()
+        return await self._runtime.reach_from_inside(pod["metadata"]["uid"], port)
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         self._check_descriptors()

@@ -96,7 +96,7 @@ async def run(
     async with asyncio.TaskGroup() as group:
         running = group.create_task(_outcome(backend, pod, options, channels))
         pump = group.create_task(channels.pump())
-        pings = group.create_task(_keep_open(socket))
+        pings = group.create_task(keep_open(socket))
         await asyncio.wait((running, pump), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             with suppress(ConnectionResetError):  # the client need not wait for the outcome
@@ -108,7 +108,7 @@ async def run(
     return socket
 
 
-async def _keep_open(socket: web.WebSocketResponse) -> None:
+async def keep_open(socket: web.WebSocketResponse) -> None:
     """Keep proxies from closing an idle connection.
 
     Pongs are not awaited: the server does not read them while a program does not read its input.

@@ -1,4 +1,4 @@
-"""The interface of the node agent: logs, exec, proxy and usage of pods.
+"""The interface of the node agent: logs, exec, port-forward, proxy and usage of pods.
 
 The server checks that the pod exists and is bound before it calls; `pod` is the stored object.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
     from datetime import datetime
+    from socket import socket
 
     from muster.api.meta import Raw
     from muster.api.pod_logs import PodLog
@@ -120,6 +121,9 @@ class NodeBackend(Protocol):
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
         """Run the command, or attach, until it ends; returns its exit code."""
+
+    async def connect(self, pod: Raw, port: int) -> socket:
+        """A connection to a port of the pod, also if its program listens on loopback only."""
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         """Where the server can reach a port of the pod, for `pods/proxy`."""

@@ -1,4 +1,7 @@
-"""log, exec, attach and proxy of pods: checks of the request; the node agent does the work."""
+"""log, exec, attach, port-forward and proxy of pods: requests are checked here.
+
+The node agent does the work.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.connections.http_connection import while_connected
 from muster.local.apiserver.http.requests import query_bool
-from muster.local.apiserver.streams import exec_websocket, pod_proxy
+from muster.local.apiserver.streams import exec_websocket, pod_proxy, port_forward
 from muster.local.apiserver.streams.node_interface import (
     ExecOptions,
     LogOptions,
@@ -55,6 +58,8 @@ class PodStreams:
                 return await self._log(request, call, pod)
             case "exec" | "attach", "get" | "create":
                 return await self._exec(request, call, pod)
+            case "portforward", "get" | "create":
+                return await self._port_forward(request, call, pod)
             case "proxy", _:
                 container_port = pod_proxy.port_of(pod, port)
                 return await pod_proxy.run(request, self._backend(pod), pod, call, container_port)
@@ -79,6 +84,13 @@ class PodStreams:
         }
         options = ExecOptions(container, command, **flags)
         return await exec_websocket.run(request, self._backend(pod), pod, options)
+
+    async def _port_forward(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
+        if not pod["spec"].get("nodeName"):
+            name = pod["metadata"]["name"]
+            raise api_errors.bad_request(f"pod {name} does not have a host assigned")
+        ports = port_forward.requested_ports(request.query.getall("ports", []))
+        return await port_forward.run(request, self._backend(pod), pod, ports)
 
     def _backend(self, pod: Raw) -> NodeBackend:
         if self.backend is None:

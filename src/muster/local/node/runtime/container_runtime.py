@@ -128,6 +128,10 @@ class Runtime(ABC):
     async def reach(self, uid: str, port: int) -> socket:
         """A connection to a port at the pod's address, as its peers make it."""
 
+    @abstractmethod
+    async def reach_from_inside(self, uid: str, port: int) -> socket:
+        """A connection to a port of the pod, also to one on its loopback address."""
+
     async def run(self, changed: Callable[[str], None]) -> None:
         """Watch all containers; call `changed(uid)` when a pod should be visited again."""
         for uid in self.records.uids():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from muster.errors import CannotRun
 from muster.local.node.image_names import layers_of
 from muster.local.node.network import pod_sockets
+from muster.local.node.network.pod_network import LOOPBACK
 from muster.local.node.runtime import processes, rootfs
 from muster.local.node.runtime.container_runtime import Runtime
 from muster.local.node.runtime.rootfs import Mount
@@ -148,8 +149,18 @@ class NamespaceRuntime(Runtime):
     async def reach(self, uid: str, port: int) -> socket:
         record = self.records.read_open(uid)
         if record.address == self._network.gateway:  # a pod on the host's network
-            return await pod_sockets.connect_from_host("127.0.0.1", port)
+            return await pod_sockets.connect_from_host(LOOPBACK, port)
         if self._network.holder:  # rootless: the daemon is outside the pods' network
             errors = self.records.pod(uid) / "open_socket.err"
             return await pod_sockets.connect_from_pod(record.pause, record.address, port, errors)
         return await pod_sockets.connect_from_host(record.address, port)
+
+    async def reach_from_inside(self, uid: str, port: int) -> socket:
+        record = self.records.read_open(uid)
+        try:
+            return await self.reach(uid, port)
+        except (OSError, CannotRun):
+            if record.address == self._network.gateway:
+                raise
+        errors = self.records.pod(uid) / "open_socket.err"
+        return await pod_sockets.connect_from_pod(record.pause, LOOPBACK, port, errors)
