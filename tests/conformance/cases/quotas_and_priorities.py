@@ -1,4 +1,4 @@
-"""Quotas, and the priority classes of pods."""
+"""Quotas, limit ranges, and the priority classes of pods."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tests.conformance.cases.steps import (
 from tests.conformance.transcript import Case, Reply, Step
 
 QUOTAS = f"{NS}/resourcequotas"
+RANGES = f"{NS}/limitranges"
+CLAIM = "PersistentVolumeClaim"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
@@ -118,6 +120,119 @@ QUOTA = [
     ),
 ]
 
+
+def ranged(*items: dict[str, Any], name: str = "r") -> Step:
+    return post(RANGES, {"metadata": {"name": name}, "spec": {"limits": list(items)}})
+
+
+LIMITS = [
+    Case(
+        "a limit range gives containers their defaults",
+        [
+            ranged(
+                {
+                    "type": "Container",
+                    "default": {"cpu": "500m", "memory": "64Mi"},
+                    "defaultRequest": {"cpu": "100m"},
+                }
+            ),
+            get(f"{RANGES}/r"),
+            post(PODS, pod("a")),
+            post(PODS, wanting("b", limits={"cpu": "2"})),
+            post(PODS, wanting("c", requests={"cpu": "50m", "memory": "1Mi"})),
+            post(PODS, wanting("d", requests={"cpu": "1"}, limits={"cpu": "1", "memory": "1Gi"})),
+            post(
+                PODS,
+                pod("e", {"initContainers": [{"name": "i", "image": "b"}]}),
+            ),
+            post(PODS, wanting("f", requests={"cpu": "1"})),
+        ],
+    ),
+    Case(
+        "containers outside of a limit range",
+        [
+            ranged(
+                {
+                    "type": "Container",
+                    "max": {"cpu": "1"},
+                    "min": {"cpu": "100m"},
+                    "maxLimitRequestRatio": {"cpu": "4"},
+                }
+            ),
+            get(f"{RANGES}/r"),
+            post(PODS, pod("a")),
+            post(PODS, wanting("b", limits={"cpu": "2"})),
+            post(PODS, wanting("b", requests={"cpu": "50m"}, limits={"cpu": "100m"})),
+            post(PODS, wanting("b", requests={"cpu": "100m"}, limits={"cpu": "500m"})),
+            post(f"{PODS}?dryRun=All", wanting("b", limits={"cpu": "1500m"})),
+            post(PODS, wanting("b", requests={"cpu": "250m"})),
+        ],
+    ),
+    Case(
+        "pods and claims outside of a limit range",
+        [
+            ranged(
+                {"type": "Pod", "max": {"memory": "1Gi"}},
+                {
+                    "type": CLAIM,
+                    "min": {"storage": "1Gi"},
+                    "max": {"storage": "2Gi"},
+                },
+            ),
+            post(PODS, pod("a")),
+            post(PODS, wanting("a", limits={"memory": "2Gi"})),
+            post(PODS, wanting("a", limits={"memory": "1Gi"})),
+            *(
+                post(
+                    f"{NS}/persistentvolumeclaims",
+                    {
+                        "metadata": {"name": f"c{size.lower()}"},
+                        "spec": {
+                            "accessModes": ["ReadWriteOnce"],
+                            "storageClassName": "",
+                            "resources": {"requests": {"storage": size}},
+                        },
+                    },
+                )
+                for size in ("500Mi", "2Gi", "3Gi")
+            ),
+        ],
+        differs=("volume-protection",),
+    ),
+    Case(
+        "limit ranges that cannot be",
+        [
+            ranged({"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}),
+            ranged({"type": "Pod", "default": {"cpu": "2"}}),
+            ranged({"type": "Box"}),
+            ranged({"type": "Pod", "max": {"cpu": "2"}}, {"type": "Pod", "max": {"cpu": "1"}}),
+            ranged({"type": CLAIM}),
+            ranged({"type": "Container", "max": {"rockets": "1"}}),
+            ranged({"type": CLAIM, "max": {"rockets": "1", "storage": "1"}}),
+            ranged({"type": "Container", "maxLimitRequestRatio": {"cpu": "500m"}}),
+            ranged(
+                {
+                    "type": "Container",
+                    "min": {"cpu": "1"},
+                    "max": {"cpu": "2"},
+                    "maxLimitRequestRatio": {"cpu": "4"},
+                }
+            ),
+            ranged({"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "2"}}),
+            ranged({"type": "Container", "default": {"cpu": "1"}, "min": {"cpu": "2"}}),
+            ranged(
+                {
+                    "type": "Container",
+                    "default": {"nvidia.com/gpu": "2"},
+                    "defaultRequest": {"nvidia.com/gpu": "1"},
+                }
+            ),
+            ranged({}),
+        ],
+        differs=("causes",),
+    ),
+]
+
 PRIORITY = [
     Case(
         "what a pod may say of its priority",
@@ -182,4 +297,4 @@ PRIORITY = [
     ),
 ]
 
-CASES = [*QUOTA, *PRIORITY]
+CASES = [*QUOTA, *LIMITS, *PRIORITY]

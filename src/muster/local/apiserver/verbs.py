@@ -20,6 +20,7 @@ from muster.errors import AlreadyExists, Conflict, NotFound, StatusError
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import admit, deletion, preconditions
 from muster.local.apiserver.admission.admit import Generated
+from muster.local.apiserver.admission.limit_ranges import LimitRanges
 from muster.local.apiserver.admission.quota import Quotas
 from muster.local.apiserver.http.bodies import duplicate_fields
 from muster.local.apiserver.http.requests import (
@@ -74,6 +75,7 @@ class Verbs:
         self.store = store
         self.clock = clock
         self.quotas = Quotas(store)
+        self._limit_ranges = LimitRanges(store)
         self.guard: Guard = _allow
         self.check_create: CreateCheck = _allow_create
         self.evictions = asyncio.Lock()
@@ -143,7 +145,9 @@ class Verbs:
         strategy = call.resource.strategy
         suffix = "".join(random.choices(SUFFIX_LETTERS, k=5))
         generated = Generated(self.clock(), str(uuid.uuid4()), suffix)
+        self._limit_ranges.complete(call.resource, obj, namespace)
         new = admit.on_create(call.resource, obj, namespace, generated)
+        self._limit_ranges.check(call.resource, new, namespace)
         strategy.admit_create(new, self.store, generated.now)
         if strategy.grants:
             self.guard(call, new, None)

@@ -9,6 +9,7 @@ from muster.local.apiserver.kinds.deployment import DEPLOYMENTS
 from muster.local.apiserver.kinds.endpoints import ENDPOINT_SLICES, ENDPOINTS
 from muster.local.apiserver.kinds.event import EVENTS, NEW_EVENTS
 from muster.local.apiserver.kinds.lease import LEASES
+from muster.local.apiserver.kinds.limit_range import LIMIT_RANGES
 from muster.local.apiserver.kinds.namespace import NAMESPACES
 from muster.local.apiserver.kinds.node import NODES
 from muster.local.apiserver.kinds.persistent_volume import PERSISTENT_VOLUMES
@@ -25,7 +26,7 @@ from muster.local.apiserver.kinds.secret import SECRETS
 from muster.local.apiserver.kinds.service import SERVICES
 from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import AGE, CREATED_AT, NAME, number, text
+from muster.local.apiserver.views.cells import AGE, NAME, number, text
 
 _CREATE = frozenset({"create"})
 _READ = frozenset({"get", "list"})
@@ -34,10 +35,6 @@ _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io
 SERVICE_ACCOUNTS = Resource(
     "", "v1", "serviceaccounts", "ServiceAccount", short=("sa",),
     subresources=frozenset({"token"}), strategy=Strategy(delete_answer="object"),
-)  # fmt: skip
-_LIMIT_RANGES = Resource(
-    "", "v1", "limitranges", "LimitRange", short=("limits",), create_on_update=True,
-    strategy=Strategy(columns=NAME | CREATED_AT),
 )  # fmt: skip
 
 _METRICS = (
@@ -69,7 +66,7 @@ _REVIEWS = tuple(
 # Discovery lists groups, and the resources of a group, in this order.
 BUILTIN = (
     NAMESPACES, NODES, PODS, SERVICES, ENDPOINTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS,
-    RESOURCE_QUOTAS, _LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS,
+    RESOURCE_QUOTAS, LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS,
     DEPLOYMENTS, REPLICA_SETS, JOBS, PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS,

@@ -206,10 +206,10 @@ def check_container_resources(resources: Raw, path: str) -> Causes:
     for name, value in requests.items():
         yield from _check_of_container(name, value, f"{path}.requests[{name}]")
         if name not in limits:
-            unlimited |= not _overcommits(name)
+            unlimited |= not overcommits(name)
             continue
         request, limit = parse_quantity(value), parse_quantity(limits[name])
-        if request.nano != limit.nano and not _overcommits(name):
+        if request.nano != limit.nano and not overcommits(name):
             detail = f"must be equal to {name} limit of {limit}"
             yield invalid_value(f"{path}.requests", str(request), detail)
         elif request.nano > limit.nano:
@@ -236,9 +236,14 @@ def check_pod_resources(resources: Raw, path: str) -> Causes:
 
 
 def _check_of_container(name: str, value: object, path: str) -> Causes:
-    known = name in _OF_CONTAINERS or name.startswith("hugepages-")
+    known = is_container_resource(name)
     yield from check_resource_name(name, path, "containers", known=known)
     yield from check_amount(name, value, path)
+
+
+def is_container_resource(name: str) -> bool:
+    """Whether a container can name this resource without a domain."""
+    return name in _OF_CONTAINERS or name.startswith("hugepages-")
 
 
 def is_quota_resource(name: str) -> bool:
@@ -248,13 +253,17 @@ def is_quota_resource(name: str) -> bool:
 
 def check_resource_name(name: str, path: str, owner: str, *, known: bool) -> Causes:
     """The causes for a resource that `owner` cannot have."""
+    yield from check_standard_name(name, path, known=known)
+    if not known and "/" not in name:
+        yield invalid_value(path, name, f"must be a standard resource for {owner}")
+
+
+def check_standard_name(name: str, path: str, *, known: bool = False) -> Causes:
+    """The causes for a name that is no resource; `known` if the caller knows it as one."""
     problems = names.check_key(name)
     yield from names.invalid_values(path, name, problems)
-    if known or "/" in name:
-        return
-    if not problems and not is_quota_resource(name):
+    if not problems and not known and "/" not in name and not is_quota_resource(name):
         yield invalid_value(path, name, "must be a standard resource type or fully qualified")
-    yield invalid_value(path, name, f"must be a standard resource for {owner}")
 
 
 def is_negative(value: object) -> bool:
@@ -266,11 +275,11 @@ def check_amount(name: str, value: object, path: str) -> Causes:
     amount = parse_quantity(value)
     if amount.nano < 0:
         yield invalid_value(path, str(amount), NOT_NEGATIVE)
-    if amount.nano % _WHOLE and (name in _COUNTED or not _overcommits(name)):
+    if amount.nano % _WHOLE and (name in _COUNTED or not overcommits(name)):
         yield invalid_value(path, str(amount), "must be an integer")
 
 
-def _overcommits(name: str) -> bool:
+def overcommits(name: str) -> bool:
     """Whether a resource may be promised more than once: cpu and memory, not devices."""
     native = "/" not in name or "kubernetes.io/" in name
     return native and not name.startswith("hugepages-")
