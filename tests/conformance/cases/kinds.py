@@ -38,6 +38,12 @@ NAMESPACED: dict[str, dict[str, Any]] = {
     "batch/v1/jobs": {
         "spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}, "backoffLimit": 1}
     },
+    "batch/v1/cronjobs": {
+        "spec": {
+            "schedule": "0 3 * * 1-5",
+            "jobTemplate": {"spec": {"template": {"spec": {**POD, "restartPolicy": "OnFailure"}}}},
+        }
+    },
     "policy/v1/poddisruptionbudgets": {"spec": {"minAvailable": 1, "selector": SELECTOR}},
     "coordination.k8s.io/v1/leases": {"spec": {"holderIdentity": "me"}},
     "discovery.k8s.io/v1/endpointslices": {

@@ -1,4 +1,4 @@
-"""Deployments, replica sets and jobs that decode and are invalid."""
+"""Deployments, replica sets, jobs and cron jobs that decode and are invalid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tests.conformance.transcript import Case, Step
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
 REPLICA_SETS = "/apis/apps/v1/namespaces/$ns/replicasets"
+CRON_JOBS = "/apis/batch/v1/namespaces/$ns/cronjobs"
 BATCH_JOBS = "/apis/batch/v1/namespaces/$ns/jobs"
+TIME = "2026-01-01T00:00:00Z"
 RUN = {"containers": [{"name": "main", "image": "a:1"}]}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": RUN}
 INDEXED: dict[str, Any] = {"completionMode": "Indexed", "completions": 3}
@@ -35,7 +37,56 @@ def changed(**spec: Any) -> Step:
     return patch(f"{BATCH_JOBS}/a", {"spec": spec})
 
 
+def cron_job(schedule: str = "* * * * *", name: str = "a", job: Any = None, **spec: Any) -> Step:
+    template = {"template": {"spec": {**RUN, "restartPolicy": "Never"}}, **(job or {})}
+    body = {"schedule": schedule, "jobTemplate": {"spec": template}, **spec}
+    return post(CRON_JOBS, {"metadata": {"name": name}, "spec": body})
+
+
+INVALID_SCHEDULES = (
+    "", "x", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *",
+    "* * * * 7", "5-2 * * * *", "*/0 * * * *", "*/-1 * * * *", "1-2-3 * * * *", "1/2/3 * * * *",
+    "a * * * *", "* * * foo *", "1.5 * * * *", "@often", "@every", "@every soon",
+    "TZ=UTC * * * * *",
+)  # fmt: skip
+VALID_SCHEDULES = (
+    "*/5 0-6,22 1,15 jan-JUN MON", "? ? ? ? ?", "3/7 * * * *", "@hourly", "@every 1h30m",
+    "@every 1.5h", ",,1 * * * *", "0 0 31 2 *",
+)  # fmt: skip
+
+
 CASES = [
+    Case(
+        "cron jobs with an invalid schedule",
+        [
+            *(cron_job(schedule) for schedule in INVALID_SCHEDULES),
+            *(cron_job(timeZone=zone) for zone in ("No/Where", "", "Local", "../etc", "a//b")),
+        ],
+    ),
+    Case(
+        "cron jobs with a valid schedule",
+        [cron_job(schedule, name=f"c{number}") for number, schedule in enumerate(VALID_SCHEDULES)],
+    ),
+    Case(
+        "cron jobs with invalid fields",
+        [
+            cron_job(concurrencyPolicy="Maybe"),
+            cron_job(startingDeadlineSeconds=-1),
+            cron_job(successfulJobsHistoryLimit=-1),
+            cron_job(failedJobsHistoryLimit=-1),
+            cron_job(name="a" * 53),
+            cron_job(name="a" * 52),
+            cron_job(job={"selector": {"matchLabels": {"a": "b"}}}),
+            cron_job(job={"parallelism": -1}),
+            cron_job(job={"template": {"spec": RUN}}),
+            cron_job(job={"template": {"spec": {"restartPolicy": "Never"}}}),
+            cron_job(job={"template": {"spec": {**RUN, "restartPolicy": "Sometimes"}}}),
+            cron_job(timeZone="Europe/Berlin"),
+            patch(f"{CRON_JOBS}/a", {"spec": {"schedule": "x"}}),
+            patch(f"{CRON_JOBS}/a", {"spec": {"suspend": True}}),
+            patch(f"{CRON_JOBS}/a/status", {"status": {"lastScheduleTime": TIME}}),
+        ],
+    ),
     Case(
         "deployments with an invalid rolling update",
         [

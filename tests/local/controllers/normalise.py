@@ -14,6 +14,8 @@ Raw = dict[str, Any]
 
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MINUTE = re.compile(r"(?<=-)\d{8}(?=\b)")
+"""The time in the name of a cron job's job."""
 _ADDRESS = re.compile(r"^\d+\.\d+\.\d+\.\d+$")
 _SUFFIX = re.compile(r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}(?= |$)")
 _DROPPED = {
@@ -66,7 +68,7 @@ def _text(text: str, named: dict[str, str]) -> str:
         return "<time>"
     if _ADDRESS.match(text):
         return "<address>"
-    text = _SUFFIX.sub("<any>", _UID.sub("<uid>", text))
+    text = _SUFFIX.sub("<any>", _MINUTE.sub("<minute>", _UID.sub("<uid>", text)))
     for one, name in named.items():
         text = text.replace(one, name)
     return text

@@ -16,6 +16,7 @@ from muster.control.event_recorder import EventRecorder
 from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
 from muster.local.controllers.batch_jobs.controller import JobController
+from muster.local.controllers.cron_jobs.controller import CronJobController
 from muster.local.controllers.deployments.controller import DeploymentController
 from muster.local.controllers.deployments.replica_sets import ReplicaSetController
 from muster.local.controllers.endpoints_controller import BATCH_DELAY, EndpointsController
@@ -29,7 +30,7 @@ from muster.local.controllers.node_lifecycle.taint_eviction import TaintEviction
 from muster.local.controllers.persistent_volume_controller import PersistentVolumeController
 from muster.local.controllers.pod_control import PodControl
 from muster.local.controllers.root_ca import RootCaPublisher
-from muster.local.controllers.workloads import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
+from muster.local.controllers.workloads import CRON_JOBS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,7 +97,7 @@ class ControllerManager:
         self.manager.loop(queue, controller.reconcile, workers=workers)
 
     def workloads(self) -> None:
-        """Deployments -> replica sets -> pods, and jobs -> pods."""
+        """Deployments -> replica sets -> pods, and cron jobs -> jobs -> pods."""
         informers = self.informers
         sets = ReplicaSetController(
             self.pod_control(REPLICA_SETS, "replicaset-controller"), informers
@@ -107,7 +108,9 @@ class ControllerManager:
         jobs = JobController(self.pod_control(JOBS, "job-controller"), informers)
         self.loop("replicasets", sets, workers=_WORKERS)
         self.loop("deployments", deployments, workers=_WORKERS)
+        cron_jobs = CronJobController(self.pod_control(CRON_JOBS, "cronjob-controller"), informers)
         self.loop("jobs", jobs, workers=_WORKERS)
+        self.loop("cronjobs", cron_jobs)
 
     def services(self) -> None:
         """Services -> Endpoints and EndpointSlices."""

@@ -1,4 +1,4 @@
-"""Deployments, replica sets, jobs and pods as the controllers read them: only the fields we read.
+"""Workloads, pods and nodes as the controllers read them: only the fields we read.
 
 Templates and statuses stay raw: a template is copied, a status is compared as a whole and patched.
 """
@@ -128,6 +128,22 @@ class Job(ApiObject, frozen=True):
     status: Raw = {}
 
 
+class CronJobSpec(Object, frozen=True):
+    schedule: str = ""
+    time_zone: str = ""
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    successful_jobs_history_limit: int = 3
+    failed_jobs_history_limit: int = 1
+    job_template: Raw = {}
+
+
+class CronJob(ApiObject, frozen=True):
+    spec: CronJobSpec = CronJobSpec()
+    status: Raw = {}
+
+
 class TimedTaint(core.Taint, frozen=True):
     time_added: str = ""
 
@@ -154,6 +170,7 @@ NAMESPACES = kinds.NAMESPACES.read_as(Namespace)
 DEPLOYMENTS = kinds.DEPLOYMENTS.read_as(Deployment)
 REPLICA_SETS = Kind.of("apps/v1", "ReplicaSet", ReplicaSet)
 JOBS = Kind.of("batch/v1", "Job", Job)
+CRON_JOBS = Kind.of("batch/v1", "CronJob", CronJob)
 
 
 def owner_reference(kind: Kind[Any], meta: ObjectMeta) -> Raw:

@@ -20,6 +20,7 @@ from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -48,9 +49,23 @@ _ENDS = ("Complete", "Failed", "Suspended")
 
 def _defaults(job: Raw) -> None:
     spec = ensure_map(job, "spec")
-    rules = (spec.get("podFailurePolicy") or {}).get("rules") or ()
+    _complete_job_spec(spec)
+    if spec.get("selector"):  # a new job gets its selector, and labels for its pods, only later
+        _copy_labels(job)
+    fill(job, status={})
+
+
+def complete_job_template(spec: Raw) -> Sequence[Raw]:
+    """Fill in the defaults that the template of a cron job has too; returns the failure rules."""
+    rules: Sequence[Raw] = (spec.get("podFailurePolicy") or {}).get("rules") or ()
     for row in (row for rule in rules for row in rule.get("onPodConditions") or ()):
         fill(row, status="True")
+    pod_template.complete_template(spec)
+    return rules
+
+
+def _complete_job_spec(spec: Raw) -> None:
+    rules = complete_job_template(spec)
     fill(
         spec,
         completionMode="NonIndexed",
@@ -62,10 +77,6 @@ def _defaults(job: Raw) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     fill(spec, parallelism=1)
-    pod_template.complete_template(spec)
-    if spec.get("selector"):  # a new job gets its selector, and labels for its pods, only later
-        _copy_labels(job)
-    fill(job, status={})
 
 
 def _copy_labels(job: Raw) -> None:
@@ -100,19 +111,32 @@ def _finish_create(job: Raw, now: str) -> None:
 def _check(job: Raw) -> Causes:
     spec: Raw = job["spec"]
     yield from check_required(spec, "spec", "selector")
+    yield from check_job_fields(spec)
+    yield from pod_template.check_template_labels(spec, None)
+    yield from check_job_template(spec)
+
+
+def check_job_fields(spec: Raw) -> Causes:
+    """The causes for invalid numbers and policies."""
     yield from check_not_negative(spec, *_NUMBERS)
     yield from one_of(spec, "completionMode", _COMPLETION_MODES, "spec")
     yield from _check_indexes(spec)
     replaced = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
     yield from one_of(spec, "podReplacementPolicy", replaced, "spec")
-    yield from pod_template.check_template_labels(spec, None)
+
+
+def check_job_template(spec: Raw) -> Causes:
+    """The causes for an invalid template of pods that end."""
     template = spec["template"]["spec"]
     yield from pod_spec.check_pod_spec(template, "spec.template.spec")
     field, restart = "spec.template.spec.restartPolicy", template.get("restartPolicy")
-    if restart == "Always":
-        yield not_supported(field, restart, ("OnFailure", "Never"))
-    elif restart not in ("OnFailure", "Never"):
+    if restart in (None, "", "Always"):  # the default of other pods
         yield required(field, 'valid values: "OnFailure", "Never"')
+    elif restart not in ("OnFailure", "Never"):
+        yield not_supported(field, restart, ("OnFailure", "Never"))
+    elif spec.get("podFailurePolicy") and restart != "Never":
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        yield invalid_value(field, restart, detail)
 
 
 def _check_indexes(spec: Raw) -> Causes:

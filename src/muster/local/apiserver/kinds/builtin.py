@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.local.apiserver.kinds.batch_job import JOBS
 from muster.local.apiserver.kinds.config_map import CONFIG_MAPS
 from muster.local.apiserver.kinds.crd import CRDS
+from muster.local.apiserver.kinds.cron_job import CRON_JOBS
 from muster.local.apiserver.kinds.deployment import DEPLOYMENTS
 from muster.local.apiserver.kinds.endpoints import ENDPOINT_SLICES, ENDPOINTS
 from muster.local.apiserver.kinds.event import EVENTS, NEW_EVENTS
@@ -67,7 +68,7 @@ _REVIEWS = tuple(
 BUILTIN = (
     NAMESPACES, NODES, PODS, SERVICES, ENDPOINTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS,
     RESOURCE_QUOTAS, LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS,
-    DEPLOYMENTS, REPLICA_SETS, JOBS, PDBS,
+    DEPLOYMENTS, REPLICA_SETS, CRON_JOBS, JOBS, PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS,
     *_METRICS, _POD_LOGS, *_REVIEWS,

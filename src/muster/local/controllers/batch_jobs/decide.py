@@ -48,8 +48,14 @@ class Plan:
     events: tuple[EventText, ...] = ()
 
 
+def end_of(job: Job) -> str:
+    """`Complete` or `Failed`; empty while the job runs."""
+    known = _conditions(job)
+    return next((end for end in ("Complete", "Failed") if conditions.is_true(known, end)), "")
+
+
 def ended(job: Job) -> bool:
-    return any(conditions.is_true(_conditions(job), type_) for type_ in ("Complete", "Failed"))
+    return bool(end_of(job))
 
 
 def expires(job: Job) -> datetime | None:
