@@ -21,6 +21,7 @@ from muster.local.apiserver.views.openapi import references
 
 TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/builtin.json.gz"
 GVK = "x-kubernetes-group-version-kind"
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 ALSO = {"Binding", "Scale", "Eviction", "TokenRequest", "DeleteOptions", "Status"}
 
 
@@ -28,6 +29,8 @@ def main() -> None:
     with ControlPlane(build(), apiserver_args=ARGUMENTS) as plane:
         definitions = fetch(plane)
     types = reachable(definitions)
+    # Any object; published as an object without fields.
+    types[RAW_EXTENSION] |= {"x-kubernetes-preserve-unknown-fields": True}
     packed = json.dumps({name: bare(types[name]) for name in sorted(types)}, separators=(",", ":"))
     TARGET.write_bytes(gzip.compress(packed.encode(), mtime=0))
     sys.stdout.write(f"{len(types)} types, {len(packed)} bytes, {TARGET.stat().st_size} packed\n")

@@ -35,6 +35,22 @@ NAMESPACED: dict[str, dict[str, Any]] = {
     },
     "apps/v1/deployments": {"spec": {"selector": SELECTOR, "template": TEMPLATE}},
     "apps/v1/replicasets": {"spec": {"selector": SELECTOR, "template": TEMPLATE}},
+    "apps/v1/statefulsets": {
+        "spec": {
+            "selector": SELECTOR,
+            "template": TEMPLATE,
+            "serviceName": "s",
+            "volumeClaimTemplates": [
+                {
+                    "metadata": {"name": "data"},
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    },
+                }
+            ],
+        }
+    },
     "batch/v1/jobs": {
         "spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}, "backoffLimit": 1}
     },

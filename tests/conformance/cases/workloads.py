@@ -1,4 +1,4 @@
-"""Deployments, replica sets, jobs and cron jobs that decode and are invalid."""
+"""Workloads that decode and are invalid, or change."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tests.conformance.transcript import Case, Step
 DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
 REPLICA_SETS = "/apis/apps/v1/namespaces/$ns/replicasets"
 CRON_JOBS = "/apis/batch/v1/namespaces/$ns/cronjobs"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/$ns/statefulsets"
+REVISIONS = "/apis/apps/v1/namespaces/$ns/controllerrevisions"
 BATCH_JOBS = "/apis/batch/v1/namespaces/$ns/jobs"
 TIME = "2026-01-01T00:00:00Z"
 RUN = {"containers": [{"name": "main", "image": "a:1"}]}
@@ -55,7 +57,79 @@ VALID_SCHEDULES = (
 )  # fmt: skip
 
 
+def stateful_set(**spec: Any) -> Step:
+    return owner(STATEFUL_SETS, **spec)
+
+
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+MOUNTS = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "a:1",
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            }
+        ]
+    },
+}
+
 CASES = [
+    Case(
+        "stateful sets that are invalid",
+        [
+            stateful_set(podManagementPolicy="Sometimes"),
+            stateful_set(updateStrategy={"type": "Sometimes"}),
+            stateful_set(updateStrategy={"type": "OnDelete", "rollingUpdate": {"partition": 1}}),
+            stateful_set(
+                updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": -1}}
+            ),
+            stateful_set(persistentVolumeClaimRetentionPolicy={"whenDeleted": "Never"}),
+            stateful_set(replicas=-1),
+            stateful_set(minReadySeconds=-1),
+            stateful_set(ordinals={"start": -1}),
+            stateful_set(selector=None),
+            stateful_set(selector={}),
+            stateful_set(selector={"matchLabels": {"a": "c"}}),
+            stateful_set(serviceName="not_a_name"),
+            stateful_set(volumeClaimTemplates=[{"metadata": {"name": "data"}}]),
+            stateful_set(template=MOUNTS),
+            stateful_set(template={**TEMPLATE, "spec": {**RUN, "restartPolicy": "Never"}}),
+            stateful_set(template={**TEMPLATE, "spec": {**RUN, "activeDeadlineSeconds": 3}}),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "stateful sets that change",
+        [
+            stateful_set(template=MOUNTS, volumeClaimTemplates=[CLAIM], serviceName="s"),
+            patch(f"{STATEFUL_SETS}/a", {"spec": {"replicas": 3}}),
+            patch(f"{STATEFUL_SETS}/a", {"spec": {"serviceName": "t"}}),
+            patch(f"{STATEFUL_SETS}/a", {"spec": {"podManagementPolicy": "Parallel"}}),
+            patch(f"{STATEFUL_SETS}/a", {"spec": {"volumeClaimTemplates": []}}),
+            patch(f"{STATEFUL_SETS}/a", {"spec": {"updateStrategy": {"type": "OnDelete"}}}),
+            patch(
+                f"{STATEFUL_SETS}/a",
+                {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}},
+            ),
+            patch(f"{STATEFUL_SETS}/a/scale", {"spec": {"replicas": 2}}),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "revisions",
+        [
+            post(REVISIONS, {"metadata": {"name": "r"}, "revision": 1}),
+            post(REVISIONS, {"metadata": {"name": "r"}, "data": {"a": 1}, "revision": -1}),
+            post(REVISIONS, {"metadata": {"name": "r"}, "data": {"a": 1}, "revision": 1}),
+            patch(f"{REVISIONS}/r", {"data": {"a": 2}}),
+            patch(f"{REVISIONS}/r", {"revision": 2}),
+        ],
+    ),
     Case(
         "cron jobs with an invalid schedule",
         [

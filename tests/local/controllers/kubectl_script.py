@@ -98,9 +98,13 @@ def _difference(real: list[Raw], ours: list[Raw]) -> str:
 
 
 def _seen(place: ClusterUnderTest, namespace: str, kinds: str) -> list[Raw]:
-    result = place.kubectl("-n", namespace, "get", f"{kinds},rs", "-o", "json")
+    named = f"{kinds},rs,controllerrevisions"
+    result = place.kubectl("-n", namespace, "get", named, "-o", "json")
     assert result.returncode == 0, result.stderr
     items: list[Raw] = json.loads(result.stdout)["items"]
     sets = [one for one in items if one["kind"] == "ReplicaSet"]
-    wanted = items if "rs" in kinds.split(",") else [o for o in items if o not in sets]
-    return normalised(wanted, hashes(sets), namespace)
+    revisions = [one for one in items if one["kind"] == "ControllerRevision"]
+    unwanted = [] if "rs" in kinds.split(",") else sets
+    unwanted += [] if "controllerrevisions" in kinds.split(",") else revisions
+    wanted = [one for one in items if one not in unwanted]
+    return normalised(wanted, hashes(sets, revisions), namespace)

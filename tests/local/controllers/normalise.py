@@ -27,18 +27,27 @@ _DROPPED = {
     "uid",
 }
 # What the API servers themselves add, differently on purpose.
-_NOT_OURS = {"tolerations", "volumes", "serviceAccount", "serviceAccountName", "volumeMounts"}
+_NOT_OURS = (
+    "tolerations",
+    "volumes",
+    "serviceAccount",
+    "serviceAccountName",
+    "volumeMounts",
+    "kubernetes.io/pvc-protection",
+)
 _REVISION = "deployment.kubernetes.io/revision"
-_HASH = "pod-template-hash"
+_HASH, _REVISION_HASH = "pod-template-hash", "controller.kubernetes.io/hash"
 
 
-def hashes(sets: list[Raw]) -> dict[str, str]:
+def hashes(sets: list[Raw], revisions: list[Raw]) -> dict[str, str]:
     """The template hashes, named by revision."""
-    return {
+    of_sets = {
         one["metadata"]["labels"][_HASH]: f"<hash {one['metadata']['annotations'][_REVISION]}>"
         for one in sets
         if _HASH in one["metadata"].get("labels", {})
     }
+    labels = ((one["metadata"]["labels"], one["revision"]) for one in revisions)
+    return of_sets | {found[_REVISION_HASH]: f"<hash {number}>" for found, number in labels}
 
 
 def normalised(objects: list[Raw], named: dict[str, str], namespace: str) -> list[Raw]:
@@ -52,12 +61,12 @@ def _clean(value: Any, named: dict[str, str]) -> Any:
         cleaned = {
             key: _clean(inner, named)
             for key, inner in value.items()
-            if key not in _DROPPED | _NOT_OURS
+            if key not in _DROPPED and key not in _NOT_OURS
         }
         # The API servers differ in which zero values of Go they send.
         return {key: inner for key, inner in cleaned.items() if inner not in (None, "", {}, [])}
     if isinstance(value, list):
-        rows = [_clean(inner, named) for inner in value]
+        rows = [_clean(inner, named) for inner in value if inner not in _NOT_OURS]
         # The order of conditions and endpoints tells nothing.
         return sorted(rows, key=lambda one: json.dumps(one, sort_keys=True))
     return _text(value, named) if isinstance(value, str) else value

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.expectations import Expectations
-    from muster.local.controllers.workloads import Deployment, Job, Pod, ReplicaSet
+    from muster.local.controllers.workloads import Deployment, Job, Pod, ReplicaSet, StatefulSet
 
     T = TypeVar("T", bound=HasMetadata)
 else:
@@ -83,7 +83,9 @@ class PodControl:
         owners.subscribe(on_owner)
         owned.subscribe(on_owned(self.kind.kind, self.expectations, possible_owners, wake))
 
-    async def owned(self, owner: Deployment | ReplicaSet | Job, informer: Informer[T]) -> list[T]:
+    async def owned(
+        self, owner: Deployment | ReplicaSet | StatefulSet | Job, informer: Informer[T]
+    ) -> list[T]:
         """The objects that the owner controls; others are adopted and released.
 
         The event of an adoption calls the controller again, with the adopted object.

@@ -30,7 +30,15 @@ from muster.local.controllers.node_lifecycle.taint_eviction import TaintEviction
 from muster.local.controllers.persistent_volume_controller import PersistentVolumeController
 from muster.local.controllers.pod_control import PodControl
 from muster.local.controllers.root_ca import RootCaPublisher
-from muster.local.controllers.workloads import CRON_JOBS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
+from muster.local.controllers.stateful_sets.controller import StatefulSetController
+from muster.local.controllers.workloads import (
+    CRON_JOBS,
+    DEPLOYMENTS,
+    JOBS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -97,7 +105,7 @@ class ControllerManager:
         self.manager.loop(queue, controller.reconcile, workers=workers)
 
     def workloads(self) -> None:
-        """Deployments -> replica sets -> pods, and cron jobs -> jobs -> pods."""
+        """Deployments -> replica sets -> pods, stateful sets -> pods, cron jobs -> jobs -> pods."""
         informers = self.informers
         sets = ReplicaSetController(
             self.pod_control(REPLICA_SETS, "replicaset-controller"), informers
@@ -109,6 +117,10 @@ class ControllerManager:
         self.loop("replicasets", sets, workers=_WORKERS)
         self.loop("deployments", deployments, workers=_WORKERS)
         cron_jobs = CronJobController(self.pod_control(CRON_JOBS, "cronjob-controller"), informers)
+        stateful_sets = StatefulSetController(
+            self.pod_control(STATEFUL_SETS, "statefulset-controller"), informers
+        )
+        self.loop("statefulsets", stateful_sets, workers=_WORKERS)
         self.loop("jobs", jobs, workers=_WORKERS)
         self.loop("cronjobs", cron_jobs)
 

@@ -92,6 +92,46 @@ class Deployment(ApiObject, frozen=True):
     status: Raw = {}
 
 
+class Ordinals(Object, frozen=True):
+    start: int = 0
+
+
+class Partition(Object, frozen=True):
+    partition: int = 0
+
+
+class StatefulSetStrategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: Partition | None = None
+
+
+class StatefulSetSpec(Object, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    ordinals: Ordinals = Ordinals()
+    pod_management_policy: str = "OrderedReady"
+    revision_history_limit: int = 10
+    selector: LabelSelector | None = None
+    service_name: str = ""
+    template: Raw = {}
+    update_strategy: StatefulSetStrategy = StatefulSetStrategy()
+    volume_claim_templates: tuple[Raw, ...] = ()
+
+
+class StatefulSet(ApiObject, frozen=True):
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: Raw = {}
+
+    def count(self, field: str) -> int:
+        """A number in its status; 0 if it was never written."""
+        return int(self.status.get(field) or 0)
+
+
+class ControllerRevision(ApiObject, frozen=True):
+    data: Raw = {}
+    revision: int = 0
+
+
 class ExitCodes(Object, frozen=True):
     container_name: str = ""
     operator: str = "In"
@@ -169,6 +209,9 @@ NODES = kinds.NODES.read_as(Node)
 NAMESPACES = kinds.NAMESPACES.read_as(Namespace)
 DEPLOYMENTS = kinds.DEPLOYMENTS.read_as(Deployment)
 REPLICA_SETS = Kind.of("apps/v1", "ReplicaSet", ReplicaSet)
+STATEFUL_SETS = Kind.of("apps/v1", "StatefulSet", StatefulSet)
+CONTROLLER_REVISIONS = Kind.of("apps/v1", "ControllerRevision", ControllerRevision)
+CLAIMS: Kind[Raw] = Kind.of("v1", "PersistentVolumeClaim", dict)
 JOBS = Kind.of("batch/v1", "Job", Job)
 CRON_JOBS = Kind.of("batch/v1", "CronJob", CronJob)
 

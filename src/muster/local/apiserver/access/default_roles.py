@@ -19,6 +19,7 @@ _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _HEALTH = ("/healthz", "/livez", "/readyz", "/version", "/version/")
 _DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
+_SCALED = ("deployments", "replicasets", "statefulsets")
 _JOBS = ("jaxjobs", "mpijobs", "pytorchjobs", "tfjobs")
 # The groups of the pod groups that the scheduler understands.
 _GANGS = (
@@ -55,7 +56,11 @@ _VIEW = (
     _rule(_READ, ["discovery.k8s.io"], ["endpointslices"]),
     _rule(
         _READ, ["apps"],
-        [*_status("deployments", "replicasets"), "deployments/scale", "replicasets/scale"],
+        [
+            "controllerrevisions",
+            *_status(*_SCALED),
+            *(f"{kind}/scale" for kind in _SCALED),
+        ],
     ),
     _rule(_READ, ["batch"], _status("cronjobs", "jobs")),
     _rule(_READ, ["policy"], _status("poddisruptionbudgets")),
@@ -78,7 +83,7 @@ _EDIT = (
     _rule(_WRITE, ["", "events.k8s.io"], ["events"]),
     _rule(
         _WRITE, ["apps"],
-        ["deployments", "deployments/scale", "replicasets", "replicasets/scale"],
+        [name for kind in _SCALED for name in (kind, f"{kind}/scale")],
     ),
     _rule(_WRITE, ["batch"], ["cronjobs", "jobs"]),
     _rule(_WRITE, ["policy"], ["poddisruptionbudgets"]),

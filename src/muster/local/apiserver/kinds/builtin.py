@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.local.apiserver.kinds.batch_job import JOBS
 from muster.local.apiserver.kinds.config_map import CONFIG_MAPS
+from muster.local.apiserver.kinds.controller_revision import CONTROLLER_REVISIONS
 from muster.local.apiserver.kinds.crd import CRDS
 from muster.local.apiserver.kinds.cron_job import CRON_JOBS
 from muster.local.apiserver.kinds.deployment import DEPLOYMENTS
@@ -25,6 +26,7 @@ from muster.local.apiserver.kinds.role import CLUSTER_ROLES, ROLES
 from muster.local.apiserver.kinds.role_binding import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from muster.local.apiserver.kinds.secret import SECRETS
 from muster.local.apiserver.kinds.service import SERVICES
+from muster.local.apiserver.kinds.stateful_set import STATEFUL_SETS
 from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, number, text
@@ -68,7 +70,7 @@ _REVIEWS = tuple(
 BUILTIN = (
     NAMESPACES, NODES, PODS, SERVICES, ENDPOINTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS,
     RESOURCE_QUOTAS, LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS,
-    DEPLOYMENTS, REPLICA_SETS, CRON_JOBS, JOBS, PDBS,
+    CONTROLLER_REVISIONS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS, PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS,
     *_METRICS, _POD_LOGS, *_REVIEWS,

@@ -42,12 +42,13 @@ _NO_GROWTH = (
 _STORAGE = "spec.resources.requests.storage"
 
 
-def _defaults(claim: Raw) -> None:
+def complete_claim(claim: Raw) -> None:
+    """Fill in the defaults of a claim, or of the template of one."""
     fill(ensure_map(claim, "spec"), volumeMode="Filesystem")
     fill(ensure_map(claim, "status"), phase="Pending")
 
 
-def _check(claim: Raw) -> Causes:
+def check_claim(claim: Raw) -> Causes:
     spec: Raw = claim.get("spec") or {}
     if not spec.get("accessModes"):
         yield required("spec.accessModes", "at least 1 access mode is required")
@@ -121,8 +122,8 @@ PERSISTENT_VOLUME_CLAIMS = Resource(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", short=("pvc",),
     subresources=STATUS,
     strategy=Strategy(
-        defaults=_defaults,
-        check=_check,
+        defaults=complete_claim,
+        check=check_claim,
         check_update=_check_update,
         admit_update=_admit_update,
         delete_answer="object",

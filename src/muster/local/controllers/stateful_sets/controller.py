@@ -1,0 +1,131 @@
+"""The controller of StatefulSets: reads a set, its pods and its revisions, decides, writes."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from muster.api.events import EventText
+from muster.api.meta import preconditions
+from muster.control.loop import RequeueAfter
+from muster.errors import AlreadyExists, MusterError, NotFound
+from muster.local.controllers.informers import possible_owners
+from muster.local.controllers.stateful_sets import decide as decisions
+from muster.local.controllers.stateful_sets import identity, revisions
+from muster.local.controllers.stateful_sets.decide import Progress
+from muster.local.controllers.workloads import CLAIMS, CONTROLLER_REVISIONS, PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from muster.api.meta import Key, Raw
+    from muster.local.controllers.informers import SharedInformers
+    from muster.local.controllers.pod_control import PodControl
+    from muster.local.controllers.workloads import ControllerRevision, Pod, StatefulSet
+
+
+@dataclass(frozen=True)
+class StatefulSetController:
+    pod_control: PodControl
+    informers: SharedInformers
+
+    def connect(self, wake: Callable[[Key], None]) -> None:
+        owners, pods = self.informers.stateful_sets, self.informers.pods
+        self.pod_control.connect(owners, pods, partial(possible_owners, owners), wake)
+
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
+        stateful_set = self.informers.stateful_sets.get(key)
+        if stateful_set is None:
+            return None  # garbage collection deletes its pods and revisions
+        meta = stateful_set.metadata
+        pending = self.pod_control.expectations.pending(meta.uid)
+        if pending is not None:
+            return RequeueAfter(pending)
+        pods = await self.pod_control.owned(stateful_set, self.informers.pods)
+        known = await self.pod_control.owned(stateful_set, self.informers.revisions)
+        update = await self._update_revision(stateful_set, known)
+        by_name = {revision.metadata.name: revision for revision in (*known, update)}
+        current = by_name.get(str(stateful_set.status.get("currentRevision") or ""), update)
+        progress = Progress(
+            stateful_set,
+            identity.by_ordinal(stateful_set, pods),
+            current.metadata.name,
+            update.metadata.name,
+            self.pod_control.clock(),
+        )
+        plan = decisions.decide(progress)
+        await self._create(stateful_set, plan.create, by_name)
+        await self._delete(stateful_set, plan.delete)
+        await self.pod_control.write_status(meta, stateful_set.status, decisions.status(progress))
+        live = (current.metadata.name, update.metadata.name)
+        await self._forget(revisions.outdated(stateful_set, known, pods, live))
+        again = decisions.available_in(progress)
+        return None if again is None else RequeueAfter(again)
+
+    async def _update_revision(
+        self, stateful_set: StatefulSet, known: list[ControllerRevision]
+    ) -> ControllerRevision:
+        """The revision of the set's template, with the highest number."""
+        client, found = self.pod_control.client, revisions.find(stateful_set, known)
+        number = revisions.next_number(known)
+        if found is None:
+            body = revisions.new_revision(stateful_set, number)
+            try:
+                return await client.create(CONTROLLER_REVISIONS, body)
+            except AlreadyExists:  # ours, and the informer does not show it yet
+                name = stateful_set.metadata.key._replace(name=body["metadata"]["name"])
+                return await client.get(CONTROLLER_REVISIONS, name)
+        if found.revision == number - 1:
+            return found
+        change = {"metadata": preconditions(found.metadata), "revision": number}
+        return await client.patch(CONTROLLER_REVISIONS, found.metadata.key, change)
+
+    async def _create(
+        self,
+        stateful_set: StatefulSet,
+        pods: Iterable[tuple[int, str]],
+        by_name: dict[str, ControllerRevision],
+    ) -> None:
+        meta = stateful_set.metadata
+        for ordinal, revision in pods:
+            for claim in identity.new_claims(stateful_set, ordinal):
+                await self._create_claim(stateful_set, claim, f"{meta.name}-{ordinal}")
+            template = revisions.template_of(by_name[revision])
+            body = identity.new_pod(stateful_set, template, revision, ordinal)
+            name = body["metadata"]["name"]
+            try:
+                with self.pod_control.expectations.creation(meta.uid, name):
+                    await self.pod_control.client.create(PODS, body)
+            except MusterError as error:
+                text = f"create Pod {name} in StatefulSet {meta.name} failed error: {error}"
+                self.pod_control.record(meta, EventText("FailedCreate", text, "Warning"))
+                raise
+            text = f"create Pod {name} in StatefulSet {meta.name} successful"
+            self.pod_control.record(meta, EventText("SuccessfulCreate", text))
+
+    async def _create_claim(self, stateful_set: StatefulSet, claim: Raw, pod: str) -> None:
+        meta, name = stateful_set.metadata, claim["metadata"]["name"]
+        with contextlib.suppress(AlreadyExists):  # of an earlier pod with this number
+            await self.pod_control.client.create(CLAIMS, claim)
+            text = f"create Claim {name} Pod {pod} in StatefulSet {meta.name} success"
+            self.pod_control.record(meta, EventText("SuccessfulCreate", text))
+
+    async def _delete(self, stateful_set: StatefulSet, pods: Iterable[Pod]) -> None:
+        meta = stateful_set.metadata
+        for pod in pods:
+            with (
+                contextlib.suppress(NotFound),
+                self.pod_control.expectations.deletion(meta.uid, pod.metadata.uid),
+            ):
+                await self.pod_control.client.delete(PODS, pod.metadata.key, uid=pod.metadata.uid)
+                text = f"delete Pod {pod.metadata.name} in StatefulSet {meta.name} successful"
+                self.pod_control.record(meta, EventText("SuccessfulDelete", text))
+
+    async def _forget(self, old: Iterable[ControllerRevision]) -> None:
+        for revision in old:
+            with contextlib.suppress(NotFound):
+                await self.pod_control.client.delete(
+                    CONTROLLER_REVISIONS, revision.metadata.key, uid=revision.metadata.uid
+                )
