@@ -162,7 +162,10 @@ def pods_left(local: LocalCluster) -> list[str]:
         )
     folder = local.home / "data" / "pods"
     _reached(lambda: not list(folder.iterdir()), 30)
-    return [path.name for path in folder.iterdir()]
+    return [
+        f"{path.name}: {sorted(str(p.relative_to(path)) for p in path.rglob('*'))}"
+        for path in folder.iterdir()
+    ]
 
 
 def _reached(check: Callable[[], bool], timeout: float) -> bool:

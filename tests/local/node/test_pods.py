@@ -347,3 +347,25 @@ async def test_closing_a_pod_that_failed_halfway_is_tried_again(
 
     assert closed.is_set()
     assert pod["status"]["phase"] == "Succeeded"
+
+
+async def test_files_that_a_late_writer_leaves_are_deleted_later(
+    local: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert local.agent is not None
+    records = local.agent.records
+    forget, late = records.forget, asyncio.Event()
+
+    def forget_and_write_once(uid: str) -> bool:
+        forget(uid)
+        if not late.is_set():
+            late.set()
+            (records.pod(uid) / "volumes").mkdir(parents=True)
+        return not records.pod(uid).exists()
+
+    monkeypatch.setattr(records, "forget", forget_and_write_once)
+    await local.run(shell("short", "true"))
+    await local.ended("short")
+    await local.client.delete(PODS, Key("default", "short"))
+
+    await eventually(lambda: late.is_set() and not records.uids(), what="the end of its files")

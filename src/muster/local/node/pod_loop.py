@@ -100,9 +100,9 @@ class PodLoop:
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
         pod = self._current(key)
-        await self._forget_others(key, pod)
+        left = await self._forget_others(key, pod)
         if pod is None:
-            return None
+            return RequeueAfter(_RETRY) if left else None
         self.remember(key, pod.metadata.uid)
         decision, waiting = await self._act_until_settled(pod)
         # The last status is written before the pod is removed, so that watchers see its exit codes.
@@ -110,7 +110,7 @@ class PodLoop:
         if Remove() in decision.actions:
             await self._remove(pod)
             return None
-        seconds = _RETRY if waiting else await self._renew(pod, decision.revisit_in)
+        seconds = _RETRY if waiting or left else await self._renew(pod, decision.revisit_in)
         return None if seconds is None else RequeueAfter(max(seconds, 0.0))
 
     async def _renew(self, pod: Pod, revisit_in: float | None) -> float | None:
@@ -134,17 +134,21 @@ class PodLoop:
         answer = None if known is None else known.answer
         return answer if answer is not None and _version(answer) > _version(pod) else pod
 
-    async def _forget_others(self, key: Key, pod: Pod | None) -> None:
-        """Remove pods that had this name and do not exist in the API any more."""
+    async def _forget_others(self, key: Key, pod: Pod | None) -> bool:
+        """Remove pods that had this name and do not exist in the API any more.
+
+        Whether files of one are left, which the next visit tries to delete again.
+        """
         for uid in self._uids.get(key, set()) - ({pod.metadata.uid} if pod else set()):
             self.prober.forget(uid)
             self.stopper.forget(uid)
             self.starter.forget(uid)
-            await self.runtime.forget(uid)
-            self._uids[key].discard(uid)
-            self._known.pop(uid, None)
+            if await self.runtime.forget(uid):
+                self._uids[key].discard(uid)
+                self._known.pop(uid, None)
         if not self._uids.get(key):
             self._uids.pop(key, None)
+        return bool(self._uids.get(key, set()) - ({pod.metadata.uid} if pod else set()))
 
     def _read(self, pod: Pod) -> PodRecord:
         """The pod's record, with the health that its probes report."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -80,3 +81,14 @@ def nest(folder: Path, levels: int) -> int:
         os.close(opened)
         opened = below
     return opened
+
+
+def test_a_record_that_is_deleted_meanwhile_does_not_come_back(tmp_path: Path) -> None:
+    records = PodRecords(tmp_path / "pods")
+
+    with contextlib.suppress(FileNotFoundError):
+        records.write_closed("uid")
+    with contextlib.suppress(FileNotFoundError):
+        records.write_stopped("uid")
+
+    assert records.uids() == []

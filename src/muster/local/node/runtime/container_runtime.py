@@ -149,10 +149,10 @@ class Runtime(ABC):
             async with self.connect_shim(uid, container, op="stop", grace=grace):
                 pass
 
-    async def forget(self, uid: str) -> None:
-        """Close the pod and delete its record."""
+    async def forget(self, uid: str) -> bool:
+        """Close the pod and delete its record; False if something of it is left."""
         await self.close(uid)
-        await asyncio.to_thread(self.records.forget, uid)
+        return await asyncio.to_thread(self.records.forget, uid)
 
     def connect_shim(
         self, uid: str, container: str, **request: Any

@@ -142,9 +142,9 @@ class NamespaceRuntime(Runtime):
         if record.address and record.address != self._network.gateway and record.pause:
             await asyncio.to_thread(self._network.detach, record.address)
 
-    async def forget(self, uid: str) -> None:
+    async def forget(self, uid: str) -> bool:
         self._busy.discard(self.records.read(uid).key)
-        await super().forget(uid)
+        return await super().forget(uid)
 
     async def reach(self, uid: str, port: int) -> socket:
         record = self.records.read_open(uid)

@@ -227,13 +227,13 @@ class PodRecords:
     def write_stopped(self, uid: str) -> None:
         """Record that the pod was stopped with the cluster; the next sandbox clears it."""
         file = self.pod(uid) / "pod"
-        files.write_atomically(file, json.dumps(files.read_json(file) | {"stopped": True}))
+        files.replace(file, json.dumps(files.read_json(file) | {"stopped": True}))
 
     def write_closed(self, uid: str) -> None:
         """Record that the ended pod is closed, and the files that go with it."""
         file = self.pod(uid) / "pod"
         body = {"closed": True, "discarded": names_of_discarded_files(self.pod(uid))}
-        files.write_atomically(file, json.dumps(files.read_json(file) | body))
+        files.replace(file, json.dumps(files.read_json(file) | body))
 
     def discard_files(self, uid: str) -> None:
         """Delete the files that the pod's programs wrote; its record and its logs stay."""
@@ -245,7 +245,7 @@ class PodRecords:
     def write_job_pod(self, uid: str, pod: JobPod) -> None:
         """Record that the pod belongs to a job, so that its logs are archived."""
         text = msgspec.json.encode(pod).decode()
-        files.write_atomically(self.pod(uid) / "job_pod", text)
+        files.replace(self.pod(uid) / "job_pod", text)
 
     def read_job_pod(self, uid: str) -> JobPod | None:
         try:
@@ -263,10 +263,14 @@ class PodRecords:
                 folder = self.attempt(uid, container, number)
                 yield pod_log(pod, container, read_attempt(folder.parent, number), folder)
 
-    def forget(self, uid: str) -> None:
-        """Delete the record; the logs of a job's pod are moved to the archive."""
+    def forget(self, uid: str) -> bool:
+        """Delete the record; the logs of a job's pod are moved to the archive.
+
+        False if something of it is left: a late writer may have put a file into it.
+        """
         self._archive_logs(self.pod_logs(uid))
         remove_tree(self.pod(uid))
+        return not self.pod(uid).exists()
 
     def forget_old_attempts(self, uid: str, container: str) -> None:
         old = self.attempts(uid, container)[:-MAX_ATTEMPTS]
@@ -328,8 +332,8 @@ def _lost(attempt: Path) -> Raw:
     """Write an exit code for an attempt whose shim is gone, with the current time."""
     end = _LOST | {"finishedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
     with contextlib.suppress(OSError):  # the pod is being removed
-        if (attempt / "lock").exists():  # do not make a folder that was just removed
-            files.write_atomically(attempt / "exited", json.dumps(end))
+        if (attempt / "lock").exists():
+            files.replace(attempt / "exited", json.dumps(end))
     return end
 
 

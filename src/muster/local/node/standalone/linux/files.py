@@ -32,6 +32,11 @@ def write_atomically(path: Path, text: str, mode: int | None = None) -> None:
     directory = os.path.dirname(path)
     if directory:
         os.makedirs(directory, exist_ok=True)
+    replace(path, text, mode)
+
+
+def replace(path: Path, text: str, mode: int | None = None) -> None:
+    """The same in a directory that must exist: one that is being deleted does not come back."""
     draft = draft_of(path)
     # In place: a draft that was made in time has its blocks, and a full disk has no others.
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
