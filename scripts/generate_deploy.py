@@ -18,6 +18,7 @@ from muster.api import crds
 from muster.api.kinds import JOB_KINDS
 from muster.client.manifests import yaml_writer
 from muster.deploy import manifests, roles
+from muster.deploy.admission import policy
 from muster.deploy.values import NAMESPACE, Values
 from muster.rights import rule
 from muster.scheduler.rights import name_lease
@@ -46,6 +47,7 @@ def files() -> dict[Path, str]:
         ROOT / "deploy" / "muster.yaml": _plain_manifests(),
         CHART / "crds" / "crds.yaml": crds.as_yaml(),
         CHART / "templates" / "_rules.tpl": _chart_rules(),
+        CHART / "templates" / "admission.yaml": _chart_policy(),
         CHART / "Chart.yaml": _chart((CHART / "Chart.yaml").read_text()),
         PAGE: _page(PAGE.read_text()),
     }
@@ -56,6 +58,7 @@ def _plain_manifests() -> str:
         "# Muster's objects but the CRDs, as `muster install --dry-run` prints them. Made by\n"
         f"# `make docs`. Replace the image {IMAGE} by yours, then:\n"
         "#   kubectl apply --server-side -f deploy/chart/crds -f deploy/muster.yaml\n"
+        "# Leave the ValidatingAdmissionPolicy and its binding out before Kubernetes 1.30.\n"
     )
     values = Values(image=IMAGE)
     objects = [
@@ -91,6 +94,20 @@ def _chart_rules() -> str:
         "  {{- end }}\n"
     )
     return text.replace(lines, loop)
+
+
+def _chart_policy() -> str:
+    """The policy, where the cluster serves policies and the operator serves the whole cluster."""
+    objects = policy.build()
+    served = f"{objects[0]['apiVersion']}/{objects[0]['kind']}"
+    text = "".join(f"---\n{yaml_writer.dump(item)}\n" for item in objects)
+    assert "{{" not in text, "Helm would take it for a template"
+    return (
+        "{{- /* Obvious mistakes in jobs. Made by `make docs`. */ -}}\n"
+        "{{- $operator := .Values.operator }}\n"
+        "{{- if and .Values.admissionPolicy $operator.enabled (not $operator.watchNamespace) "
+        f'(.Capabilities.APIVersions.Has "{served}") }}}}\n{text}{{{{- end }}}}\n'
+    )
 
 
 def _template(name: str, rules: Iterable[Rule]) -> str:

@@ -30,11 +30,13 @@ CHOICES: dict[str, Any] = {
         "metrics": {"port": 9090, "service": False},
         "podDisruptionBudget": False,
         "networkPolicy": False,
+        "admissionPolicy": False,
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "infra", "operator": "Exists"}],
         "priorityClassName": "system-cluster-critical",
     },
 }
+POLICY = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
 
 def run(helm: Path, *words: str) -> str:
@@ -58,7 +60,8 @@ def test_the_chart_gives_the_objects_of_install(helm: Path, choice: str, tmp_pat
     chosen = {"image": "registry.example.com/muster:1", **CHOICES[choice]}
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(chosen))
-    words = ("-f", str(file), "--namespace", "there", "--kube-version", "1.36.3", "--include-crds")
+    words = ["-f", str(file), "--namespace", "there", "--kube-version", "1.36.3", "--include-crds"]
+    words += ["--api-versions", POLICY]
 
     text = run(helm, "template", "muster", str(CHART), *words)
 
@@ -68,6 +71,17 @@ def test_the_chart_gives_the_objects_of_install(helm: Path, choice: str, tmp_pat
     assert sorted(from_chart) == sorted(expected)
     for name, item in expected.items():
         assert from_chart[name] == item, name
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_the_chart_has_no_policy_for_a_cluster_without_policies(helm: Path) -> None:
+    words = ("--set", "image=x", "--kube-version", "1.29.0")
+    text = run(helm, "template", "muster", str(CHART), *words)
+
+    kinds = {item["kind"] for item in yaml.safe_load_all(text) if item}
+    assert "Deployment" in kinds
+    assert "ValidatingAdmissionPolicy" not in kinds
 
 
 @pytest.mark.kube

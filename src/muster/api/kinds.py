@@ -95,6 +95,14 @@ SELF_SUBJECT_ACCESS_REVIEWS: Kind[Raw] = Kind.of(
     "authorization.k8s.io/v1", "SelfSubjectAccessReview", dict, namespaced=False
 )
 
+_ADMISSION = "admissionregistration.k8s.io"
+_POLICY = "ValidatingAdmissionPolicy"
+ADMISSION_POLICIES: tuple[Kind[Raw], ...] = (
+    Kind(_ADMISSION, "v1", "validatingadmissionpolicies", _POLICY, dict, namespaced=False),
+    Kind.of(f"{_ADMISSION}/v1", f"{_POLICY}Binding", dict, namespaced=False),
+)
+"""Policies and their bindings, which servers have from Kubernetes 1.30 on."""
+
 VOLCANO_POD_GROUPS = Kind.of(
     "scheduling.volcano.sh/v1beta1", "PodGroup", pod_groups.VolcanoPodGroup
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from muster.api import crds
 from muster.deploy import roles, workloads
+from muster.deploy.admission import policy
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -37,6 +38,8 @@ def components(values: Values, namespace: str) -> list[Raw]:
     objects: list[Raw] = []
     if values.operator.enabled and not values.operator.watch_namespace:
         objects += [*roles.user_roles(), *roles.dashboard_roles()]
+        # For one namespace there is none: a policy is an object of the whole cluster.
+        objects += policy.build() if values.admission_policy else []
     for component in values.components:
         objects += roles.build(component, values, namespace)
         objects += workloads.build(component, values, namespace)

@@ -69,6 +69,8 @@ class Values(Strict, frozen=True):
     metrics: Metrics = Metrics()
     pod_disruption_budget: bool = True
     network_policy: bool = True
+    admission_policy: bool = True
+    """Whether the API server rejects jobs with obvious mistakes, where it can."""
     node_selector: dict[str, str] = {}
     tolerations: tuple[dict[str, Any], ...] = ()
     priority_class_name: str = ""

@@ -32,8 +32,9 @@ RANK_0_ACCOUNT = "muster.dev/rank-0-service-account"
 """Annotation of a job: the service account of the pod in which rank 0 runs, and of no other."""
 
 # A Service must begin with a letter (RFC 1035); the name of a pod could begin with a digit.
-_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_MAX_LENGTH = 63
+LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+LABEL_HINT = "use lower-case letters, digits and '-', beginning with a letter"
+MAX_LENGTH = 63
 
 
 def replica(job: str, role: str, index: int) -> str:
@@ -52,6 +53,11 @@ def launcher(job: str, uid: str, attempt: int) -> str:
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
     suffix = (SUFFIX_LETTERS[byte % len(SUFFIX_LETTERS)] for byte in digest[:5])
     return f"{job}-launcher-{''.join(suffix)}"
+
+
+def launcher_example(job: str) -> str:
+    """A name as long as that of an MPI launcher, for messages about a job without a UID."""
+    return f"{job}-launcher-xxxxx"
 
 
 def labels(operator: str, job: str, role: str, index: int) -> dict[str, str]:
@@ -79,19 +85,19 @@ def selector_text(operator: str, job: str, role: str) -> str:
 def check(job: str, derived: Iterable[str]) -> None:
     """Raise InvalidJob if Kubernetes would reject a name derived from the job's name."""
     longest = max(derived, key=len, default=job)
-    if len(longest) > _MAX_LENGTH:
-        spare = _MAX_LENGTH - (len(longest) - len(job))
+    if len(longest) > MAX_LENGTH:
+        spare = MAX_LENGTH - (len(longest) - len(job))
         raise InvalidJob(
             "metadata.name",
             f"{longest!r}, derived from it, has {len(longest)} characters; "
-            f"at most {_MAX_LENGTH} are allowed",
+            f"at most {MAX_LENGTH} are allowed",
             hint=f"use a name of at most {spare} characters",
         )
-    if not _LABEL.fullmatch(longest):
+    if not LABEL.fullmatch(longest):
         raise InvalidJob(
             "metadata.name",
             f"{longest!r}, derived from it, is not a DNS label",
-            hint="use lower-case letters, digits and '-', beginning with a letter",
+            hint=LABEL_HINT,
         )
 
 

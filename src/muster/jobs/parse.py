@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+SUCCESS_POLICIES = ("AllWorkers",)
+SUCCESS_POLICY_HINT = "write AllWorkers or leave it out"
 _REPLICA = (*job_fields.ROLE, *job_fields.ARRAY_ROLE)
 MAX_REPLICAS = 10_000
 """Replicas of one job: every pod lists all others, and a typo must not cost other jobs."""
@@ -202,9 +204,8 @@ def _scheduled_by(replica_spec: ReplicaSpec, scheduler: str) -> ReplicaSpec:
 
 def _success_policy(spec: Section) -> str:
     policy = spec.text("successPolicy")
-    if policy not in ("", "AllWorkers"):
-        hint = "write AllWorkers or leave it out"
-        raise spec.error("successPolicy", f"{policy!r} is unknown", hint)
+    if policy not in ("", *SUCCESS_POLICIES):
+        raise spec.error("successPolicy", f"{policy!r} is unknown", SUCCESS_POLICY_HINT)
     return policy
 
 
@@ -264,5 +265,5 @@ def _check(job: Job) -> None:
         names.replica(job.name, spec.role, max(spec.count - 1, 0)) for spec in job.replica_specs
     ]
     if job.replica_spec("Launcher"):
-        derived.append(names.launcher(job.name, job.uid, 0))
+        derived.append(names.launcher_example(job.name))
     names.check(job.name, derived)

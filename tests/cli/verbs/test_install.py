@@ -21,11 +21,12 @@ from tests.waiting import until
 
 IMAGE = ("--image", "registry.example.com/muster:1")
 Run = Callable[..., tuple[int, str, str]]
+TEMPLATE: Raw = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
 JOB: Raw = {
     "apiVersion": "kubeflow.org/v1",
     "kind": "TFJob",
     "metadata": {"name": "j", "namespace": "default"},
-    "spec": {"tfReplicaSpecs": {}},
+    "spec": {"tfReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
 }
 
 
@@ -73,9 +74,14 @@ def test_an_installation_from_beginning_to_end(cluster: ControlPlane, run: Run) 
 
     status, _ = cluster.request("POST", TFJOBS.path("default"), JOB)
     assert status == 201
+    wrong = {**JOB, "metadata": {"name": "0day"}}
+    status, answer = cluster.request("POST", TFJOBS.path("default"), wrong)
+    assert (status, "'0day-worker-0', derived from it, is not" in answer["message"]) == (422, True)
     code, out, err = run("uninstall", "--yes")
     assert code == 0, err
     assert "deployment/muster-operator deleted" in out
+    assert "validatingadmissionpolicy/muster-jobs deleted" in out
+    assert "validatingadmissionpolicybinding/muster-jobs deleted" in out
     assert "1 job left on the cluster" in err
     assert cluster.request("GET", TFJOBS.path("default", "j"))[0] == 200
     assert run("uninstall", "--yes")[1] == "Muster is not installed\n"
@@ -194,10 +200,9 @@ def test_an_operator_for_one_namespace_works_with_rights_there_alone(
     with (cluster.folder / "operator.log").open("w") as log:
         process = subprocess.Popen(words, stdout=log, stderr=log)
     try:
-        template = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
         job = copy.deepcopy(JOB)
         job["metadata"]["namespace"] = "team"
-        job["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}}
+        job["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": TEMPLATE}}}
         status, answer = cluster.request("POST", TFJOBS.path("team"), job)
         assert status == 201, answer
 

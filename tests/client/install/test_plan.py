@@ -179,3 +179,19 @@ def test_a_user_who_may_not_read_crds_installs_none() -> None:
     kinds = {row["kind"] for row in planned(found, tenant).objects}
 
     assert kinds & {"CustomResourceDefinition", "Namespace", "ClusterRole"} == set()
+
+
+def test_a_cluster_without_admission_policies_gets_none_and_a_note() -> None:
+    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+    old = planned(Found(serves_policies=False))
+
+    assert [names(planned(Found()), kind) for kind in kinds] == [["muster-jobs"]] * 2
+    assert [names(old, kind) for kind in kinds] == [[], []]
+    assert "the cluster has no ValidatingAdmissionPolicy" in old.notes[-1]
+
+
+def test_a_scheduler_alone_says_nothing_about_policies() -> None:
+    without = Values(image="i", operator=OperatorValues(enabled=False))
+
+    assert planned(Found(serves_policies=False), without).notes == []

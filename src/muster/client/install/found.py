@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from muster.api.kinds import CRDS, DEPLOYMENTS, LEASES, NAMESPACES
+from muster.api.kinds import ADMISSION_POLICIES, CRDS, DEPLOYMENTS, LEASES, NAMESPACES
 from muster.api.meta import Key, Raw
-from muster.errors import Forbidden
+from muster.errors import Forbidden, NotFound
+from muster.kube import discovery
 from muster.scheduler.other_schedulers import is_alive
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Found(msgspec.Struct, frozen=True):
     deployments: tuple[Raw, ...] = ()
     """Muster's own, if it is installed."""
     unread: tuple[str, ...] = ()
+    serves_policies: bool = True
+    """Whether the API server has admission policies."""
 
 
 def look(client: BlockingClient, namespace: str) -> Found:
@@ -71,7 +74,18 @@ def look(client: BlockingClient, namespace: str) -> Found:
         leases=tuple(leases),
         deployments=tuple(row for row in deployments if _is_ours(row, namespace)),
         unread=tuple(unread),
+        serves_policies=_serves_policies(client),
     )
+
+
+def _serves_policies(client: BlockingClient) -> bool:
+    wanted = ADMISSION_POLICIES[0]
+    try:
+        response = client.send(discovery.resources_request(wanted.api_version))
+    except NotFound:
+        return False
+    served = {kind.kind for kind in discovery.kinds(response.body, wanted.api_version, dict)}
+    return {kind.kind for kind in ADMISSION_POLICIES} <= served
 
 
 def _list(client: BlockingClient, kind: Kind[T], unread: list[str]) -> list[T]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.api.crds import PART_OF, load_all
-from muster.api.kinds import JOB_KINDS
+from muster.api.kinds import ADMISSION_POLICIES, JOB_KINDS
 from muster.deploy import manifests
 from muster.errors import UsageError
 
@@ -51,12 +51,24 @@ def plan(request: Request, found: Found, now: datetime) -> Plan:
     values, notes = _beside_operators(request, found)
     _refuse_schedulers(values, found, now)
     own, extended, about_crds = _crds(request, found)
-    objects = manifests.components(values, request.namespace)
+    objects, about_policy = _components(values, request.namespace, found)
     if not found.namespace_exists:
         objects = [manifests.namespace_of(values, request.namespace), *own, *objects]
     else:
         objects = [*own, *objects]
-    return Plan(values, objects, extended, [*notes, *about_crds])
+    return Plan(values, objects, extended, [*notes, *about_crds, *about_policy])
+
+
+def _components(values: Values, namespace: str, found: Found) -> tuple[list[Raw], list[str]]:
+    """The objects of the components, without those that the cluster cannot have."""
+    objects = manifests.components(values, namespace)
+    policies = {kind.kind for kind in ADMISSION_POLICIES}
+    if found.serves_policies or policies.isdisjoint(item["kind"] for item in objects):
+        return objects, []
+    return [item for item in objects if item["kind"] not in policies], [
+        f"the cluster has no {ADMISSION_POLICIES[0].kind} (Kubernetes 1.30): mistakes in jobs are "
+        "reported by the operator, after a job is created."
+    ]
 
 
 def _refuse_helm(found: Found) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api.crds import PART_OF
 from muster.api.kinds import (
+    ADMISSION_POLICIES,
     CONFIG_MAPS,
     CRDS,
     DEPLOYMENTS,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _RBAC = "rbac.authorization.k8s.io/v1"
 REMOVED: tuple[Kind[Any], ...] = (
+    *reversed(ADMISSION_POLICIES),
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
     SERVICES,
@@ -45,7 +47,8 @@ REMOVED: tuple[Kind[Any], ...] = (
     Kind.of(_RBAC, "ClusterRole", dict, namespaced=False),
     SERVICE_ACCOUNTS,
 )
-"""In this order: the components stop before they lose their rights."""
+"""In this order: no job is rejected without an operator, and the components stop before they lose
+their rights."""
 
 
 class Installed(NamedTuple):
@@ -74,6 +77,8 @@ def _labelled(client: BlockingClient, kind: Kind[Any], namespace: str) -> Iterat
         if not kind.namespaced:
             return  # whoever may not list them has not installed them either
         items = client.list(raw, namespace, labels=labels).items
+    except NotFound:
+        return  # the cluster does not have the kind
     for item in items:
         meta = item["metadata"]
         if meta["labels"].get("app.kubernetes.io/managed-by") == HELM and kind != CRDS:
