@@ -105,9 +105,11 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """The user lacks the permission."""
+    """The user lacks the permission, or a quota or a policy of the cluster is in the way."""
 
     cli_exit_code = 4
+    missing_right = ""
+    """Who lacks which right, and the rule to add; empty if the reason is another."""
 
 
 class NotFound(ApiError):

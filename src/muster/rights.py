@@ -2,6 +2,9 @@
 
 Each component declares its rights once, as a `Rights`. Roles, documents, the
 chart and `muster doctor` use this declaration. No rule has `*`.
+
+`MissingRight` is the one place that words the sentence about a right that somebody lacks. It is
+read in `muster doctor`, on the objects that a component could not write, and in its log.
 """
 
 from __future__ import annotations
@@ -36,6 +39,51 @@ class Rule(msgspec.Struct, frozen=True):
         if self.names:
             rule["resourceNames"] = list(self.names)
         return {**rule, "verbs": list(self.verbs)}
+
+    def __str__(self) -> str:
+        """The rule in one line of YAML."""
+        groups = ", ".join(f'"{group}"' for group in self.groups)
+        names = f", resourceNames: [{', '.join(self.names)}]" if self.names else ""
+        resources = f"resources: [{', '.join(self.resources)}]{names}"
+        return f"{{apiGroups: [{groups}], {resources}, verbs: [{', '.join(self.verbs)}]}}"
+
+    @property
+    def words(self) -> str:
+        """The verbs and resources in words: `create, patch events`."""
+        groups = [f".{group}" if group else "" for group in self.groups]
+        resources = [name + group for group in groups for name in self.resources]
+        names = f" {', '.join(self.names)}" if self.names else ""
+        return f"{', '.join(self.verbs)} {', '.join(resources)}{names}"
+
+
+class MissingRight(msgspec.Struct, frozen=True):
+    """A rule that somebody lacks."""
+
+    who: str
+    """The name of a component or of a user; `you` is who reads it."""
+    rule: Rule
+
+    @property
+    def problem(self) -> str:
+        return f"{self.who} may not {self.rule.words}"
+
+    @property
+    def fix(self) -> str:
+        return f"add the rule {self.rule}"
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.fix}"
+
+
+MISSING_RIGHT = "MissingRight"
+"""The reason of events about a missing right."""
+
+
+def account_name(user: str) -> str:
+    """The name of a user; of the service account of one of our components, the component's."""
+    prefix, _, name = user.rpartition(":")
+    is_component = prefix.startswith("system:serviceaccount:") and name.startswith("muster-")
+    return name if is_component else user
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
@@ -82,6 +130,20 @@ def expand(rules: Iterable[Rule]) -> Iterator[Right]:
                 for verb in row.verbs:
                     for name in row.names or ("",):
                         yield Right(verb, group, resource, name)
+
+
+def compact(rights: Iterable[Right]) -> list[Rule]:
+    """The rights as few rules: verbs of one resource together, then resources of the same verbs."""
+    verbs: dict[tuple[str, str, str], list[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.group, right.resource, right.name), []).append(right.verb)
+    resources: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (group, resource, name), words in verbs.items():
+        resources.setdefault((group, name, tuple(words)), []).append(resource)
+    return [
+        Rule((group,), tuple(plurals), granted, (name,) if name else ())
+        for (group, name, granted), plurals in resources.items()
+    ]
 
 
 def lease_rules(name: str) -> tuple[Rule, ...]:

@@ -173,7 +173,7 @@ async def test_an_invalid_object_names_its_fields(client: Client, fresh_namespac
     assert "spec.containers" in {cause.field for cause in refused.value.causes}
 
 
-async def test_a_forbidden_request_names_verb_and_resource(
+async def test_a_forbidden_request_names_the_user_and_the_rule_to_add(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     stranger = kubeconfig(
@@ -184,13 +184,16 @@ async def test_a_forbidden_request_names_verb_and_resource(
     async with Client.connect(_endpoint(stranger, tmp_path)) as client:
         with pytest.raises(Forbidden) as refused:
             await client.list(PODS, "default")
-        assert str(refused.value).startswith("not allowed to list pods in namespace default: ")
-        with pytest.raises(Forbidden, match=r"not allowed to create leases\.coordination\.k8s\.io"):
+        sentence = "stranger may not list pods; "
+        sentence += 'add the rule {apiGroups: [""], resources: [pods], verbs: [list]}'
+        assert str(refused.value) == f"{sentence} in the namespace default"
+        assert refused.value.missing_right == sentence
+        with pytest.raises(Forbidden, match=r"may not create leases\.coordination\.k8s\.io; add"):
             await client.create(LEASES, {"metadata": {"name": "x", "namespace": "default"}})
-        with pytest.raises(Forbidden, match="not allowed to watch nodes"):
+        with pytest.raises(Forbidden, match="stranger may not watch nodes; add"):
             async for _ in client.watch(NODES, since="1"):
                 pass
-        with pytest.raises(Forbidden, match="not allowed to create pods/binding x"):
+        with pytest.raises(Forbidden, match=r"resources: \[pods/binding\]"):
             await client.bind(Key("default", "x"), uid="u", node="n")
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muster.api.selectors import parse_fields
+from muster.kube.error_response import request_target
 from muster.kube.request import Request, Response
 from tests.operator.builders import merged
 
@@ -104,7 +105,7 @@ class Server:
         if any(f"/{name}" in request.path for name in self.missing):
             return _status(404, "NotFound")
         if any(_matches(forbidden, request) for forbidden in self.forbidden):
-            return _status(403, "Forbidden")
+            return _status(403, "Forbidden", _denial(request))
         return None
 
     def _answer(self, request: Request) -> Response:
@@ -253,6 +254,15 @@ def _ok(obj: Raw) -> Response:
     return Response(200, {}, json.dumps(obj).encode())
 
 
-def _status(code: int, reason: str) -> Response:
-    body = {"kind": "Status", "code": code, "reason": reason, "message": reason}
+def _denial(request: Request) -> str:
+    """The words of a real server about a right that the operator lacks."""
+    about = request_target(request)
+    resource, _, group = about.resource.partition(".")
+    account = "system:serviceaccount:muster:muster-operator"
+    denied = f'User "{account}" cannot {about.verb} resource "{resource}" in API group "{group}"'
+    return f'{denied} in the namespace "{about.namespace}"'
+
+
+def _status(code: int, reason: str, message: str = "") -> Response:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message or reason}
     return Response(code, {}, json.dumps(body).encode())

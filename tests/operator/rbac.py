@@ -107,10 +107,49 @@ def _kubectl(plane: ControlPlane, *words: str, text: str | None = None) -> str:
 
 
 @contextmanager
-def _started(plane: ControlPlane, daemon: str) -> Iterator[None]:
-    token = _kubectl(plane, "create", "token", f"muster-{daemon}", "-n", NAMESPACE).strip()
-    file = plane.folder / f"{daemon}.kubeconfig"
+def without(plane: ControlPlane, daemon: str, right: Right) -> Iterator[None]:
+    """The daemon's ClusterRole lacks one right."""
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/muster-{daemon}"
+    _, role = plane.request("GET", path)
+    rules = [rule for row in role["rules"] for rule in _split(row, right)]
+    assert rules != role["rules"], f"{daemon} has no right to {right}"
+    _write_rules(plane, path, rules)
+    try:
+        yield
+    finally:
+        _write_rules(plane, path, role["rules"])
+
+
+def _split(rule: Raw, right: Right) -> Iterator[Raw]:
+    """The rule as rules that do not give this right."""
+    if right.group not in rule["apiGroups"] or right.resource not in rule["resources"]:
+        yield rule
+        return
+    others = [name for name in rule["resources"] if name != right.resource]
+    verbs = [verb for verb in rule["verbs"] if verb != right.verb]
+    if others:
+        yield {**rule, "resources": others}
+    if verbs:
+        yield {**rule, "resources": [right.resource], "verbs": verbs}
+
+
+def _write_rules(plane: ControlPlane, path: str, rules: list[Raw]) -> None:
+    _, role = plane.request("GET", path)
+    status, answer = plane.request("PUT", path, {**role, "rules": rules})
+    assert status == 200, answer
+
+
+def kubeconfig_of(plane: ControlPlane, namespace: str, account: str, file: Path) -> Path:
+    """Write a kubeconfig of this service account."""
+    token = _kubectl(plane, "create", "token", account, "-n", namespace).strip()
     file.write_text(json.dumps(kubeconfig(plane.url, plane.authority.certificate, token=token)))
+    return file
+
+
+@contextmanager
+def _started(plane: ControlPlane, daemon: str) -> Iterator[None]:
+    config = plane.folder / f"{daemon}.kubeconfig"
+    file = kubeconfig_of(plane, NAMESPACE, f"muster-{daemon}", config)
     words = [sys.executable, "-m", "muster", daemon, f"--kubeconfig={file}", "--leader-elect"]
     log = plane.folder / f"{daemon}.log"
     with log.open("w") as out, subprocess.Popen(words, stdout=out, stderr=out) as process:

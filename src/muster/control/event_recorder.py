@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from muster.api.events import EventSubject, EventText, event_manifest
 from muster.api.kinds import EVENTS
 from muster.api.meta import key_of, timestamp
-from muster.errors import AlreadyExists, MusterError, NotFound
+from muster.errors import AlreadyExists, Forbidden, MusterError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +75,7 @@ class EventRecorder:
         self._clock = clock
         self._busy = busy
         self._queue: asyncio.Queue[_RecordedEvent] = asyncio.Queue(_MAX_QUEUED)
+        self._missing_right = ""
         self._known: dict[tuple[EventSubject, EventText], _RecordedEvent] = {}
 
     def record(self, subject: EventSubject, text: EventText) -> None:
@@ -154,8 +155,16 @@ class EventRecorder:
         try:
             await self._send(event)
         except MusterError as error:
-            log.warning("%s: event %s not written: %s", event.subject, event.body["reason"], error)
+            self._log(event, error)
             self._schedule_next(event)
+
+    def _log(self, event: _RecordedEvent, error: MusterError) -> None:
+        """Log that an event is not written; a missing right concerns all events, so once."""
+        missing = error.missing_right if isinstance(error, Forbidden) else ""
+        if missing and missing == self._missing_right:
+            return
+        self._missing_right = missing
+        log.warning("%s: event %s not written: %s", event.subject, event.body["reason"], error)
 
     async def _send(self, event: _RecordedEvent) -> None:
         if not (event.attempts and await self._patch(event)):

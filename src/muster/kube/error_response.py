@@ -11,11 +11,13 @@ from urllib.parse import unquote
 import msgspec
 
 from muster.api.kinds import decoder_of
-from muster.errors import ApiError, Cause, ServerError, api_error
+from muster.errors import ApiError, Cause, Forbidden, ServerError, api_error
+from muster.kube.denial import missing_right
 from muster.kube.request import JSON
 
 if TYPE_CHECKING:
     from muster.kube.request import Request, Response
+    from muster.rights import MissingRight
 
 
 HOW_TO_INSTALL_JOB_KINDS = (
@@ -136,6 +138,8 @@ def error_from_status(
         ),
         retry_after=details.retry_after_seconds,
     )
+    if isinstance(error, Forbidden) and (missing := _missing_right(status, about)):
+        error.missing_right = str(missing)
     if code == 404 and _no_such_kind(status) and about.resource.endswith(".kubeflow.org"):
         error.hint = HOW_TO_INSTALL_JOB_KINDS
     return error
@@ -146,11 +150,18 @@ def _sentence(code: int, status: Status, about: RequestTarget, expired: str) -> 
     if code == 401:
         because = expired or "the token or certificate is missing, wrong or expired"
         return f"not signed in: the cluster refused to {about} (401: {because})"
+    if code == 403 and (missing := _missing_right(status, about)):
+        where = f" in the namespace {about.namespace}" if about.namespace else ""
+        return f"{missing}{where}"
     if code == 403:
         return f"not allowed to {about}" + (f": {message}" if message else "")
     if code == 404 and _no_such_kind(status):
         return f"the cluster has no {about.resource}"
     return message or f"cannot {about}: the server answered {code}"
+
+
+def _missing_right(status: Status, about: RequestTarget) -> MissingRight | None:
+    return missing_right(status.message, about.namespace, about.name)
 
 
 def _no_such_kind(status: Status) -> bool:

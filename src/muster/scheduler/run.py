@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from muster.kube.leader_election import LeaderElection
     from muster.kube.watch.informer_cache import Change
     from muster.scheduler.decisions.decision import Bind, Delete, Provision, Report
+    from muster.scheduler.effects.binder import BindResult
 
 T = TypeVar("T", bound=HasMetadata)
 log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Service:
         may_act = election.is_leader if election else lambda: True
         self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)
         self._binder = Binder(
-            client, self._loop.settled, in_flight=settings.binds_in_flight, may_act=may_act
+            client, self._settled, in_flight=settings.binds_in_flight, may_act=may_act
         )
         self._reporter = Reporter(
             client, self.state, lambda: self._binder.busy, served_kind=self._served_kind
@@ -110,8 +111,13 @@ class Service:
         )
         self._line = LinePublisher(client, self.state, options.namespace, quiet=options.shadow)
         self._config, self._names = options.config, options.names
-        self._provisioner = Provisioner(client, self.state, self._loop.wake, may_act=may_act)
-        self._deleter = Deleter(client, self._not_deleted, may_act=may_act)
+        report_right = self._reporter.missing_right
+        self._provisioner = Provisioner(
+            client, self.state, self._loop.wake, may_act=may_act, report_right=report_right
+        )
+        self._deleter = Deleter(
+            client, self._not_deleted, may_act=may_act, report_right=report_right
+        )
 
     async def run(self) -> None:
         """Decide and act until cancelled; the informers have synced.
@@ -141,6 +147,12 @@ class Service:
         else:
             self._binder.submit(bind)
         self._line.changed()
+
+    def _settled(self, result: BindResult) -> None:
+        if result.missing_right:
+            binding = result.binding
+            self._reporter.missing_right(binding.bind.gang, (binding.pod,), result.missing_right)
+        self._loop.settled(result)
 
     def delete(self, delete: Delete) -> None:
         log.warning("%s: %s: %s", delete.gang, delete.reason, delete.why)

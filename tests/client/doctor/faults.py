@@ -211,17 +211,19 @@ FAULTS: dict[str, Fault] = {
     ),
     "a rule that the operator lacks": Fault(
         partial(changed, f"{RBAC}/clusterroles/muster-operator", _without_rule("events")),
-        "error", "rights", "muster-operator lacks a right",
+        "error", "rights", "muster-operator may not create, patch events",
         'resources: [events], verbs: [create, patch]}',
     ),
     "a rule that the scheduler lacks": Fault(
         partial(changed, f"{RBAC}/namespaces/kube-system/roles/muster-scheduler",
                 _without_rule("configmaps")),
-        "error", "rights", "muster-scheduler lacks a right", "resourceNames: [muster-line]",
+        "error", "rights", "muster-scheduler may not patch configmaps muster-line",
+        "resourceNames: [muster-line]",
     ),
     "a binding that is gone": Fault(
         partial(removed, f"{RBAC}/clusterrolebindings/muster-scheduler"),
-        "error", "rights", "muster-scheduler lacks a right", "resources: [pods/binding]",
+        "error", "rights", "muster-scheduler may not create pods/binding",
+        "resources: [pods/binding]",
     ),
     "no operator": Fault(
         _no_operator,

@@ -125,6 +125,19 @@ async def may_not_delete_services(server: Server) -> None:
     await succeeds(server)
 
 
+async def may_not_write_its_status(server: Server) -> None:
+    server.forbidden = {"PATCH tfjobs"}
+    await submit(server)
+    await asyncio.sleep(60)  # pace: virtual, for more attempts
+
+
+async def may_not_look_at_it(server: Server) -> None:
+    await submit(server)
+    server.forbidden = {"GET tfjobs/j"}
+    server.remove(f"{POD}/j-ps-0")
+    await asyncio.sleep(60)  # pace: virtual
+
+
 async def makes_no_sense(server: Server) -> None:
     await submit(server, successPolicy="Nobody")
 
@@ -185,6 +198,10 @@ TOLD = [
     (may_not_delete_pods, "Warning", "FailedDeletePod", "Error deleting: "),
     (may_not_delete_services, "Warning", "FailedDeleteService", "Error deleting: "),
     (may_not_delete, "Warning", "FailedDeletePodGroup", "Error deleting: "),
+    (may_not_delete_pods, "Warning", "MissingRight", "muster-operator may not delete pods; add"),
+    (cannot_expire, "Warning", "MissingRight", "muster-operator may not delete tfjobs.kubeflow.or"),
+    (may_not_write_its_status, "Warning", "MissingRight", "muster-operator may not patch tfjobs/"),
+    (may_not_look_at_it, "Warning", "MissingRight", "muster-operator may not get tfjobs.kubeflow"),
     (makes_no_sense, "Warning", "InvalidSpec", "spec.successPolicy"),
     (is_odd, "Warning", "SetPodTemplateRestartPolicy", "spec.tfReplicaSpecs.Worker.template"),
     (is_odd, "Warning", "SetPodTemplateSchedulerName", "spec.tfReplicaSpecs.Worker.template"),

@@ -223,7 +223,9 @@ async def test_an_operator_that_may_not_list_pods_chooses_ports_and_logs_that(
             await asyncio.sleep(5)
 
         assert len(set(chosen(server))) == 2
-    assert any("pods may not be listed" in row.getMessage() for row in caplog.records)
+    assert any(
+        "muster-operator may not list pods; add" in row.getMessage() for row in caplog.records
+    )
 
 
 @pytest.mark.looptime

@@ -388,13 +388,17 @@ async def test_a_pod_that_cannot_be_deleted_is_reported_on_its_gang_and_not_too_
     assert "g-0 could not be deleted, and is tried again: the policy says no" in event["message"]
 
 
+NO_RIGHT = "muster-scheduler may not patch pods/status; add the rule {}"
+
+
 class Rightless(Writes):
     """A client that may not write the status of pods: each write is rejected."""
 
     async def patch(self, kind: Kind[Any], key: Key, body: Any, **options: Any) -> None:
         if kind is PODS:
-            where = f"pods/status {key.name} in namespace {key.namespace}"
-            raise Forbidden(f'not allowed to patch {where}: pods "{key.name}" is forbidden')
+            error = Forbidden(f"{NO_RIGHT} in the namespace {key.namespace}")
+            error.missing_right = NO_RIGHT
+            raise error
         await super().patch(kind, key, body)
 
 
@@ -405,7 +409,7 @@ async def test_a_missing_permission_is_logged_once_and_not_for_every_pod(
     for i in range(5):
         state.pod_changed(None, pod(f"p{i}", gpus=1))
     with caplog.at_level(logging.WARNING):
-        async with reporting(state, Rightless()) as (reporter, _):
+        async with reporting(state, Rightless()) as (reporter, writes):
             for key in list(state.due(0.0)):
                 for action in consider(state, key, 0.0).actions:
                     assert isinstance(action, Report)
@@ -413,4 +417,9 @@ async def test_a_missing_permission_is_logged_once_and_not_for_every_pod(
             await asyncio.sleep(60)  # pace: virtual
 
     assert len(caplog.messages) == 1
-    assert "not allowed to patch pods/status" in caplog.text
+    assert NO_RIGHT in caplog.text
+    events = [body for _, _, body in writes.log if body.get("reason") == "MissingRight"]
+    assert {event["message"] for event in events} == {NO_RIGHT}
+    assert sorted({event["involvedObject"]["name"] for event in events}) == [
+        f"p{i}" for i in range(5)
+    ]

@@ -16,14 +16,15 @@ from muster.api.kinds import (
     Kind,
 )
 from muster.errors import Forbidden
+from muster.jobs.view.events import Event
 from muster.operator import rights as operator_rights
-from muster.rights import Right, Rule, expand, rule
+from muster.rights import MISSING_RIGHT, Right, Rule, compact, expand, rule
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.settings import NAMES
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from muster.api.meta import Raw
     from muster.client.doctor.facts import Component
@@ -41,7 +42,7 @@ USER_RULES: tuple[Rule, ...] = (
 """What the commands for jobs need."""
 
 
-def missing_of_user(client: BlockingClient, namespace: str) -> list[str]:
+def missing_of_user(client: BlockingClient, namespace: str) -> list[Rule]:
     """The rules that the user lacks in a namespace."""
     missing = []
     for right in expand(USER_RULES):
@@ -49,10 +50,10 @@ def missing_of_user(client: BlockingClient, namespace: str) -> list[str]:
         review = client.create(SELF_SUBJECT_ACCESS_REVIEWS, {"spec": spec})
         if not _allowed(review):
             missing.append(right)
-    return list(as_rules(missing))
+    return compact(missing)
 
 
-def missing_of_component(client: BlockingClient, component: Component) -> list[str] | None:
+def missing_of_component(client: BlockingClient, component: Component) -> list[Rule] | None:
     """The rules that a component lacks; None if the user may not ask."""
     missing = []
     for right, namespace in _needed(component):
@@ -64,7 +65,29 @@ def missing_of_component(client: BlockingClient, component: Component) -> list[s
             return None
         if not _allowed(review):
             missing.append(right)
-    return list(as_rules(missing))
+    return compact(missing)
+
+
+def reported_by_components(client: BlockingClient, namespace: str) -> dict[str, str]:
+    """Missing rights that components met, from their events: the sentence, and its object.
+
+    For users who may not ask for the rights of a component. The events are of the last hour, or as
+    long as the cluster keeps them.
+    """
+    kind, reason = EVENTS.read_as(Event), f"reason={MISSING_RIGHT}"
+    try:
+        events = client.list(kind, fields=reason).items
+    except Forbidden:
+        try:
+            events = client.list(kind, namespace, fields=reason).items
+        except Forbidden:
+            return {}
+    return {event.message: _object_of(event) for event in events}
+
+
+def _object_of(event: Event) -> str:
+    involved = event.involved_object
+    return f"{involved.kind.lower()}/{involved.name} in the namespace {event.metadata.namespace}"
 
 
 def _needed(component: Component) -> Iterator[tuple[Right, str]]:
@@ -102,17 +125,3 @@ def _attributes(right: Right, namespace: str) -> Raw:
 
 def _allowed(review: Raw) -> bool:
     return bool((review.get("status") or {}).get("allowed"))
-
-
-def as_rules(rights: Iterable[Right]) -> Iterator[str]:
-    """The rights as few rules of a role, each in one line of YAML."""
-    verbs: dict[tuple[str, str, str], list[str]] = {}
-    for right in rights:
-        verbs.setdefault((right.group, right.resource, right.name), []).append(right.verb)
-    resources: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for (group, resource, name), words in verbs.items():
-        resources.setdefault((group, name, tuple(words)), []).append(resource)
-    for (group, name, granted), plurals in resources.items():
-        names = f", resourceNames: [{name}]" if name else ""
-        listed = f"resources: [{', '.join(plurals)}]{names}, verbs: [{', '.join(granted)}]"
-        yield f'{{apiGroups: ["{group}"], {listed}}}'

@@ -9,6 +9,7 @@ from muster.client.doctor.finding import Finding, error, ok, warning
 from muster.client.install.found import other_operators
 from muster.client.install.installation import pod_problem, readiness
 from muster.operator import rights as operator_rights
+from muster.rights import MissingRight
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.other_schedulers import is_alive
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
@@ -98,10 +99,12 @@ def _images(facts: Facts) -> Iterator[Finding]:
 
 def rights(facts: Facts) -> Iterator[Finding]:
     """Whether the components and the user have the rights that they need."""
-    found: list[Finding] = []
-    for who, rules in facts.missing.items():
-        verb = "you lack" if who == "you" else f"{who} lacks"
-        found += [error("rights", f"{verb} a right", f"add the rule {rule}") for rule in rules]
+    missing = [MissingRight(who, rule) for who, rules in facts.missing.items() for rule in rules]
+    found = [error("rights", row.problem, row.fix) for row in missing]
+    for sentence, where in facts.reported.items():
+        problem, _, fix = sentence.partition("; ")
+        if problem.partition(" ")[0] not in facts.missing:  # else it was asked above
+            found.append(warning("rights", f"{problem}, by an event on {where}", fix))
     found += [warning("rights", f"you may not list {name}: not checked") for name in facts.unread]
     complete = ", ".join(facts.missing)
     yield from found or [ok("rights", f"complete: {complete}")]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from muster.client.doctor import access, cluster_checks, component_checks, facts, gang_checks
 from muster.client.doctor.finding import Finding, warning
+from muster.rights import account_name
 
 if TYPE_CHECKING:
     from muster.client.doctor.facts import Facts
@@ -30,6 +31,7 @@ def examine(client: BlockingClient, namespace: str, *, local: bool) -> list[Find
     """The findings of every check on this cluster."""
     found = facts.read(client, local=local)
     missing = {"you": access.missing_of_user(client, namespace)}
+    reported = access.reported_by_components(client, namespace)
     unknown = []
     for component in found.components:
         rules = access.missing_of_component(client, component)
@@ -37,8 +39,8 @@ def examine(client: BlockingClient, namespace: str, *, local: bool) -> list[Find
             text = f"you may not ask for the rights of {component.key.name}: not checked"
             unknown.append(warning("rights", text))
         else:
-            missing[component.key.name] = rules
-    return [*judge(replace(found, missing=missing)), *unknown]
+            missing.setdefault(account_name(component.account), []).extend(rules)
+    return [*judge(replace(found, missing=missing, reported=reported)), *unknown]
 
 
 def judge(found: Facts) -> list[Finding]:

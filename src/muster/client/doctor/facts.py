@@ -18,6 +18,7 @@ from muster.api.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
 from muster.api.meta import Key, Raw
 from muster.errors import ApiError, Forbidden, NotFound
 from muster.kube.request import Request
+from muster.rights import Rule  # noqa: TC001 - msgspec resolves annotations at run time
 from muster.scheduler import waiting_line_format
 
 if TYPE_CHECKING:
@@ -83,8 +84,10 @@ class Facts(msgspec.Struct, frozen=True):
     groups: dict[str, set[str]] = {}
     """The groups of each resource that the cluster serves, as NAMESPACE/NAME."""
     line: dict[str, str] = {}
-    missing: dict[str, list[str]] = {}
+    missing: dict[str, list[Rule]] = {}
     """Rights that are missing, by component (`you` is the user), as rules."""
+    reported: dict[str, str] = {}
+    """Sentences about missing rights that components wrote as events, and where they stand."""
     unread: list[str] = []
 
     @property

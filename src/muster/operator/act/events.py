@@ -1,7 +1,8 @@
 """Events about results: one event for all objects that were created or deleted together.
 
 Pods and services have an event for every creation, deletion and failure. Groups have events only
-for failures and for their deletion: the job has ended and frees its resources.
+for failures and for their deletion: the job has ended and frees its resources. A right that the
+operator lacks has an event of its own, whichever write it is for.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import POD_DISRUPTION_BUDGETS, PODS, SERVICES
-from muster.errors import MusterError
+from muster.errors import Forbidden, MusterError
 from muster.operator.action_types import Create, Delete, DeleteJob, EmitEvent
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
+from muster.rights import MISSING_RIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,13 +27,22 @@ _MAX_NAMES = 8
 """Names in one message."""
 
 
-def event_for_stage(
+def events_of_stage(
     stage: Sequence[Action], changes: Sequence[Action], errors: Sequence[Exception]
-) -> EmitEvent | None:
-    """The event about actions carried out together, if they need one.
+) -> list[EmitEvent]:
+    """The events about actions carried out together, and about rights that were missing for them.
 
     `changes` are the actions that changed an object, `errors` are the errors of the others.
     """
+    result = _event_of_result(stage, changes, errors)
+    missing = (error.missing_right for error in errors if isinstance(error, Forbidden))
+    rights = [EmitEvent(MISSING_RIGHT, text, "Warning") for text in dict.fromkeys(missing) if text]
+    return [*([result] if result is not None else ()), *rights]
+
+
+def _event_of_result(
+    stage: Sequence[Action], changes: Sequence[Action], errors: Sequence[Exception]
+) -> EmitEvent | None:
     first = stage[0]
     # StopActions is no failure: the job only waits.
     failed = next((error for error in errors if isinstance(error, MusterError)), None)

@@ -108,7 +108,7 @@ class Executor:
         changes = [action for action, result in zip(stage, results, strict=True) if result is True]
         # Errors are in the order of the actions, so that the event does not depend on timing.
         errors = [result for result in results if isinstance(result, Exception)]
-        if (event := events.event_for_stage(stage, changes, errors)) is not None:
+        for event in events.events_of_stage(stage, changes, errors):
             self._emit(job, event)
         if errors:
             raise errors[0]

@@ -56,9 +56,9 @@ class PortsInUse:
     async def _list_pods(self) -> tuple[Pod, ...]:
         try:
             listing = await self._client.list(PODS, fields=_UNFINISHED)
-        except Forbidden:
+        except Forbidden as error:
             if not self._warned:
-                log.warning("pods may not be listed: chosen host ports may be in use already")
+                log.warning("%s; chosen host ports may be in use already", error)
             self._warned = True
             return ()
         return tuple(listing.items)

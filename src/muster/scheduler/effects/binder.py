@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.gang import PLAN_ANNOTATION
 from muster.api.kinds import PODS
-from muster.errors import Conflict, MusterError, NotFound, is_temporary
+from muster.errors import Conflict, Forbidden, MusterError, NotFound, is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,8 @@ class BindResult(NamedTuple):
     binding: PendingBind
     outcome: BindOutcome
     why: str = ""
+    missing_right: str = ""
+    """Who lacks which right, if that is why."""
 
 
 class Binder:
@@ -116,7 +118,7 @@ class Binder:
 
     async def _settle(self, binding: PendingBind) -> BindResult:
         """Bind; after an unclear answer read the pod, and bind again if it is not bound."""
-        why = "this process no longer leads"
+        why, missing_right = "this process no longer leads", ""
         for attempt in range(ATTEMPTS):
             if not self._may_act():
                 break
@@ -124,6 +126,7 @@ class Binder:
                 await self._bind(binding)
             except MusterError as error:
                 why = str(error)
+                missing_right = error.missing_right if isinstance(error, Forbidden) else ""
                 if not (is_temporary(error) or isinstance(error, NotFound | Conflict)):
                     break
                 log.info("%s: bind unclear: %s", binding.pod.metadata.key, error)
@@ -133,7 +136,7 @@ class Binder:
                 await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
             else:
                 return BindResult(binding, BindOutcome.BOUND)
-        return BindResult(binding, BindOutcome.REFUSED, why)
+        return BindResult(binding, BindOutcome.REFUSED, why, missing_right)
 
     async def _bind(self, binding: PendingBind) -> None:
         metadata = binding.pod.metadata

@@ -22,7 +22,7 @@ from muster.api.kinds import PODS
 from muster.errors import ApiError, Conflict, MusterError, NotFound, is_temporary
 from muster.kube.request import PatchType
 from muster.scheduler.decisions import gang_deletion
-from muster.scheduler.effects.reporter import WarnOnce
+from muster.scheduler.effects.refusals import Refusals, report_to_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from muster.api.core import Pod
     from muster.kube.client import Client
     from muster.scheduler.decisions.decision import Delete
+    from muster.scheduler.effects.refusals import ReportRight
 
 log = logging.getLogger(__name__)
 
@@ -79,11 +80,12 @@ class Deleter:
         on_failure: Callable[[Delete, Pod, str], None],
         *,
         may_act: Callable[[], bool] = lambda: True,
+        report_right: ReportRight = report_to_nobody,
     ) -> None:
         self._client, self._on_failure, self._may_act = client, on_failure, may_act
         self._ready: asyncio.Queue[_Deletion] = asyncio.Queue()
         self._open: dict[str, _Deletion] = {}
-        self._refused = WarnOnce(log)
+        self._refusals = Refusals(log, report_right)
 
     def submit(self, delete: Delete) -> None:
         """Delete all these pods, as soon as possible; deletions under way are not started again."""
@@ -155,7 +157,7 @@ class Deleter:
         except ApiError as error:
             if is_temporary(error) and deletion.failures < QUIET_FAILURES:
                 raise
-            self._refused.warn(error)
+            self._refusals.take(error, deletion.delete.gang, (pod,))
         deletion.marked_at = now
 
     async def _delete(self, deletion: _Deletion) -> None:
@@ -189,7 +191,7 @@ class Deleter:
         quiet = temporary and deletion.failures <= QUIET_FAILURES
         log.debug("%s: tried again in %.1f s: %s", deletion.pod.metadata.key, pause, error)
         if not quiet and deletion.error != str(error):
-            self._refused.warn(error)
+            self._refusals.take(error, deletion.delete.gang, (deletion.pod,))
             deletion.error = str(error)
             self._on_failure(deletion.delete, deletion.pod, deletion.error)
         return pause

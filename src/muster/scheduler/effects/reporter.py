@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,9 @@ from muster.api.kinds import PODS
 from muster.api.meta import timestamp
 from muster.control.event_recorder import EventRecorder
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
+from muster.rights import MISSING_RIGHT
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
+from muster.scheduler.effects.refusals import Refusals
 from muster.scheduler.gangs.members import count_succeeded
 
 if TYPE_CHECKING:
@@ -43,24 +44,6 @@ if TYPE_CHECKING:
     from muster.scheduler.decisions.reasons import Reason
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
-
-
-_RULE = re.compile(r"not allowed to (\S+ \S+)")
-
-
-class WarnOnce:
-    """Logs each rejection once: a missing RBAC rule concerns a verb on a resource, not one pod."""
-
-    def __init__(self, log: logging.Logger) -> None:
-        self._log, self._known = log, set[str]()
-
-    def warn(self, error: MusterError) -> None:
-        """Log an error, unless the same rule was missing before."""
-        match = _RULE.search(str(error))
-        rule = match[1] if match is not None else str(error)
-        if rule not in self._known:
-            self._known.add(rule)
-            self._log.warning("%s", error)
 
 
 log = logging.getLogger(__name__)
@@ -110,7 +93,7 @@ class Reporter:
         self._reported: dict[GangKey, _Reported] = {}
         self._pods: dict[str, Reason] = {}
         self._wake = asyncio.Event()
-        self._refused = WarnOnce(log)
+        self._refusals = Refusals(log, self.missing_right)
         self._not_deleted: dict[GangKey, float] = {}
         self._early, self._early_at = EARLY_WRITES, 0.0
 
@@ -159,7 +142,7 @@ class Reporter:
 
     def deleted(self, delete: Delete) -> None:
         """Report at once, by an event, that members are being deleted."""
-        self._record(delete, delete.pods, EventText(delete.reason, delete.why, "Warning"))
+        self._record(delete.gang, delete.pods, EventText(delete.reason, delete.why, "Warning"))
 
     def not_deleted(self, delete: Delete, pod: Pod, why: str) -> None:
         """Report by an event, not too often, that the server does not delete a member."""
@@ -169,10 +152,14 @@ class Reporter:
         if delete.gang not in recent:
             text = f"{pod.metadata.name} could not be deleted, and is tried again: {why}"
             event = EventText("FailedDelete", f"{text} ({delete.why})", "Warning")
-            self._record(delete, (pod,), event)
+            self._record(delete.gang, (pod,), event)
 
-    def _record(self, delete: Delete, pods: Iterable[Pod], event: EventText) -> None:
-        subject = self._subject(self._state.index.gangs.get(delete.gang), pods)
+    def missing_right(self, gang: GangKey, pods: Iterable[Pod], sentence: str) -> None:
+        """Report by an event that the scheduler lacks a right that the gang needs."""
+        self._record(gang, pods, EventText(MISSING_RIGHT, sentence, "Warning"))
+
+    def _record(self, gang: GangKey, pods: Iterable[Pod], event: EventText) -> None:
+        subject = self._subject(self._state.index.gangs.get(gang), pods)
         if subject is not None:
             self._recorder.record(subject, event)
 
@@ -251,7 +238,7 @@ class Reporter:
         body = {"status": group_status(self._state, gang, reason, stamp, kind.version)}
         reported.at = now
         patch = self._client.patch(kind, group.metadata.key, body, subresource="status")
-        done = await self._try(patch)
+        done = await self._try(patch, gang)
         if done:
             reported.status, reported.succeeded = status, self._succeeded(gang.key)
         return done
@@ -276,7 +263,7 @@ class Reporter:
             )
             status = {"conditions": [condition]}
             patch = self._client.patch_status(PODS, pod.metadata, status)
-            if not await self._try(patch):
+            if not await self._try(patch, gang, pod):
                 return False
             self._pods[pod.metadata.uid] = reason
         return True
@@ -286,7 +273,8 @@ class Reporter:
         if reason is None or subject is None:
             return True
         event = EventText("FailedScheduling", reason.text, "Warning")
-        return await self._try(self._recorder.write(subject, event))
+        # No gang: an event about a missing right could not be written either.
+        return await self._try(self._recorder.write(subject, event), None)
 
     def _subject(self, gang: Gang | None, pods: Iterable[Pod] = ()) -> EventSubject | None:
         """The subject of an event on a gang: the object that declares it, else its first member.
@@ -300,14 +288,14 @@ class Reporter:
         members = sorted((*pods, *others), key=lambda pod: pod.metadata.name)
         return event_subject(PODS, members[0].metadata, COMPONENT) if members else None
 
-    async def _try(self, write: Awaitable[object]) -> bool:
+    async def _try(self, write: Awaitable[object], gang: Gang | None, *pods: Pod) -> bool:
         """Whether the write succeeded, or its object is gone."""
         try:
             await write
         except (NotFound, Conflict):
             return True
         except Forbidden as error:
-            self._refused.warn(error)
+            self._refusals.take(error, None if gang is None else gang.key, pods)
         except MusterError as error:
             log.info("not reported: %s", error)
         else:

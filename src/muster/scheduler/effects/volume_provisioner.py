@@ -12,7 +12,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from muster.api.storage import SELECTED_NODE, VOLUME_CLAIMS, VOLUMES, claim_ref_patch
-from muster.errors import LeaseLost, MusterError, NotFound
+from muster.errors import Forbidden, LeaseLost, MusterError, NotFound
+from muster.scheduler.effects.refusals import Refusals, report_to_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
     from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.decision import Provision
+    from muster.scheduler.effects.refusals import ReportRight
     from muster.scheduler.state import State
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+FORBIDDEN_RETRY_SECONDS = 10.0
+"""Longer, because rights change by hand."""
 
 
 class Provisioner:
@@ -38,8 +42,10 @@ class Provisioner:
         wake: Callable[[], None],
         *,
         may_act: Callable[[], bool],
+        report_right: ReportRight = report_to_nobody,
     ) -> None:
         self._client, self._state, self._wake, self._may_act = client, state, wake, may_act
+        self._refusals = Refusals(log, report_right)
         self._queue: asyncio.Queue[Provision] = asyncio.Queue()
 
     def submit(self, provision: Provision) -> None:
@@ -53,11 +59,17 @@ class Provisioner:
             for key, choice in provision.claims:
                 try:
                     await self._write(key, choice)
+                except Forbidden as error:
+                    self._refusals.take(error, provision.gang)
+                    self._try_again(provision, key, FORBIDDEN_RETRY_SECONDS)
                 except MusterError as error:
                     log.warning("claim %s: volume choice not written: %s", key, error)
-                    when = asyncio.get_running_loop().time() + RETRY_SECONDS
-                    self._state.not_provisioned(provision.gang, key, when)
-                    self._wake()
+                    self._try_again(provision, key, RETRY_SECONDS)
+
+    def _try_again(self, provision: Provision, key: Key, seconds: float) -> None:
+        when = asyncio.get_running_loop().time() + seconds
+        self._state.not_provisioned(provision.gang, key, when)
+        self._wake()
 
     async def _write(self, key: Key, choice: VolumeChoice) -> None:
         if not self._may_act():
