@@ -183,6 +183,21 @@ def test_the_sentence_with_a_line_break_is_replaced_by_a_fixed_one(cluster: Cont
     assert sentence == "a restartPolicy is unknown; use Always, OnFailure, Never, ExitCode"
 
 
+@kube
+def test_a_large_job_is_checked_within_the_cost_that_the_server_allows(
+    cluster: ControlPlane,
+) -> None:
+    env = [{"name": f"VARIABLE_{i}", "value": "x" * 100} for i in range(200)]
+    rows = [{"name": f"c{i}", "image": "i", "env": env} for i in range(9)]
+    template = {"spec": {"containers": [*rows, {"name": "tensorflow", "image": "i"}]}}
+    roles = ("Chief", "Evaluator", "PS", "Worker")
+    large = tf(*roles, template=template)
+
+    assert send(cluster, large) == (201, "")
+    large["metadata"]["name"] = "0day"
+    assert send(cluster, large) == (422, verdict(large))
+
+
 def kinds(**given: Any) -> list[str]:
     values = Values(image="i", **given)
     return [item["kind"] for item in manifests.components(values, "muster")]

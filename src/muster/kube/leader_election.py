@@ -72,6 +72,7 @@ class LeaderElection:
         self._clock = clock
         self._seen: ObservedLease | None = None  # as last read or written
         self._renewed_at: float | None = None
+        self._problem = ""
 
     def is_leader(self) -> bool:
         """Whether this process may act now."""
@@ -131,12 +132,16 @@ class LeaderElection:
     async def _try(self) -> bool:
         """One attempt to acquire or renew the lease; an error is logged and counts as a failure."""
         try:
-            return await self._acquire_or_renew()
+            done = await self._acquire_or_renew()
         except Conflict:
             return False  # another contender wrote first
         except MusterError as error:
-            log.warning("%s: %s", self._key, error)
+            if str(error) != self._problem:  # a missing right would be logged every two seconds
+                log.warning("%s: %s", self._key, error)
+            self._problem = str(error)
             return False
+        self._problem = ""
+        return done
 
     async def _acquire_or_renew(self) -> bool:
         sent_at = self._clock()

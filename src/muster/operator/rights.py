@@ -6,11 +6,18 @@ audit log of a real kube-apiserver.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from muster.api.kinds import EVENTS, JOB_KINDS, PODS, PRIORITY_CLASSES, SERVICES
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 from muster.operator.frameworks.registry import OWNED
-from muster.rights import READ, Rights, Rule, lease_rules, rule
+from muster.rights import READ, MissingRight, Rights, Rule, lease_rules, rule
 
+if TYPE_CHECKING:
+    from muster.api.kinds import Kind
+    from muster.api.meta import Raw
+
+ACCOUNT = "muster-operator"
 LEASE = "muster-operator"
 _GROUPS = tuple(GROUP_KIND_BY_RESOURCE.values())
 _RBAC = "rbac.authorization.k8s.io"
@@ -54,3 +61,15 @@ def _served() -> tuple[Rule, ...]:
         rule(_FILES, ("delete",), adoption),
         rule(_ROLES, ("delete",), adoption),
     )
+
+
+def missing_for_ownership(message: str, job: Kind[Raw], owned: Kind[Any]) -> MissingRight | None:
+    """The right that the operator lacks to make a job the owner of an object.
+
+    The admission plugin OwnerReferencesPermissionEnforcement says neither who lacks it nor which.
+    """
+    if "you can't set finalizers on" in message:
+        return MissingRight(ACCOUNT, rule([job], ("update",), part="finalizers"))
+    if "cannot set an ownerRef on a resource you can't delete" in message:
+        return MissingRight(ACCOUNT, rule([owned], ("delete",)))
+    return None

@@ -102,6 +102,8 @@ CASES: dict[str, tuple[str, Right, Raw]] = {
         Right("create", "scheduling.volcano.sh", "podgroups"),
         {**tf(), "metadata": {"name": "j", "annotations": {"muster.dev/gang-dialect": "volcano"}}},
     ),
+    # Asked for by an admission plugin, which names neither the right nor who lacks it.
+    "finalizers": ("operator", Right("update", "kubeflow.org", "tfjobs/finalizers"), tf()),
     "binding": ("scheduler", Right("create", "", "pods/binding"), tf(workers=2)),
 }
 

@@ -10,6 +10,7 @@ import pytest
 from muster.api.core import Pod
 from muster.errors import Forbidden
 from muster.scheduler import metrics
+from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.effects.waiting_line_publisher import set_gauges, waiting_gangs
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster, Fault, cluster_with_gang
@@ -128,3 +129,20 @@ async def test_a_half_bound_gang_without_controller_or_room_is_not_deleted_and_s
 
     assert "no controller" in cluster.reason("g")
     assert "short 1 nvidia.com/gpu" in cluster.reason("g")
+
+
+@pytest.mark.parametrize("order", [("g-0", "g-1"), ("g-1", "g-0")])
+async def test_the_reason_names_the_same_pod_in_whichever_order_the_answers_come(
+    order: tuple[str, ...],
+) -> None:
+    state = cluster_with_gang(2).state
+    (found,) = state.index.gangs.values()
+    members = {row.metadata.name: row for row in found.pods.values()}
+    for plan in ("first", "second"):
+        for name in order:
+            failure = BindFailure(plan=plan, why="the policy says no")
+            bind_failed(state, found.key, members[name], 0.0, failure)
+
+    retry = state.record(found.key).retry
+    assert retry is not None
+    assert retry.message == "g-0 could not be bound: the policy says no"

@@ -10,12 +10,16 @@ import pytest
 
 from muster.api.gang import GangKey
 from muster.api.meta import Key
+from muster.errors import Forbidden
 from muster.scheduler.cluster.volumes import VolumeChoice
 from muster.scheduler.decisions.decision import Provision
 from muster.scheduler.effects.volume_provisioner import Provisioner
 from tests.scheduler.volume_builders import claim, cluster_of
 
 pytestmark = pytest.mark.looptime
+
+
+NO_RIGHT = "muster-scheduler may not patch persistentvolumeclaims; add the rule {}"
 
 
 class RecordingClient:
@@ -49,3 +53,40 @@ async def test_a_choice_is_not_written_once_its_volume_is_gone_or_the_lead_is_lo
     assert client.patched == ([data] if written else [])
     assert (data in cluster.state.snapshot.volumes.chosen) == written
     assert ("no longer leads" in caplog.text) == (not leads)
+
+
+class RightlessClient(RecordingClient):
+    async def patch(self, kind: Any, key: Key, body: Any) -> None:
+        await super().patch(kind, key, body)
+        error = Forbidden(NO_RIGHT, status=403)
+        error.missing_right = NO_RIGHT
+        raise error
+
+
+async def test_a_missing_right_is_told_to_the_gang_and_tried_again_after_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster, gang = cluster_of("n1"), GangKey("pod", "default", "p")
+    any_client: Any = RightlessClient()
+    claim(cluster, "data")
+    provision = Provision(gang, ((Key("default", "data"), VolumeChoice("n1", "")),))
+    told: list[Any] = []
+    provisioner = Provisioner(
+        any_client,
+        cluster.state,
+        lambda: None,
+        may_act=lambda: True,
+        report_right=lambda *words: told.append(words),
+    )
+    task = asyncio.create_task(provisioner.run())
+    await asyncio.sleep(0)
+    for _ in range(2):
+        provisioner.submit(provision)
+    await asyncio.sleep(0.1)
+    task.cancel()
+
+    assert told == [(gang, (), NO_RIGHT)] * 2
+    assert caplog.messages == [NO_RIGHT]
+    due = cluster.state.line.next_timer()
+    assert due is not None
+    assert due > asyncio.get_running_loop().time() + 5

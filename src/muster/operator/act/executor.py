@@ -45,6 +45,7 @@ from muster.operator.action_types import (
 from muster.operator.build.labels import job_selector
 from muster.operator.observe.informers import undecoded
 from muster.operator.observed_job import NAME_TAKEN
+from muster.operator.rights import missing_for_ownership
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,14 +173,17 @@ class Executor:
             await self._resolve_taken_name(job, action)
             return False
         except (Forbidden, Invalid, BadRequest) as error:
-            self._record_refusal(job, action, error)
-            raise
+            raise self._record_refusal(job, action, error) from error
         metrics.OBJECTS.labels(action.kind.resource, "create").inc()
         self._remember(job, action.kind, created)
         return True
 
-    def _record_refusal(self, job: Job, action: Create | Patch, error: ApiError) -> None:
-        """Remember why an object cannot be written, so that the next decision knows."""
+    def _record_refusal(self, job: Job, action: Create | Patch, error: ApiError) -> ApiError:
+        """Remember why an object cannot be written, so that the next decision knows.
+
+        Returns the error, which names a right that is missing.
+        """
+        error = _with_missing_right(job, action, error)
         if isinstance(action, Create) and action.kind == PODS:
             if isinstance(error, Invalid | BadRequest):
                 rejection = _template_rejection(job, action, error)
@@ -191,6 +195,7 @@ class Executor:
         verb = "created" if isinstance(action, Create) else "changed"
         message = f"{action.kind.kind} {action.name} cannot be {verb}: {error}"
         self.own_writes.record_blocked(job.uid, Waiting(f"Failed{type(action).__name__}", message))
+        return error
 
     async def _patch(self, job: Job, action: Patch) -> None:
         key = Key(job.namespace, action.name)
@@ -199,8 +204,7 @@ class Executor:
             served = self.informers.served_kind(kind)
             patched = await self.client.patch(served, key, action.change)
         except (Forbidden, Invalid, BadRequest) as error:
-            self._record_refusal(job, action, error)
-            raise
+            raise self._record_refusal(job, action, error) from error
         if kind == PODS:
             # The patch may have released the pod, which must not be remembered as the job's then.
             self.own_writes.drop_created(job.uid, kind, action.name)
@@ -274,6 +278,16 @@ def _stage_key(action: Action) -> tuple[str, str]:
     """Neighbouring actions with the same key are carried out at the same time."""
     kind = action.kind.resource if isinstance(action, Create | Delete | Patch) else ""
     return type(action).__name__, kind
+
+
+def _with_missing_right(job: Job, action: Create | Patch, error: ApiError) -> ApiError:
+    """The error; if the job may not own the object for want of a right, one that names it."""
+    missing = missing_for_ownership(str(error), job.job_kind.resource, action.kind)
+    if missing is None:
+        return error
+    named = Forbidden(str(missing), status=error.status, reason=error.reason)
+    named.missing_right = str(missing)
+    return named
 
 
 def _template_rejection(job: Job, action: Create, error: ApiError) -> str:

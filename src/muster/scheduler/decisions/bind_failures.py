@@ -72,7 +72,11 @@ def bind_failed(state: State, key: GangKey, pod: Pod, now: float, failure: BindF
     record = state.record(key)
     retry = record.retry or BindRetry()
     if not gone and why:
-        retry = replace(retry, message=f"{pod.metadata.name} could not be bound: {why}")
+        message = f"{pod.metadata.name} could not be bound: {why}"
+        # Of the pods of one plan the first by name, whichever answer comes last: a message that
+        # changes at every attempt would be written at every attempt.
+        is_first = plan != retry.plan or not retry.message or message < retry.message
+        retry = replace(retry, message=message if is_first else retry.message)
     if not plan or plan != retry.plan:
         failures = retry.failures + 1
         not_before = max(retry.not_before, now + _pause_after(gang, failures))
