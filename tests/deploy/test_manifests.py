@@ -39,7 +39,7 @@ def test_every_object_carries_the_label_by_which_uninstall_finds_it() -> None:
 
 def test_a_service_account_has_no_rights_but_those_that_its_component_declares() -> None:
     objects = built()
-    bindings = [item for item in objects if item["kind"].endswith("Binding")]
+    bindings = [item for item in objects if item["kind"].endswith("RoleBinding")]
 
     accounts = {(row["roleRef"]["name"], row["subjects"][0]["name"]) for row in bindings}
 
