@@ -13,8 +13,9 @@ import pytest
 from muster.api.kinds import LEASES
 from muster.cli import main
 from muster.client.doctor.examine import judge
-from muster.client.doctor.facts import Facts
+from muster.client.doctor.facts import Component, Facts
 from muster.client.doctor.finding import Finding
+from muster.rights import Rule
 from muster.scheduler.rights import name_lease
 from muster.scheduler.settings import NAMES
 from tests.client.doctor.faults import FAULTS, lease
@@ -126,3 +127,19 @@ def facts(**given: object) -> Facts:
 )
 def test_faults_that_cannot_be_planted(given: dict[str, object], text: str) -> None:
     assert text in [row.text for row in judge(facts(**given)) if row.level != "ok"]
+
+
+def test_a_component_that_is_not_ready_for_want_of_rights_points_to_them() -> None:
+    pod = {"serviceAccountName": "muster-operator", "containers": [{"name": "operator"}]}
+    spec = {"replicas": 2, "template": {"spec": pod}}
+    deployment = {"metadata": {"name": "muster-operator", "namespace": "muster"}, "spec": spec}
+    known = facts(
+        local=False,
+        components=[Component("operator", deployment, [])],
+        missing={"you": [], "muster-operator": [Rule(("",), ("services",), ("list",))]},
+    )
+
+    found = {(row.check, row.text) for row in judge(known)}
+
+    assert ("components", "muster-operator: 0 of 2 ready: it lacks rights, see below") in found
+    assert ("rights", "muster-operator may not list services") in found

@@ -9,7 +9,7 @@ from muster.client.doctor.finding import Finding, error, ok, warning
 from muster.client.install.found import other_operators
 from muster.client.install.installation import pod_problem, readiness
 from muster.operator import rights as operator_rights
-from muster.rights import MissingRight
+from muster.rights import MissingRight, account_name
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.other_schedulers import is_alive
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
@@ -52,7 +52,10 @@ def _component(component: Component, facts: Facts) -> Iterator[Finding]:
         fix = f"kubectl -n {key.namespace} scale deployment {key.name} --replicas=2"
         yield error("components", f"{key.name} is scaled to zero", fix)
     elif ready < wanted:
-        why = pod_problem(component.pods) or _replica_failure(component) or "no reason is known"
+        why = pod_problem(component.pods) or _replica_failure(component)
+        # Without the right to list its objects, a component starts and never becomes ready.
+        lacks = facts.missing.get(account_name(component.account))
+        why = why or ("it lacks rights, see below" if lacks else "no reason is known")
         fix = f"kubectl -n {key.namespace} describe pods -l app.kubernetes.io/name={key.name}"
         text = f"{key.name}: {ready} of {wanted} ready: {why}"
         yield (error if ready == 0 else warning)("components", text, fix)
