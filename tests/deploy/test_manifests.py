@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from muster.api.meta import Raw
 from muster.deploy import manifests, roles, values, workloads
-from muster.deploy.values import OperatorValues, SchedulerValues, Values
+from muster.deploy.values import DashboardValues, OperatorValues, SchedulerValues, Values
 from muster.errors import UsageError
 from muster.rights import expand
 
@@ -46,12 +46,42 @@ def test_a_service_account_has_no_rights_but_those_that_its_component_declares()
     assert accounts == {(f"muster-{name}",) * 2 for name in ("operator", "scheduler")}
 
 
+def test_the_dashboard_has_neither_a_token_nor_a_right() -> None:
+    objects = built()
+    pod = of_kind(objects, "Deployment")["muster-dashboard"]["spec"]["template"]["spec"]
+
+    assert (
+        of_kind(objects, "ServiceAccount")["muster-dashboard"]["automountServiceAccountToken"]
+        is False
+    )
+    assert pod["volumes"] == [
+        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        {"name": "authority", "configMap": {"name": "kube-root-ca.crt"}},
+    ]
+    bound = [item for item in objects if "muster-dashboard" in str(item.get("subjects"))]
+    assert bound == []
+
+
+def test_the_service_of_the_dashboard_keeps_a_browser_at_one_pod() -> None:
+    service = of_kind(built(), "Service")["muster-dashboard"]["spec"]
+
+    assert service["sessionAffinity"] == "ClientIP"
+    assert service["ports"][0] == {"name": "http", "port": 7080, "targetPort": "http"}
+
+
+@pytest.mark.parametrize("name", ["https://muster.example", "muster.example:443", ""])
+def test_the_name_of_a_host_is_a_name_alone(name: str) -> None:
+    with pytest.raises(UsageError, match=r"dashboard\.hosts"):
+        values.read(f"dashboard: {{hosts: ['{name}']}}", "values.yaml")
+
+
 def test_an_operator_for_one_namespace_has_rights_there_alone() -> None:
     objects = built(
         operator=OperatorValues(watch_namespace="team"), scheduler=SchedulerValues(enabled=False)
     )
 
     assert of_kind(objects, "ClusterRole") == of_kind(objects, "ClusterRoleBinding") == {}
+    assert "muster-dashboard" in of_kind(objects, "Deployment")  # it needs no role at all
     assert of_kind(objects, "Role")["muster-operator"]["metadata"]["namespace"] == "team"
     words = of_kind(objects, "Deployment")["muster-operator"]["spec"]["template"]["spec"]
     assert "--namespace=team" in words["containers"][0]["args"]
@@ -93,12 +123,14 @@ def test_settings_of_the_scheduler_become_its_settings_file() -> None:
     )
 
 
-@pytest.mark.parametrize("component", ["operator", "scheduler"])
+@pytest.mark.parametrize("component", values.COMPONENTS)
 def test_the_components_know_every_flag_that_they_are_given(component: str) -> None:
-    from muster.cli.verbs import operator, scheduler
+    from muster.cli.verbs import dashboard, operator, scheduler
 
-    command = {"operator": operator, "scheduler": scheduler}[component].command
+    verbs = {"operator": operator, "scheduler": scheduler, "dashboard": dashboard}
+    command = verbs[component].command
     chosen = Values(
+        dashboard=DashboardValues(hosts=("muster.example",), read_only=True),
         operator=OperatorValues(watch_namespace="team"),
         scheduler=SchedulerValues(settings={"holdSeconds": 60}),
     )
@@ -126,8 +158,13 @@ def test_the_components_know_every_flag_that_they_are_given(component: str) -> N
                 image=IMAGE,
                 operator=OperatorValues(enabled=False),
                 scheduler=SchedulerValues(enabled=False),
+                dashboard=DashboardValues(enabled=False),
             ),
             "nothing to install",
+        ),
+        (
+            Values(image=IMAGE, dashboard=DashboardValues(port=8080)),
+            "dashboard.port and metrics.port are both 8080",
         ),
     ],
 )
@@ -147,4 +184,9 @@ def test_optional_objects_can_be_left_out() -> None:
 
     kinds = {item["kind"] for item in manifests.build(plain, "muster")}
 
-    assert kinds & {"PodDisruptionBudget", "NetworkPolicy", "Service"} == set()
+    assert kinds & {"PodDisruptionBudget", "NetworkPolicy"} == set()
+    assert list(of_kind(manifests.build(plain, "muster"), "Service")) == ["muster-dashboard"]
+    assert of_kind(built(dashboard=DashboardValues(enabled=False)), "Service").keys() == {
+        "muster-operator",
+        "muster-scheduler",
+    }

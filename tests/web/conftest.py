@@ -45,6 +45,6 @@ async def site(
         server = TestServer(make_app(endpoint, policy), host="127.0.0.1")
         async with TestClient(server) as client:
             site = Site(client, policy, api, made["metadata"]["name"], endpoint)
-            if not policy.proxy_hosts:
+            if not (policy.proxy_hosts or policy.sign_in):
                 await site.login()
             yield site

@@ -112,7 +112,7 @@ async def test_behind_a_proxy_the_token_of_the_user_is_used(site: Site, policy: 
     assert "mine" in await site.get(f"/jobs?namespace={site.namespace}", headers=headers)
     wrong = {**headers, "Authorization": "Bearer wrong"}
     for path in ("/", "/jobs"):
-        assert "the cluster refused" in await site.get(path, status=401, headers=wrong)
+        assert "does not accept the token" in await site.get(path, status=401, headers=wrong)
     await site.get("/jobs", status=401, headers={"Host": "muster.example"})
     await site.get("/jobs", status=403, headers={"Authorization": owner})
 

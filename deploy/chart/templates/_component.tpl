@@ -1,4 +1,4 @@
-{{/* The parts that both components have. Each template takes a dict: root, component, values. */}}
+{{/* The parts that all components have. Each template takes a dict: root, component, values. */}}
 
 {{- define "muster.labels" -}}
 app.kubernetes.io/name: muster-{{ .component }}
@@ -45,7 +45,9 @@ spec:
         imagePullPolicy: {{ $root.imagePullPolicy }}
         args:
         - {{ .component }}
+        {{- if ne .component "dashboard" }}
         - --leader-elect
+        {{- end }}
         - --log-format=json
         - --metrics-host=
         - --metrics-port={{ $root.metrics.port }}
@@ -61,6 +63,10 @@ spec:
         ports:
         - name: metrics
           containerPort: {{ $root.metrics.port }}
+        {{- if eq .component "dashboard" }}
+        - name: http
+          containerPort: {{ .values.port }}
+        {{- end }}
         livenessProbe:
           httpGet:
             path: /healthz
@@ -86,6 +92,11 @@ spec:
           mountPath: /etc/muster
           readOnly: true
         {{- end }}
+        {{- if eq .component "dashboard" }}
+        - name: authority
+          mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+          readOnly: true
+        {{- end }}
         {{- if or .values.resources.requests .values.resources.limits }}
         resources:
           {{- with .values.resources.requests }}
@@ -105,6 +116,11 @@ spec:
       - name: settings
         configMap:
           name: muster-{{ .component }}
+      {{- end }}
+      {{- if eq .component "dashboard" }}
+      - name: authority
+        configMap:
+          name: kube-root-ca.crt
       {{- end }}
       topologySpreadConstraints:
       - maxSkew: 1
@@ -134,22 +150,35 @@ spec:
 
 {{- define "muster.around" -}}
 {{- $root := .root.Values }}
-{{- if $root.metrics.service }}
+{{- $pages := eq .component "dashboard" }}
+{{- if or $pages $root.metrics.service }}
 ---
 apiVersion: v1
 kind: Service
 metadata:
   {{- include "muster.metadata" . | nindent 2 }}
+  {{- if $root.metrics.service }}
   annotations:
     prometheus.io/port: {{ $root.metrics.port | quote }}
     prometheus.io/scrape: "true"
+  {{- end }}
 spec:
   selector:
     app.kubernetes.io/name: muster-{{ .component }}
+  {{- if $pages }}
+  sessionAffinity: ClientIP
+  {{- end }}
   ports:
+  {{- if $pages }}
+  - name: http
+    port: {{ .values.port }}
+    targetPort: http
+  {{- end }}
+  {{- if $root.metrics.service }}
   - name: metrics
     port: {{ $root.metrics.port }}
     targetPort: metrics
+  {{- end }}
 {{- end }}
 {{- if $root.podDisruptionBudget }}
 ---
@@ -179,6 +208,10 @@ spec:
   - ports:
     - protocol: TCP
       port: metrics
+    {{- if $pages }}
+    - protocol: TCP
+      port: http
+    {{- end }}
 {{- end }}
 {{- end }}
 
@@ -231,4 +264,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   {{- include "muster.metadata" . | nindent 2 }}
+{{- if eq .component "dashboard" }}
+automountServiceAccountToken: false
+{{- end }}
 {{- end }}

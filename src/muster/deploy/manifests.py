@@ -36,10 +36,11 @@ def namespace_of(values: Values, name: str) -> Raw:
 def components(values: Values, namespace: str) -> list[Raw]:
     """The objects of the components, without the namespace and the CRDs."""
     objects: list[Raw] = []
-    if values.operator.enabled and not values.operator.watch_namespace:
-        objects += [*roles.user_roles(), *roles.dashboard_roles()]
-        # For one namespace there is none: a policy is an object of the whole cluster.
-        objects += policy.build() if values.admission_policy else []
+    # For one namespace there are none: these are objects of the whole cluster.
+    if not values.operator.watch_namespace:
+        objects += roles.user_roles() if values.operator.enabled else ()
+        objects += roles.dashboard_roles() if values.dashboard.enabled else ()
+        objects += policy.build() if values.operator.enabled and values.admission_policy else ()
     for component in values.components:
         objects += roles.build(component, values, namespace)
         objects += workloads.build(component, values, namespace)

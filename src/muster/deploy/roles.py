@@ -52,12 +52,14 @@ def lease_namespace(component: str, values: Values) -> str:
 
 def build(component: str, values: Values, namespace: str) -> list[Raw]:
     """The service account of a component, and the roles with exactly its rights."""
-    rights = rights_of(component, values)
     account: Raw = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": metadata(component, namespace),
     }
+    if component == "dashboard":  # it acts with the tokens of its users and has none itself
+        return [{**account, "automountServiceAccountToken": False}]
+    rights = rights_of(component, values)
     subject: Raw = {"kind": "ServiceAccount", "name": f"muster-{component}", "namespace": namespace}
     leases = lease_namespace(component, values)
     if component == "operator" and values.operator.watch_namespace:

@@ -11,8 +11,11 @@ from muster.operator.build.dialect_choice import DIALECT_CHOICES
 from muster.scheduler.settings import NAMES, Settings
 
 NAMESPACE = "muster"
+COMPONENTS = ("operator", "scheduler", "dashboard")
 Count = Annotated[int, msgspec.Meta(ge=1, le=20)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+HostName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")]
+"""A name as it stands in the header Host, without scheme and port."""
 
 
 class Strict(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -51,6 +54,21 @@ class SchedulerValues(Strict, frozen=True):
     extra_args: tuple[str, ...] = ()
 
 
+class DashboardValues(Strict, frozen=True):
+    """The choices for the dashboard, whose users sign in with bearer tokens of their own."""
+
+    enabled: bool = True
+    replicas: Count = 1
+    resources: Resources = Resources({"cpu": "50m", "memory": "192Mi"})
+    port: Port = 7080
+    """Of the Service and of the container."""
+    hosts: tuple[HostName, ...] = ()
+    """The names under which an Ingress serves it; loopback names always work."""
+    read_only: bool = False
+    """Refuse every change, whatever the rights of the user."""
+    extra_args: tuple[str, ...] = ()
+
+
 class Metrics(Strict, frozen=True):
     """The port of metrics and health."""
 
@@ -66,6 +84,7 @@ class Values(Strict, frozen=True):
     image_pull_secrets: tuple[str, ...] = ()
     operator: OperatorValues = OperatorValues()
     scheduler: SchedulerValues = SchedulerValues()
+    dashboard: DashboardValues = DashboardValues()
     metrics: Metrics = Metrics()
     pod_disruption_budget: bool = True
     network_policy: bool = True
@@ -78,8 +97,12 @@ class Values(Strict, frozen=True):
     @property
     def components(self) -> tuple[str, ...]:
         """The names of the components that are installed."""
-        chosen = {"operator": self.operator.enabled, "scheduler": self.scheduler.enabled}
-        return tuple(name for name, enabled in chosen.items() if enabled)
+        return tuple(name for name in COMPONENTS if self.of(name).enabled)
+
+    def of(self, component: str) -> OperatorValues | SchedulerValues | DashboardValues:
+        """The section of one component."""
+        section: OperatorValues | SchedulerValues | DashboardValues = getattr(self, component)
+        return section
 
 
 def read(text: str, source: str) -> Values:
@@ -115,7 +138,9 @@ def check(values: Values) -> Values:
             "where your nodes can pull it, and name it with --image.",
         )
     if not values.components:
-        raise UsageError("neither the operator nor the scheduler is enabled: nothing to install")
+        raise UsageError("no component is enabled: nothing to install")
+    if values.dashboard.enabled and values.dashboard.port == values.metrics.port:
+        raise UsageError(f"dashboard.port and metrics.port are both {values.metrics.port}")
     dialect = values.operator.gang_dialect
     if dialect not in DIALECT_CHOICES:
         known = ", ".join(DIALECT_CHOICES)

@@ -3,6 +3,9 @@
 Containers run as an ordinary user, on a read-only root, without capabilities, as the pod security
 standard `restricted` wants it. The user's number comes from the image, since OpenShift chooses its
 own.
+
+The dashboard's pod has no token: its users bring theirs. It gets only the certificate authority of
+the API server, from the ConfigMap that Kubernetes puts into every namespace.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from muster.scheduler.waiting_line_format import NAMESPACE as DEFAULT_LEASE_NAME
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.deploy.values import Values
+    from muster.deploy.values import DashboardValues, Values
 
+AUTHORITY = "kube-root-ca.crt"
+AUTHORITY_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 SETTINGS_FOLDER = "/etc/muster"
 SETTINGS_FILE = "settings.json"
 """JSON is YAML too, and has one way to write a value: the chart gives the same text."""
@@ -28,8 +33,8 @@ def build(component: str, values: Values, namespace: str) -> list[Raw]:
     objects = [_deployment(component, values, namespace)]
     if component == "scheduler" and values.scheduler.settings:
         objects.insert(0, _settings(values, namespace))
-    if values.metrics.service:
-        objects.append(_metrics_service(component, values, namespace))
+    if component == "dashboard" or values.metrics.service:
+        objects.append(_service(component, values, namespace))
     if values.pod_disruption_budget:
         objects.append(_budget(component, namespace))
     if values.network_policy:
@@ -40,8 +45,10 @@ def build(component: str, values: Values, namespace: str) -> list[Raw]:
 def arguments(component: str, values: Values) -> list[str]:
     """The command line of a component."""
     # An empty host listens on every address, on clusters with IPv4, IPv6 or both.
-    port = f"--metrics-port={values.metrics.port}"
-    words = [component, "--leader-elect", "--log-format=json", "--metrics-host=", port]
+    observed = ["--log-format=json", "--metrics-host=", f"--metrics-port={values.metrics.port}"]
+    if component == "dashboard":
+        return [component, *observed, *_dashboard_arguments(values.dashboard)]
+    words = [component, "--leader-elect", *observed]
     if component == "scheduler":
         words += [f"--scheduler-name={name}" for name in values.scheduler.names]
         if values.scheduler.settings:
@@ -57,15 +64,19 @@ def arguments(component: str, values: Values) -> list[str]:
     return [*words, *values.operator.extra_args]
 
 
+def _dashboard_arguments(own: DashboardValues) -> list[str]:
+    words = ["--in-cluster", f"--port={own.port}", *(f"--host={name}" for name in own.hosts)]
+    return [*words, *(["--read-only"] if own.read_only else []), *own.extra_args]
+
+
 def _deployment(component: str, values: Values, namespace: str) -> Raw:
-    own = values.scheduler if component == "scheduler" else values.operator
     select = {"app.kubernetes.io/name": f"muster-{component}"}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(component, namespace),
         "spec": {
-            "replicas": own.replicas,
+            "replicas": values.of(component).replicas,
             "selector": {"matchLabels": select},
             "template": {
                 "metadata": {"labels": labels(component)},
@@ -79,6 +90,8 @@ def _pod(component: str, values: Values, select: Raw) -> Raw:
     volumes: list[Raw] = [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}]
     if component == "scheduler" and values.scheduler.settings:
         volumes.append({"name": "settings", "configMap": {"name": "muster-scheduler"}})
+    if component == "dashboard":
+        volumes.append({"name": "authority", "configMap": {"name": AUTHORITY}})
     spread: Raw = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -107,10 +120,14 @@ def _pod(component: str, values: Values, select: Raw) -> Raw:
 
 
 def _container(component: str, values: Values) -> Raw:
-    own = values.scheduler if component == "scheduler" else values.operator
+    own = values.of(component)
     mounts: list[Raw] = [{"name": "tmp", "mountPath": "/tmp"}]
     if component == "scheduler" and values.scheduler.settings:
         mounts.append({"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True})
+    ports: list[Raw] = [{"name": "metrics", "containerPort": values.metrics.port}]
+    if component == "dashboard":
+        mounts.append({"name": "authority", "mountPath": AUTHORITY_FOLDER, "readOnly": True})
+        ports.append({"name": "http", "containerPort": values.dashboard.port})
     container: Raw = {
         "name": component,
         "image": values.image,
@@ -118,7 +135,7 @@ def _container(component: str, values: Values) -> Raw:
         "args": arguments(component, values),
         # A user whom the image does not know has no home directory.
         "env": [{"name": "HOME", "value": "/tmp"}],
-        "ports": [{"name": "metrics", "containerPort": values.metrics.port}],
+        "ports": ports,
         "livenessProbe": {**_probe("/healthz"), "initialDelaySeconds": 10, "failureThreshold": 6},
         "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
         "securityContext": {
@@ -148,19 +165,18 @@ def _settings(values: Values, namespace: str) -> Raw:
     }
 
 
-def _metrics_service(component: str, values: Values, namespace: str) -> Raw:
-    meta = metadata(component, namespace)
-    port = str(values.metrics.port)
-    meta["annotations"] = {"prometheus.io/port": port, "prometheus.io/scrape": "true"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": meta,
-        "spec": {
-            "selector": {"app.kubernetes.io/name": f"muster-{component}"},
-            "ports": [{"name": "metrics", "port": values.metrics.port, "targetPort": "metrics"}],
-        },
-    }
+def _service(component: str, values: Values, namespace: str) -> Raw:
+    meta, ports = metadata(component, namespace), {}
+    spec: Raw = {"selector": {"app.kubernetes.io/name": f"muster-{component}"}}
+    if component == "dashboard":
+        ports["http"] = values.dashboard.port
+        spec["sessionAffinity"] = "ClientIP"  # a session is in the memory of one pod
+    if values.metrics.service:
+        port = str(values.metrics.port)
+        meta["annotations"] = {"prometheus.io/port": port, "prometheus.io/scrape": "true"}
+        ports["metrics"] = values.metrics.port
+    spec["ports"] = [{"name": n, "port": port, "targetPort": n} for n, port in ports.items()]
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
 
 
 def _budget(component: str, namespace: str) -> Raw:
@@ -177,8 +193,9 @@ def _budget(component: str, namespace: str) -> Raw:
 
 
 def _network_policy(component: str, namespace: str) -> Raw:
-    # Only metrics may be reached. Outgoing traffic is not limited: the address and port of the API
-    # server differ between clusters.
+    # Only metrics and pages may be reached. Outgoing traffic is not limited: the address and port
+    # of the API server differ between clusters.
+    ports = ("metrics", "http") if component == "dashboard" else ("metrics",)
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -186,6 +203,6 @@ def _network_policy(component: str, namespace: str) -> Raw:
         "spec": {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": f"muster-{component}"}},
             "policyTypes": ["Ingress"],
-            "ingress": [{"ports": [{"protocol": "TCP", "port": "metrics"}]}],
+            "ingress": [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}],
         },
     }

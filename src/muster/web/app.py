@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY = 1 << 20
+GATE: web.AppKey[Gate] = web.AppKey("gate", Gate)
 
 
 class Page(NamedTuple):
@@ -75,13 +76,14 @@ def make_app(
 ) -> web.Application:
     """The dashboard of one cluster."""
     clusters = LiveClusters(connector=connector)
-    gate = Gate(policy, endpoint, clusters.start)
+    gate = Gate(policy, endpoint, clusters.start, clusters.end)
     middlewares = (error_pages.middleware, gate.middleware, with_cluster)
     app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY)
     app[CLUSTERS], app[POLICY], app[stream.STREAMS] = clusters, policy, {}
     app.on_response_prepare.append(_add_headers)
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)
+    app[GATE] = gate
     pages = [row for row in PAGES if not (row.writes and policy.read_only)]
     _add_routes(app.router, pages)
     app[NAVIGATION] = [(row.path, row.title) for row in pages if row.title]
@@ -110,6 +112,7 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 async def _end_streams(app: web.Application) -> None:
     app[CLUSTERS].end_streams()
+    app[GATE].sign_ins.close_all()
 
 
 async def _close(app: web.Application) -> None:

@@ -54,7 +54,8 @@ async def with_cluster(request: web.Request, handler: Handler) -> web.StreamResp
     identity = request.get(IDENTITY)
     if identity is None:  # a public path
         return await handler(request)
-    with request.app[CLUSTERS].use(identity.user, identity.endpoint) as cluster:
+    clusters = request.app[CLUSTERS]
+    with clusters.use(identity.user, identity.endpoint, identity.namespaces) as cluster:
         request[_CLUSTER] = cluster
         if not _opens_page(request) or request.path_qs in cluster.awaited:
             return await handler(request)
@@ -144,6 +145,8 @@ def shared_variables(request: web.Request) -> dict[str, Any]:
         "csrf": _CSRF if identity else "",
         "hidden": cluster.hidden if cluster else "",
         "scope": cluster.scope if cluster else "",
+        "signed_in": bool(identity and request.app[POLICY].sign_in),
+        "user": identity.name if identity else "",
         "navigation": request.app[NAVIGATION],
         "path": request.path,
         "problem": cluster.problem if cluster else "",

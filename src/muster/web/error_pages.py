@@ -9,8 +9,9 @@ from aiohttp import web
 
 from muster.errors import MusterError
 from muster.telemetry.log_bounds import RepeatedLine
-from muster.web.access.gate import IDENTITY
-from muster.web.context import page, status_of
+from muster.web.access.gate import IDENTITY, SIGN_IN
+from muster.web.access.request_checks import sends_in_the_clear
+from muster.web.context import POLICY, page, status_of
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -39,6 +40,16 @@ class ErrorView:
     def __init__(self, status: int, message: str, hint: str = "") -> None:
         self.title = _TITLES.get(status, "Something went wrong")
         self.message, self.hint = message, hint
+
+
+class SignInView(ErrorView):
+    """The form for the token of a user, which leads to the page that the user wanted."""
+
+    def __init__(self, request: web.Request, message: str) -> None:
+        super().__init__(401, message)
+        self.title = "Sign in"
+        self.clear_text = sends_in_the_clear(request.headers)
+        self.page = "" if request.path == SIGN_IN else str(request.rel_url)
 
 
 @web.middleware
@@ -77,4 +88,8 @@ async def _answer(
     if "text/html" not in request.headers.get("Accept", "") or request.headers.get("HX-Request"):
         return web.Response(text=f"{message} {hint}".strip() + "\n", status=status)
     view = ErrorView(status, message, hint)
-    return await page(request, "error.html", lambda: view, status=status)
+    template = "error.html"
+    is_form = status == 401 or (status == 400 and request.path == SIGN_IN)
+    if is_form and request.app[POLICY].sign_in:
+        view, template = SignInView(request, message), "sign_in.html"
+    return await page(request, template, lambda: view, status=status)

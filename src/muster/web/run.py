@@ -1,8 +1,8 @@
-"""Serving the dashboard on loopback, at no cost until the first request comes.
+"""Serving the dashboard on loopback, at no cost until the first request comes; or in a pod.
 
-The port listens from the start, but nobody accepts: the kernel keeps the first connection, and only
-then are the templates, views and the server imported. So `arena up` is not slower, and a cluster
-whose dashboard nobody opens has no memory for it.
+The port of `arena up` listens from the start, but nobody accepts: the kernel keeps the first
+connection, and only then are the templates, views and the server imported. So `arena up` is not
+slower, and a cluster whose dashboard nobody opens has no memory for it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,16 @@ def listen(port: int | None, last_port: int | None = None) -> socket.socket:
     raise AssertionError("port 0 is always free")
 
 
+def listen_everywhere(port: int) -> socket.socket:
+    """A socket on this port of every address, for a pod: with IPv4, IPv6 or both."""
+    try:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("", port))
+    except OSError as error:
+        raise UsageError(f"cannot listen on port {port}: {error.strerror}") from error
+
+
 def url_of(listener: socket.socket) -> str:
     """The address of the dashboard, without a token."""
     return f"http://{ADDRESS}:{listener.getsockname()[1]}"
@@ -75,6 +85,19 @@ async def serve(
     With `connector`, watches are connections inside this process, which is the API server too.
     """
     await _first_connection(listener)
+    await serve_at_once(listener, endpoint, policy, accept, connector=connector)
+
+
+async def serve_at_once(
+    listener: socket.socket,
+    endpoint: Endpoint,
+    policy: Policy,
+    accept: Accept,
+    *,
+    connector: Connector | None = None,
+    serving: asyncio.Event | None = None,
+) -> None:
+    """Serve until cancelled; `serving` is set when the first page can be made."""
     await asyncio.to_thread(importlib.import_module, "muster.web.app")
     from aiohttp import web
 
@@ -91,6 +114,8 @@ async def serve(
     await runner.setup()
     assert runner.server is not None
     door = accept(listener.dup(), runner.server)
+    if serving is not None:
+        serving.set()
     try:
         await asyncio.Event().wait()
     finally:

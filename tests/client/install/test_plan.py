@@ -133,7 +133,7 @@ def test_beside_another_operator_only_the_scheduler_is_installed() -> None:
     result = planned(Found(operators=RUNNING))
 
     assert names(result, "Deployment") == ["muster-scheduler"]
-    assert "Only the scheduler is installed" in result.notes[0]
+    assert "Muster's is not installed" in result.notes[0]
 
 
 def test_the_operator_is_refused_while_another_one_runs() -> None:

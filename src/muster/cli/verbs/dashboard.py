@@ -1,16 +1,19 @@
-"""`muster dashboard`: the dashboard of any cluster, on this machine."""
+"""`muster dashboard`: the dashboard of any cluster, on this machine or as a pod of the cluster."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from muster.cli.options import Target, cluster_options
 from muster.cli.show.messages import note
+from muster.errors import UsageError
 
 if TYPE_CHECKING:
+    import socket
+
     from muster.kube.auth.endpoint import Endpoint
     from muster.web.access.gate import Policy
 
@@ -30,13 +33,32 @@ if TYPE_CHECKING:
     help="Serve a proxy that answers to this name: every request must carry the bearer token of "
     "its user, whose rights are used.  [repeatable]",
 )
+@click.option(
+    "--in-cluster",
+    is_flag=True,
+    help="Run as a pod: listen on every address. Users sign in with bearer tokens of their own, "
+    "whose rights are used.",
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="With --in-cluster: a name under which an Ingress serves it over TLS.  [repeatable]",
+)
+@click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
+@click.option("--metrics-host", default="127.0.0.1", help="Address of --metrics-port.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Serve /metrics, /healthz and /readyz here.",
+)
 @cluster_options
-def command(
-    target: Target, port: int | None, read_only: bool, proxy_hosts: tuple[str, ...]
-) -> None:
+def command(target: Target, **given: Any) -> None:
     """Serve the dashboard of a cluster on this machine, with your rights there.
 
     It prints its address, which logs one browser in, once, within ten minutes. Ctrl-C ends it.
+    `muster install` runs it as a pod of the cluster, with --in-cluster.
 
     \b
     Examples:
@@ -44,37 +66,91 @@ def command(
       muster dashboard --kubeconfig ~/.kube/config --read-only
     """
     import uvloop
+
+    from muster.telemetry import logging_setup
+
+    logging_setup.setup(format=given["log_format"])
+    if given["hosts"] and not given["in_cluster"]:
+        raise UsageError("--host is for --in-cluster", hint="Behind a proxy, use --proxy-host.")
+    if given["in_cluster"] and given["proxy_hosts"]:
+        raise UsageError("--in-cluster takes the names of a proxy or an Ingress with --host")
+    served = _pod(target, given) if given["in_cluster"] else _machine(target, given)
+    uvloop.run(_serve(*served, given))
+
+
+def _machine(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
+    """On the machine of the user, or beside a proxy that passes the tokens of users on."""
     from msgspec.structs import replace
 
     from muster.client.submit.workspace import current_directory
-    from muster.telemetry import logging_setup
     from muster.web.access.gate import Policy
 
-    logging_setup.setup(format="human")
     cluster = target.cluster()
     # Behind a proxy, the users are not the owner of this machine's files.
-    is_own = cluster.local and not proxy_hosts
+    is_own = cluster.local and not given["proxy_hosts"]
     policy = Policy(
-        read_only=read_only,
+        read_only=given["read_only"],
         directory=current_directory() if is_own else "",
-        proxy_hosts=proxy_hosts,
+        proxy_hosts=given["proxy_hosts"],
         login_hint="`muster dashboard` prints a new address when it is started again.",
     )
-    endpoint = replace(cluster.endpoint, namespace=target.namespace_in(cluster))
     note(f"dashboard: {cluster}")
-    uvloop.run(_serve(endpoint, port, policy))
+    return replace(cluster.endpoint, namespace=target.namespace_in(cluster)), policy
 
 
-async def _serve(endpoint: Endpoint, port: int | None, policy: Policy) -> None:
+def _pod(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
+    """As a pod: the API server and its certificate authority, and no credentials."""
+    from msgspec.structs import replace
+
+    from muster.kube.auth.credentials import StaticCredential
+    from muster.kube.auth.endpoint import in_cluster_without_token
+    from muster.web.access.gate import Policy
+
+    if target.kubeconfig or target.context:
+        endpoint = replace(target.cluster().endpoint, credentials=StaticCredential())
+    elif (found := in_cluster_without_token()) is not None:
+        endpoint = found
+    else:
+        raise UsageError(
+            "--in-cluster: this is no pod of a cluster: KUBERNETES_SERVICE_HOST is not set",
+            hint="Without --in-cluster, the dashboard uses your kubeconfig.",
+        )
+    note(f"dashboard: {endpoint.url}; users sign in with their own tokens")
+    policy = Policy(read_only=given["read_only"], sign_in=True, hosts=given["hosts"])
+    return endpoint, policy
+
+
+async def _serve(endpoint: Endpoint, policy: Policy, given: dict[str, Any]) -> None:
+    from contextlib import AsyncExitStack
+
     from muster.cli.daemon import stop_event
     from muster.local.apiserver.connections.doors import PlainDoor
+    from muster.telemetry import metrics
+    from muster.telemetry.health import Health
+    from muster.web import run
+
+    stop, serving, health = stop_event(), asyncio.Event(), Health()
+    health.ready("pages", lambda: "" if serving.is_set() else "the pages are not served yet")
+    async with AsyncExitStack() as stack:
+        listener = stack.enter_context(_listen(policy, given["port"]))
+        if (port := given["metrics_port"]) is not None:
+            answering = metrics.serving(port, health, host=given["metrics_host"])
+            await stack.enter_async_context(answering)
+        async with asyncio.TaskGroup() as group:
+            pages = run.serve_at_once(listener, endpoint, policy, PlainDoor, serving=serving)
+            task = group.create_task(pages)
+            await stop.wait()
+            task.cancel()
+
+
+def _listen(policy: Policy, port: int | None) -> socket.socket:
+    """The socket of the pages; its address is printed, with a token if one is needed."""
     from muster.web import run
     from muster.web.access.keys import new_token
 
-    with run.listen(port) as listener:
-        url = run.url_of(listener)
-        print(url if policy.proxy_hosts else f"{url}/?token={new_token(policy.keys)}", flush=True)
-        async with asyncio.TaskGroup() as group:
-            serving = group.create_task(run.serve(listener, endpoint, policy, PlainDoor))
-            await stop_event().wait()
-            serving.cancel()
+    if policy.sign_in:
+        return run.listen_everywhere(run.DEFAULT_PORT if port is None else port)
+    listener = run.listen(port)
+    url = run.url_of(listener)
+    print(url if policy.proxy_hosts else f"{url}/?token={new_token(policy.keys)}", flush=True)
+    return listener

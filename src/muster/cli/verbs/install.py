@@ -1,4 +1,4 @@
-"""`muster install`: the operator and the scheduler on a Kubernetes cluster."""
+"""`muster install`: the operator, the scheduler and the dashboard on a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from muster.cli.show.progress import StatusLine
 from muster.errors import MusterError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muster.client.install.plan import Plan
     from muster.deploy.values import Values
     from muster.kube.blocking_client import BlockingClient
@@ -23,8 +25,16 @@ if TYPE_CHECKING:
 
 @click.command(name="install")
 @click.option("--image", default="", help="Image of Muster, built with deploy/Containerfile.")
-@click.option("--scheduler-only", is_flag=True, help="Install the scheduler without the operator.")
-@click.option("--operator-only", is_flag=True, help="Install the operator without the scheduler.")
+@click.option("--scheduler-only", is_flag=True, help="Install the scheduler alone.")
+@click.option("--operator-only", is_flag=True, help="Install the operator alone.")
+@click.option("--no-dashboard", is_flag=True, help="Do not install the dashboard.")
+@click.option(
+    "--dashboard-host",
+    "dashboard_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name under which an Ingress serves the dashboard over TLS.  [repeatable]",
+)
 @click.option(
     "--operator",
     is_flag=True,
@@ -45,7 +55,9 @@ if TYPE_CHECKING:
 )
 @click.option("--gang-dialect", default="", metavar="NAME", help="How gangs are declared.")
 @click.option(
-    "--replicas", type=click.IntRange(1, 20), help="Pods of each component.  [default: 2]"
+    "--replicas",
+    type=click.IntRange(1, 20),
+    help="Pods of the operator and of the scheduler.  [default: 2]",
 )
 @click.option(
     "--values",
@@ -61,10 +73,10 @@ if TYPE_CHECKING:
 @click.option("--timeout", default="3m", show_default=True, metavar="DURATION")
 @cluster_options
 def command(target: Target, **given: Any) -> None:
-    """Install the operator and the scheduler, or bring an installation up to date.
+    """Install the operator, the scheduler and the dashboard, or bring them up to date.
 
     They run in the namespace `muster`, or in --namespace. CRDs of other systems are used, not
-    changed. Where another job operator runs, only the scheduler is installed.
+    changed. Where another job operator runs, Muster's operator is left out.
 
     \b
     Examples:
@@ -107,14 +119,22 @@ def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
         _apply(client, planned)
         if not given["no_wait"]:
             _wait(client, planned, request.namespace, timeout)
-    components = " and ".join(planned.values.components)
-    print(f"installed in the namespace {request.namespace}: {components}")
+    print(f"installed in the namespace {request.namespace}: {_listed(planned.values.components)}")
     note("`muster doctor` checks the installation")
+    if planned.values.dashboard.enabled:
+        port = planned.values.dashboard.port
+        forward = f"kubectl -n {request.namespace} port-forward service/muster-dashboard {port}"
+        note(f"dashboard: `{forward}`, then http://localhost:{port}")
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _question(plan: Plan, namespace: str) -> str:
-    components = " and the ".join(plan.values.components)
-    text = f"Install the {components} in the namespace {namespace} ({len(plan.objects)} objects)"
+    components = _listed([f"the {name}" for name in plan.values.components])
+    text = f"Install {components} in the namespace {namespace} ({len(plan.objects)} objects)"
     if plan.extended_crds:
         names = ", ".join(crd["metadata"]["name"] for crd in plan.extended_crds)
         text += f", and add Muster's versions to the CRDs {names} of another system"
@@ -154,7 +174,7 @@ def _values(given: dict[str, Any]) -> Values:
     if given["scheduler_only"] and (given["operator_only"] or given["operator"]):
         raise UsageError("--scheduler-only leaves no operator to install")
     values = deploy_values.read(file.read_text(), str(file)) if file else deploy_values.Values()
-    operator, scheduler = values.operator, values.scheduler
+    operator, scheduler, dashboard = values.operator, values.scheduler, values.dashboard
     if given["replicas"]:
         operator = replace(operator, replicas=given["replicas"])
         scheduler = replace(scheduler, replicas=given["replicas"])
@@ -162,6 +182,10 @@ def _values(given: dict[str, Any]) -> Values:
         operator = replace(operator, enabled=False)
     if given["operator_only"]:
         scheduler = replace(scheduler, enabled=False)
+    if given["no_dashboard"] or given["scheduler_only"] or given["operator_only"]:
+        dashboard = replace(dashboard, enabled=False)
+    if given["dashboard_hosts"]:
+        dashboard = replace(dashboard, hosts=given["dashboard_hosts"])
     if given["scheduler_names"]:
         scheduler = replace(scheduler, names=given["scheduler_names"])
     operator = replace(
@@ -169,8 +193,8 @@ def _values(given: dict[str, Any]) -> Values:
         watch_namespace=given["watch_namespace"] or operator.watch_namespace,
         gang_dialect=given["gang_dialect"] or operator.gang_dialect,
     )
-    image = given["image"] or values.image
-    return deploy_values.check(replace(values, image=image, operator=operator, scheduler=scheduler))
+    chosen = replace(values, operator=operator, scheduler=scheduler, dashboard=dashboard)
+    return deploy_values.check(replace(chosen, image=given["image"] or values.image))
 
 
 def _as_yaml(objects: list[Any]) -> str:

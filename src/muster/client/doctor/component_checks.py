@@ -31,14 +31,13 @@ def components(facts: Facts) -> Iterator[Finding]:
     if "deployments.apps" in facts.unread:
         return
     others = other_operators(facts.deployments, facts.leases, facts.server_now)
+    for component in facts.components:
+        yield from _component(component, facts)
     for name in LEASES:
-        found = [row for row in facts.components if row.name == name]
-        for component in found:
-            yield from _component(component, facts)
-        if not found:
+        if not any(row.name == name for row in facts.components):
             yield _absent(name, facts, [str(other) for other in others])
     if others and any(row.name == "operator" for row in facts.components):
-        first = facts.components[0]
+        first = next(row for row in facts.components if row.name == "operator")
         text = f"two operators act on the same jobs: {first.key.name} and {others[0]}"
         fix = f"kubectl -n {first.key.namespace} scale deployment {first.key.name} --replicas=0"
         yield error("components", text, fix + "   # or stop the other one")
@@ -49,7 +48,8 @@ def _component(component: Component, facts: Facts) -> Iterator[Finding]:
     key = component.key
     ready, wanted = readiness(component.deployment)
     if wanted == 0:
-        fix = f"kubectl -n {key.namespace} scale deployment {key.name} --replicas=2"
+        count = 2 if component.name in LEASES else 1
+        fix = f"kubectl -n {key.namespace} scale deployment {key.name} --replicas={count}"
         yield error("components", f"{key.name} is scaled to zero", fix)
     elif ready < wanted:
         why = pod_problem(component.pods) or _replica_failure(component)
@@ -74,7 +74,7 @@ def _replica_failure(component: Component) -> str:
 
 
 def _is_led(component: Component, facts: Facts) -> bool:
-    if "leases.coordination.k8s.io" in facts.unread:
+    if component.name not in LEASES or "leases.coordination.k8s.io" in facts.unread:
         return True
     places = component.argument("--leader-elect-resource-namespace") or [LEASE_NAMESPACE]
     key = Key(places[-1], LEASES[component.name])

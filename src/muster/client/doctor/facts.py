@@ -16,6 +16,7 @@ from muster.api.crds import PART_OF
 from muster.api.gang_dialects import DIALECTS
 from muster.api.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
 from muster.api.meta import Key, Raw
+from muster.deploy.values import COMPONENTS
 from muster.errors import ApiError, Forbidden, NotFound
 from muster.kube.request import Request
 from muster.rights import Rule  # noqa: TC001 - msgspec resolves annotations at run time
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 PENDING = "spec.nodeName=,status.phase=Pending"
-COMPONENTS = ("operator", "scheduler")
 
 
 class Component(msgspec.Struct, frozen=True):

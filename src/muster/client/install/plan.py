@@ -1,7 +1,7 @@
 """Which objects an installation applies, given what the cluster has. Pure.
 
 Muster is a guest: CRDs of other systems are used as they are, and where another job operator runs,
-only the scheduler is installed.
+Muster's operator is left out.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _beside_operators(request: Request, found: Found) -> tuple[Values, list[str]
         )
     without = replace(values, operator=replace(values.operator, enabled=False))
     return without, [
-        f"another job operator runs: {running}. Only the scheduler is installed; "
+        f"another job operator runs: {running}. Muster's is not installed; "
         "scale the other one to zero and use --operator to replace it."
     ]
 

@@ -70,6 +70,25 @@ class StaticCredential:
         return False
 
 
+class TokenOfUser:
+    """The token of a user, with the certificate authority of a source that follows its files."""
+
+    def __init__(self, authorization: str, server: CredentialSource) -> None:
+        self._authorization, self._server = authorization, server
+
+    def is_ready(self) -> bool:
+        return self._server.is_ready()
+
+    def get(self) -> Credential:
+        return Credential(self._authorization, ca=self._server.get().ca)
+
+    def reject(self, credential: Credential) -> bool:
+        return False
+
+    def reread(self) -> bool:
+        return self._server.reread()
+
+
 class TokenFile:
     """A token in a file that is renewed from outside, as the kubelet does in every pod."""
 

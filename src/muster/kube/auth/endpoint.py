@@ -49,11 +49,34 @@ def in_cluster(
     environ: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT
 ) -> Endpoint | None:
     """The endpoint that the kubelet gives this pod; None outside a pod."""
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-    if not host or not port or not (folder / "token").exists():
+    url = _server_of_pod(environ)
+    if not url or not (folder / "token").exists():
         return None
-    url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return reloading(_service_account(url, folder), lambda: _service_account(url, folder))
+
+
+def in_cluster_without_token(
+    environ: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT
+) -> Endpoint | None:
+    """The API server of this pod's cluster, without credentials; None outside a pod."""
+    url = _server_of_pod(environ)
+    if not url:
+        return None
+
+    def load() -> Endpoint:
+        return msgspec.structs.replace(
+            _service_account(url, folder), credentials=StaticCredential(), namespace="default"
+        )
+
+    return reloading(load(), load)
+
+
+def _server_of_pod(environ: Mapping[str, str]) -> str:
+    """The address that the kubelet gives this pod; empty outside a pod."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        return ""
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def is_loopback(host: str) -> bool:

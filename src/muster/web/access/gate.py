@@ -1,28 +1,29 @@
 """The middleware that lets a request in: its host, its page, its session, its CSRF token.
 
-There are two kinds of identity. On loopback, a browser has a session cookie that it got for a
-one-time token, and the dashboard uses the credentials it was started with. Behind a proxy, each
-request carries the user's own bearer token, which is used towards the API: the dashboard has no
-rights of its own there.
+There are two kinds of identity. On the owner's machine, a browser has a session cookie that it got
+for a one-time token, and the dashboard uses the credentials it was started with. Elsewhere, each
+user has a bearer token of the cluster, which is used towards the API: the dashboard has no rights
+of its own there. The token comes with every request, from a proxy that knows the users, or once,
+when the user signs in (`sign_in`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from urllib.parse import quote
 
-import msgspec
 from aiohttp import web
 
 from muster.errors import Forbidden, Unauthorized, UsageError
-from muster.kube.auth.credentials import Credential, StaticCredential
+from muster.web.access import sign_in
 from muster.web.access.keys import SESSION_SECONDS, Keys, Sessions, Tokens
 from muster.web.access.request_checks import (
     LOOPBACK_NAMES,
     SAFE_METHODS,
     foreign_page,
     malformed,
+    sends_in_the_clear,
     wrong_host,
 )
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from muster.kube.auth.endpoint import Endpoint
 
 PUBLIC = ("/healthz", "/static/")
-_BEARER = "Bearer "
+SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
+_MAX_FORM = 64 << 10
 _OWNER = ""
 """The user on loopback."""
 
@@ -52,6 +54,10 @@ class Policy:
     proxy_hosts: tuple[str, ...] = ()
     """The names under which a proxy serves the dashboard. If there are any, every request must
     carry its user's bearer token."""
+    sign_in: bool = False
+    """Whether users sign in with bearer tokens of their own; a request may also carry one."""
+    hosts: tuple[str, ...] = ()
+    """The names besides those of loopback under which users who sign in reach the dashboard."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,10 @@ class Identity:
     secret: str
     """The session or the bearer token; never shown."""
     csrf: str
+    name: str = ""
+    """As the cluster calls the user; empty for the owner on loopback."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces that the user has named at the sign-in."""
 
 
 IDENTITY: web.RequestKey[Identity] = web.RequestKey("identity", Identity)
@@ -74,12 +84,20 @@ class Gate:
     """The checks of one server, as a middleware."""
 
     def __init__(
-        self, policy: Policy, endpoint: Endpoint, on_login: Callable[[str, Endpoint], None]
+        self,
+        policy: Policy,
+        endpoint: Endpoint,
+        on_login: Callable[[str, Endpoint, tuple[str, ...]], None],
+        on_end: Callable[[str], None],
     ) -> None:
-        """`on_login` is called with the user and the credentials of a browser that logs in."""
-        self._policy, self._endpoint, self._on_login = policy, endpoint, on_login
+        """`on_login` is called with the user, the credentials and the namespaces of a browser that
+        logs in, `on_end` with a user whose session or token has ended."""
+        self._policy, self._endpoint = policy, endpoint
+        self._on_login, self._on_end = on_login, on_end
         self._tokens, self._sessions = Tokens(policy.keys), Sessions(policy.keys)
-        self._hosts = frozenset(policy.proxy_hosts) or LOOPBACK_NAMES
+        self._users = sign_in.Users(endpoint)
+        self.sign_ins = sign_in.SignIns(self._users, on_end)
+        self._hosts = frozenset(policy.proxy_hosts) or LOOPBACK_NAMES.union(policy.hosts)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -91,33 +109,92 @@ class Gate:
             raise Forbidden(refusal, status=403)
         if request.path.startswith(PUBLIC):
             return await handler(request)
-        if token := request.query.get("token"):
+        if self._policy.sign_in and (request.method, request.path) == ("POST", SIGN_IN):
+            return await self._sign_in(request)
+        if (token := request.query.get("token")) and not self._has_users:
             return self._login(request, token)
-        request[IDENTITY] = identity = self._identity(request)
+        request[IDENTITY] = identity = await self._identity(request)
         _keep_connection(request)
         if request.method not in SAFE_METHODS:
             await self._check_change(request, identity)
+        if (request.method, request.path) == ("POST", SIGN_OUT):
+            return self._sign_out(request, identity)
         return await handler(request)
 
+    @property
+    def _has_users(self) -> bool:
+        """Whether every user has a token of the cluster."""
+        return self._policy.sign_in or bool(self._policy.proxy_hosts)
+
     def _cookie(self, request: web.Request) -> str:
+        if not _is_loopback(request):
+            return "__Host-muster"  # browsers take a cookie of such a name only over TLS
         # Browsers send cookies to every port of a host: each dashboard has a name of its own.
         return f"muster_{request.url.port}"
 
-    def _identity(self, request: web.Request) -> Identity:
-        if self._policy.proxy_hosts:
-            secret = request.headers.get("Authorization", "")
-            if not secret.startswith(_BEARER):
-                hint = "The proxy in front of the dashboard must pass the user's token on."
-                raise Unauthorized("The request has no bearer token.", status=401, hint=hint)
-            user = sha256(secret.encode()).hexdigest()
-            source = StaticCredential(Credential(secret))
-            endpoint = msgspec.structs.replace(self._endpoint, credentials=source)
-        else:
-            user = _OWNER
-            secret, endpoint = request.cookies.get(self._cookie(request), ""), self._endpoint
-            if not self._sessions.is_valid(secret):
-                raise self._unauthorized("This browser is not logged in to the dashboard.")
-        return Identity(user, endpoint, secret, self._sessions.csrf(secret))
+    async def _identity(self, request: web.Request) -> Identity:
+        cookie = request.cookies.get(self._cookie(request), "")
+        if self._has_users:
+            user, secret = await self._user(request, cookie)
+            endpoint = user.endpoint(self._endpoint)
+            csrf = self._sessions.csrf(secret)
+            return Identity(user.key, endpoint, secret, csrf, user.name, user.namespaces)
+        if not self._sessions.is_valid(cookie):
+            raise self._unauthorized("This browser is not logged in to the dashboard.")
+        return Identity(_OWNER, self._endpoint, cookie, self._sessions.csrf(cookie))
+
+    async def _user(self, request: web.Request, session: str) -> tuple[sign_in.User, str]:
+        """The user of a request, and the secret by which the request is known."""
+        authorization = request.headers.get("Authorization", "")
+        if authorization.startswith(sign_in.BEARER):
+            user = sign_in.User("", authorization)
+            try:
+                return await self._users.verify(user), authorization
+            except Unauthorized:
+                self._on_end(user.key)
+                raise
+        if not self._policy.sign_in:
+            hint = "The proxy in front of the dashboard must pass the user's token on."
+            raise Unauthorized("The request has no bearer token.", status=401, hint=hint)
+        found = await self.sign_ins.user(session)
+        if found is None:
+            raise self._unauthorized("This browser is not signed in to the dashboard.")
+        return found, session
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        """Take the token of a user, once, and give the browser a session."""
+        if not 0 < (request.content_length or 0) <= _MAX_FORM:  # it comes from anybody
+            raise UsageError("The form is empty or too large.")
+        if problem := sends_in_the_clear(request.headers):
+            raise Forbidden(problem, status=403)
+        form = await request.post()
+        given, namespaces = str(form.get("token", "")), str(form.get("namespaces", ""))
+        session, user = await self.sign_ins.open(given, namespaces)
+        self._on_login(user.key, user.endpoint(self._endpoint), user.namespaces)
+        page = quote(str(form.get("page", "")).lstrip("/\\"), safe="/?&=%+,:@;~")
+        answer = web.Response(status=303, headers={"Location": f"/{page}"})
+        answer.headers["Cache-Control"] = "no-store"
+        self._set_cookie(request, answer, session, sign_in.SESSION_SECONDS)
+        return answer
+
+    def _sign_out(self, request: web.Request, identity: Identity) -> web.Response:
+        self.sign_ins.close(identity.secret)
+        answer = web.Response(status=303, headers={"Location": "/", "Cache-Control": "no-store"})
+        self._set_cookie(request, answer, "", 0)
+        return answer
+
+    def _set_cookie(
+        self, request: web.Request, answer: web.Response, value: str, seconds: float
+    ) -> None:
+        answer.set_cookie(
+            self._cookie(request),
+            value,
+            max_age=int(seconds),
+            path="/",
+            httponly=True,
+            samesite="Strict",
+            secure=not _is_loopback(request),
+        )
 
     def _login(self, request: web.Request, token: str) -> web.Response:
         """Exchange the token for a session, and go to the same page without the token."""
@@ -127,21 +204,14 @@ class Gate:
         logged_in = self._sessions.is_valid(request.cookies.get(name, ""))
         if not (logged_in or self._tokens.redeem(token)):
             raise self._unauthorized("The address was used before, or is older than ten minutes.")
-        self._on_login(_OWNER, self._endpoint)
+        self._on_login(_OWNER, self._endpoint, ())
         # No redirect: after a click on another site, a browser sends a strict cookie only with
         # a request that a page of ours has started.
         answer = web.Response(text=_NEXT_PAGE, content_type="text/html")
         answer.headers["Refresh"] = f"0; url=/{page}"
         answer.headers["Cache-Control"] = "no-store"
         if not logged_in:
-            answer.set_cookie(
-                name,
-                self._sessions.new(),
-                max_age=int(SESSION_SECONDS),
-                path="/",
-                httponly=True,
-                samesite="Strict",
-            )
+            self._set_cookie(request, answer, self._sessions.new(), SESSION_SECONDS)
         return answer
 
     async def _check_change(self, request: web.Request, identity: Identity) -> None:
@@ -168,6 +238,10 @@ def _keep_connection(request: web.Request) -> None:
     # Without room for one more, the page is answered all the same: browsers connect again.
     if isinstance(request.protocol, _Connection):
         request.protocol.authenticate()
+
+
+def _is_loopback(request: web.Request) -> bool:
+    return (request.url.host or "") in LOOPBACK_NAMES
 
 
 _NEXT_PAGE = (

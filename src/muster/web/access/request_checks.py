@@ -54,6 +54,22 @@ def wrong_host(host: str, names: Collection[str]) -> str:
     return f"This dashboard is not served as {host!r}, but as {', '.join(sorted(names))}."
 
 
+def sends_in_the_clear(headers: Mapping[str, str]) -> str:
+    """Why a secret must not be sent from this page; empty if it comes over TLS or loopback.
+
+    Both headers only ever refuse, so it does not matter who may have written them.
+    """
+    origin = urlsplit(headers.get("Origin", ""))
+    scheme = origin.scheme or headers.get("X-Forwarded-Proto", "")
+    host = urlsplit(f"//{headers.get('Host', '')}").hostname or ""
+    if scheme != "http" or host in LOOPBACK_NAMES:
+        return ""
+    return (
+        "This page was opened without TLS, so everybody on the way could read your token. "
+        f"Open https://{host} instead."
+    )
+
+
 def foreign_page(method: str, headers: Mapping[str, str]) -> str:
     """Why a request that another page sent is refused; empty if it is ours or a plain link."""
     origin = headers.get("Origin")

@@ -73,10 +73,16 @@ class _Jobs(NamedTuple):
 class LiveCluster:
     """The live objects of one cluster, with the credentials of one user."""
 
-    def __init__(self, endpoint: Endpoint, connector: Connector | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        connector: Connector | None = None,
+        namespaces: tuple[str, ...] = (),
+    ) -> None:
+        """The user has named `namespaces`, in case it may not list all."""
         self.changes = Changes()
         self.client = Client.connect(endpoint, user_agent=_USER_AGENT, connector=connector)
-        self._endpoint = endpoint
+        self._endpoint, self._named = endpoint, namespaces
         self._objects: dict[Source[Any], Objects[Any]] = {}
         self._namespaces: asyncio.Task[tuple[str, ...]] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -214,7 +220,7 @@ class LiveCluster:
 
     async def _readable_namespaces(self) -> tuple[str, ...]:
         if self._namespaces is None:
-            search = readable_namespaces(self.client, self._endpoint.namespace)
+            search = readable_namespaces(self.client, (*self._named, self._endpoint.namespace))
             self._namespaces = asyncio.create_task(search)  # owner: `close` ends it
         return await asyncio.shield(self._namespaces)  # others wait for it too
 

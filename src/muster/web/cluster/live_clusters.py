@@ -48,13 +48,16 @@ class LiveClusters:
         self._drops: set[asyncio.Task[None]] = set()
 
     @contextmanager
-    def use(self, user: str, endpoint: Endpoint) -> Iterator[LiveCluster]:
+    def use(
+        self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...] = ()
+    ) -> Iterator[LiveCluster]:
         """The cluster with this user's credentials, kept at least while the block runs."""
         entry = self._entries.get(user)
         if entry is None:
             if len(self._entries) >= MAX_CLUSTERS:
                 raise TooManyRequests("Too many users look at this dashboard.", status=429)
-            entry = self._entries[user] = _Entry(LiveCluster(endpoint, self._connector))
+            cluster = LiveCluster(endpoint, self._connector, namespaces)
+            entry = self._entries[user] = _Entry(cluster)
             _LIVE.set(len(self._entries))
         if entry.timer is not None:
             entry.timer.cancel()
@@ -68,20 +71,31 @@ class LiveClusters:
                 loop = asyncio.get_running_loop()
                 entry.timer = loop.call_later(self._idle_seconds, self._drop, user)
 
-    def start(self, user: str, endpoint: Endpoint) -> None:
+    def start(self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...] = ()) -> None:
         """Get the objects of the first pages while the browser is on its way to one of them."""
         if user not in self._entries:  # else they are here, or on their way
-            _run(self._start(user, endpoint), self._starts)
+            _run(self._start(user, endpoint, namespaces), self._starts)
 
-    async def _start(self, user: str, endpoint: Endpoint) -> None:
-        with suppress(MusterError), self.use(user, endpoint) as cluster:  # the page shows the error
+    async def _start(self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...]) -> None:
+        watching = self.use(user, endpoint, namespaces)
+        with suppress(MusterError), watching as cluster:  # the page shows the error
             await cluster.start()
 
+    def end(self, user: str) -> None:
+        """Close the cluster of a user who has signed out, or whose token is no longer valid."""
+        if entry := self._entries.get(user):
+            if entry.timer is not None:
+                entry.timer.cancel()
+            self._close_entry(user)
+
     def _drop(self, user: str) -> None:
-        entry = self._entries.pop(user)
-        _LIVE.set(len(self._entries))
         _DROPPED.inc()
         log.info("dashboard: nobody looks; the watches end")
+        self._close_entry(user)
+
+    def _close_entry(self, user: str) -> None:
+        entry = self._entries.pop(user)
+        _LIVE.set(len(self._entries))
         _run(entry.cluster.close(), self._drops)
 
     def end_streams(self) -> None:

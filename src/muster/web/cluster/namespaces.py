@@ -1,8 +1,9 @@
 """Which namespaces to show to a user who may not list objects of all namespaces.
 
 Kubernetes has no question "where may I read?", only "what may I do in this namespace?". So there
-are candidates: the namespace of the kubeconfig, the one of a service account, and all namespaces
-if the user may list those. Those where the user may list pods or jobs are shown.
+are candidates: those that the user has named, the namespace of the kubeconfig, the one of a service
+account, and all namespaces if the user may list those. Those where the user may list pods or jobs
+are shown.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _LIST = frozenset(("list", "*"))
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
-async def readable_namespaces(client: Client, default: str) -> tuple[str, ...]:
-    """The namespaces with something that the user may list; the default one if there is none."""
+async def readable_namespaces(client: Client, named: tuple[str, ...]) -> tuple[str, ...]:
+    """The namespaces with something that the user may list; the first named if there is none."""
     own, listed = await asyncio.gather(_own_namespace(client), _all_namespaces(client))
-    candidates = list(dict.fromkeys((default, *own, *listed)))[:_MAX_CANDIDATES]
+    candidates = list(dict.fromkeys((*named, *own, *listed)))[:_MAX_CANDIDATES]
     allowed = await asyncio.gather(*(_may_list(client, name) for name in candidates))
     readable = [name for name, may in zip(candidates, allowed, strict=True) if may]
-    return tuple(readable[:MAX_NAMESPACES]) or (default,)
+    return tuple(readable[:MAX_NAMESPACES]) or named[:1]
 
 
 async def _own_namespace(client: Client) -> list[str]:

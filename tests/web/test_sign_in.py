@@ -1,0 +1,245 @@
+"""Users who sign in with tokens of their own: the form, the session, its end, and other pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from html import unescape
+
+import pytest
+from aiohttp import ClientResponse, ClientSession, CookieJar
+
+from muster.api.kinds import NAMESPACES, SERVICE_ACCOUNTS, TFJOBS
+from muster.api.meta import Key
+from muster.web.access import sign_in
+from muster.web.access.gate import Policy
+from muster.web.context import CLUSTERS
+from tests.web.objects import job
+from tests.web.site import HTML, Site, rows
+
+PUBLIC = "muster.example"
+
+
+@pytest.fixture
+def policy() -> Policy:
+    return Policy(sign_in=True, hosts=(PUBLIC,))
+
+
+@asynccontextmanager
+async def browser(site: Site) -> AsyncIterator[ClientSession]:
+    jar = CookieJar(unsafe=True)
+    async with ClientSession(site.origin, cookie_jar=jar, headers=HTML) as session:
+        yield session
+
+
+async def send_form(session: ClientSession, site: Site, token: str, **given: str) -> ClientResponse:
+    data = {"token": token, "page": "/jobs", **given}
+    return await session.post("/sign-in", data=data, headers={"Origin": site.origin})
+
+
+def owner(site: Site) -> str:
+    return site.endpoint.credentials.get().authorization.removeprefix("Bearer ")
+
+
+async def test_a_page_leads_through_the_form_to_itself(site: Site) -> None:
+    site.add_job("mine")
+    path = f"/jobs?namespace={site.namespace}"
+    async with browser(site) as session:
+        answer = await session.get(path)
+        form = unescape(await answer.text())
+        assert answer.status == 401
+        assert "This browser is not signed in" in form
+        assert f'name="page" value="{path}"' in form
+
+        answer = await send_form(session, site, owner(site), page=path)
+
+        assert (answer.status, answer.url.path_qs) == (200, path)
+        page = await answer.text()
+        assert "mine" in page
+        assert "Sign out" in page
+
+
+async def test_the_cookie_is_a_number_that_no_other_site_gets_and_never_the_token(
+    site: Site,
+) -> None:
+    async with browser(site) as session:
+        data = {"token": owner(site)}
+        headers = {"Origin": site.origin}
+        answer = await session.post("/sign-in", data=data, headers=headers, allow_redirects=False)
+        cookie = answer.headers["Set-Cookie"]
+
+        assert answer.status == 303
+        for attribute in ("HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"):
+            assert attribute in cookie
+        assert owner(site) not in cookie
+
+        # Behind an Ingress, the cookie is for TLS alone.
+        headers = {"Host": PUBLIC, "Origin": f"https://{PUBLIC}"}
+        answer = await session.post("/sign-in", data=data, headers=headers, allow_redirects=False)
+        assert answer.headers["Set-Cookie"].startswith("__Host-muster=")
+        assert "Secure" in answer.headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize(
+    ("token", "sentence"),
+    [
+        ("wrong", "The cluster does not accept the token: it is wrong, revoked or expired."),
+        ("", "The token is missing."),
+        ("two words", "This is not a bearer token"),
+        ("line\nbreak", "This is not a bearer token"),
+    ],
+)
+async def test_a_wrong_token_shows_the_form_again(site: Site, token: str, sentence: str) -> None:
+    async with browser(site) as session:
+        answer = await send_form(session, site, token)
+        page = unescape(await answer.text())
+
+        assert answer.status in (400, 401)
+        assert sentence in page
+        assert 'name="token"' in page
+        assert "Set-Cookie" not in answer.headers
+        assert (await session.get("/jobs")).status == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "sentence"),
+    [
+        ({"Origin": "http://evil.example"}, "comes from another page"),
+        ({}, "the header Origin is missing"),
+        ({"Host": "evil.example", "Origin": "http://evil.example"}, "not served as 'evil.example'"),
+        ({"Host": PUBLIC, "Origin": f"http://{PUBLIC}"}, "opened without TLS"),
+    ],
+)
+async def test_no_other_page_and_no_clear_text_can_sign_in(
+    site: Site, headers: Mapping[str, str], sentence: str
+) -> None:
+    async with browser(site) as session:
+        answer = await session.post("/sign-in", data={"token": owner(site)}, headers=headers)
+
+        assert answer.status == 403
+        assert sentence in unescape(await answer.text())
+
+
+async def test_a_page_in_clear_text_does_not_ask_for_a_token(site: Site) -> None:
+    async with browser(site) as session:
+        headers = {"Host": PUBLIC, "X-Forwarded-Proto": "http"}
+        page = await (await session.get("/", headers=headers)).text()
+
+        assert "opened without TLS" in page
+        assert 'name="token"' not in page
+
+
+@pytest.mark.parametrize("page", ["//evil.example", "/\\evil.example", "\r\nX: y", "https://e.x"])
+async def test_the_form_never_leads_to_another_site(site: Site, page: str) -> None:
+    async with browser(site) as session:
+        data = {"token": owner(site), "page": page}
+        headers = {"Origin": site.origin}
+        answer = await session.post("/sign-in", data=data, headers=headers, allow_redirects=False)
+        target = answer.headers["Location"]
+
+        assert target.startswith("/")
+        assert target[1:2] not in ("/", "\\")
+        assert "\r" not in target
+
+
+async def test_signing_out_ends_the_session_and_its_watches(site: Site) -> None:
+    clusters = site.client.server.app[CLUSTERS]  # type: ignore[attr-defined]
+    async with browser(site) as session, browser(site) as other:
+        page = await (await send_form(session, site, owner(site))).text()
+        csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
+        cookie = next(iter(session.cookie_jar))
+        other.cookie_jar.update_cookies({cookie.key: cookie.value})
+        assert (await other.get("/jobs")).status == 200
+        stream = await session.get("/stream")
+        headers = {"Origin": site.origin}
+
+        assert (await session.post("/sign-out", headers=headers)).status == 403  # without CSRF
+        answer = await session.post("/sign-out", data={"csrf": csrf}, headers=headers)
+
+        assert answer.status == 401
+        assert (await other.get("/jobs")).status == 401  # the number is worth nothing any more
+        await asyncio.wait_for(stream.read(), 10)  # the stream has an end
+        assert clusters._entries == {}
+
+
+async def test_a_revoked_token_shows_nothing_after_a_minute(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = site.service_account("leaver", "tfjobs", "pods").removeprefix("Bearer ")
+    async with browser(site) as session:
+        assert (await send_form(session, site, token)).status == 200
+        site.api.delete(SERVICE_ACCOUNTS, Key(site.namespace, "leaver"))
+        assert (await session.get("/jobs")).status == 200  # asked less than a minute ago
+
+        monkeypatch.setattr(sign_in, "VERIFY_SECONDS", 0.0)
+        answer = await session.get("/jobs")
+
+        assert answer.status == 401
+        assert "wrong, revoked or expired" in await answer.text()
+        monkeypatch.undo()
+        assert (await session.get("/jobs")).status == 401
+        assert "not signed in" in await (await session.get("/jobs")).text()
+
+
+async def test_a_user_of_one_namespace_names_it(site: Site) -> None:
+    """Kubernetes does not tell in which namespaces a user may read."""
+    mine = site.api.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "mine-"}})
+    name = mine["metadata"]["name"]
+    site.api.create(TFJOBS, job("job-of-mine", namespace=name))
+    token = site.service_account("member").removeprefix("Bearer ")
+    site.grant("member", "*", namespace=name)
+    async with browser(site) as session:
+        answer = await send_form(session, site, token)
+        assert answer.status == 403
+
+        page = await (await send_form(session, site, token, namespaces=f"{name}, x")).text()
+        assert [row[0] for row in rows(page)] == ["job-of-mine"]
+        assert f"Shown: namespace {name} only" in page
+
+        answer = await send_form(session, site, token, namespaces="a/b")
+        assert "'a/b' is not the name of a namespace" in unescape(await answer.text())
+
+
+async def test_a_proxy_may_pass_the_token_on(site: Site) -> None:
+    headers = {"Host": PUBLIC, "Authorization": f"Bearer {owner(site)}"}
+    assert "Jobs" in await site.get("/jobs", headers=headers)
+
+    page = await site.get("/jobs", headers={**headers, "Authorization": "Bearer wrong"}, status=401)
+    assert "does not accept the token" in page
+
+
+async def test_strangers_with_wrong_tokens_occupy_nothing(site: Site) -> None:
+    clusters = site.client.server.app[CLUSTERS]  # type: ignore[attr-defined]
+    for number in range(3):
+        await site.get("/jobs", headers={"Authorization": f"Bearer x{number}"}, status=401)
+
+    assert clusters._entries == {}
+
+
+async def test_a_large_form_is_not_read(site: Site) -> None:
+    async with browser(site) as session:
+        answer = await send_form(session, site, "x" * 70_000)
+
+        assert answer.status == 400
+        assert "too large" in await answer.text()
+
+
+async def test_the_page_survives_a_pause_of_the_api_server(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster.errors import Unreachable
+
+    async with browser(site) as session:
+        assert (await send_form(session, site, owner(site))).status == 200
+
+        async def unreachable(*_: object) -> str:
+            raise Unreachable("no answer")
+
+        monkeypatch.setattr(sign_in, "VERIFY_SECONDS", 0.0)
+        monkeypatch.setattr(sign_in.Users, "_ask", unreachable)
+        assert (await session.get("/jobs")).status == 200
+
+        async with browser(site) as other:
+            answer = await send_form(other, site, "never-seen")
+            assert answer.status == 502
