@@ -59,7 +59,7 @@ def test_everything_is_applied_on_an_empty_cluster() -> None:
 
     assert names(result, "Namespace") == ["muster"]
     assert len(names(result, "CustomResourceDefinition")) == len(crds.load_all())
-    assert names(result, "Deployment") == ["muster-operator", "muster-scheduler"]
+    assert names(result, "Deployment") == DEPLOYMENTS
 
 
 def test_a_namespace_that_exists_is_not_changed() -> None:
@@ -126,13 +126,14 @@ def test_another_operator_is_found_by_deployment_or_lease(
     assert [row.name for row in other_operators(deployments, leases, NOW)] == expected
 
 
+DEPLOYMENTS = ["muster-operator", "muster-scheduler", "muster-dashboard"]
 RUNNING = other_operators([deployment("training-operator")], [], NOW)
 
 
-def test_beside_another_operator_only_the_scheduler_is_installed() -> None:
+def test_beside_another_operator_all_but_ours_is_installed() -> None:
     result = planned(Found(operators=RUNNING))
 
-    assert names(result, "Deployment") == ["muster-scheduler"]
+    assert names(result, "Deployment") == ["muster-scheduler", "muster-dashboard"]
     assert "Muster's is not installed" in result.notes[0]
 
 
@@ -158,7 +159,7 @@ def test_a_name_whose_scheduler_is_alive_is_refused() -> None:
 def test_our_own_elected_scheduler_is_no_obstacle_to_an_upgrade() -> None:
     found = Found(leases=(lease("muster-scheduler.muster", holder="elected"),))
 
-    assert names(planned(found), "Deployment") == ["muster-operator", "muster-scheduler"]
+    assert names(planned(found), "Deployment") == DEPLOYMENTS
 
 
 def test_an_installation_by_helm_is_left_to_helm() -> None:
