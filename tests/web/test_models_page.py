@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS
+from muster.api.kinds import CONFIG_MAPS, TFJOBS
 from muster.api.meta import Key
 from muster.jobs.exported_models import (
     DATA_KEY,
+    MODEL_DIR,
     File,
     Maker,
     Model,
@@ -20,7 +21,8 @@ from muster.jobs.exported_models import (
     manifest,
 )
 from muster.web.access.gate import Policy
-from tests.web.objects import HOSTILE
+from muster.web.cluster.live_cluster import LiveCluster, Location
+from tests.web.objects import HOSTILE, job
 from tests.web.site import Site, rows
 
 NAME = "model-tfjob-mnist"
@@ -99,3 +101,52 @@ async def test_a_read_only_dashboard_offers_neither_downloads_nor_predictions(si
     assert "<form" not in page
     answer = await site.post(address(site), {"action": "try", "input": "{}"})
     assert answer.status == 403
+
+
+def add_exporting_job(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that exports into a directory, on a cluster whose nodes publish nothing."""
+
+    async def elsewhere(_: LiveCluster) -> Location:
+        return Location(local=False)
+
+    monkeypatch.setattr(LiveCluster, "location", elsewhere)
+    made = job("exports", namespace=site.namespace)
+    made["metadata"]["annotations"] = {MODEL_DIR: "/models/x"}
+    site.api.create(TFJOBS, made)
+
+
+async def test_a_job_that_exports_into_a_volume_has_a_button(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_exporting_job(site, monkeypatch)
+
+    page = await site.page_with("/models", "exports", "Read models")
+
+    assert "/models/x" in page
+    data = {"namespace": site.namespace, "kind": "TFJob", "name": "exports"}
+    answer = await site.post("/models", data)
+    assert "the image of Muster is not known" in await answer.text()
+    answer = await site.post("/models", {**data, "kind": "Pod"})
+    assert answer.status == 404
+
+
+@pytest.mark.parametrize("policy", [Policy(reader_image="muster:1")])
+async def test_a_directory_in_no_volume_has_a_sentence(
+    site: Site, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_exporting_job(site, monkeypatch)
+    await site.page_with("/models", "exports")
+
+    data = {"namespace": site.namespace, "kind": "TFJob", "name": "exports"}
+    answer = await site.post("/models", data)
+
+    assert "no replica of exports mounts /models/x" in await answer.text()
+
+
+@pytest.mark.parametrize("policy", [Policy(read_only=True)])
+async def test_a_read_only_dashboard_starts_no_reader(
+    site: Site, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_exporting_job(site, monkeypatch)
+
+    assert "Read models" not in await site.get("/models")

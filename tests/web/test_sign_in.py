@@ -14,6 +14,7 @@ from muster.api.kinds import NAMESPACES, SERVICE_ACCOUNTS, TFJOBS
 from muster.api.meta import Key
 from muster.web.access import sign_in
 from muster.web.access.gate import Policy
+from muster.web.cluster import first_list
 from muster.web.context import CLUSTERS
 from tests.web.objects import job
 from tests.web.site import HTML, Site, rows
@@ -161,6 +162,21 @@ async def test_signing_out_ends_the_session_and_its_watches(site: Site) -> None:
         assert (await other.get("/jobs")).status == 401  # the number is worth nothing any more
         await asyncio.wait_for(stream.read(), 10)  # the stream has an end
         assert clusters._entries == {}
+
+
+async def test_a_page_that_is_on_its_way_has_the_csrf_token_of_its_reader(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_list, "PATIENCE_SECONDS", 0.0)
+    async with browser(site) as session:
+        page = await (await send_form(session, site, owner(site))).text()
+        assert "data-loading" in page
+        csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
+
+        headers = {"Origin": site.origin}
+        answer = await session.post("/sign-out", data={"csrf": csrf}, headers=headers)
+
+        assert answer.status == 401  # signed out, not refused
 
 
 async def test_a_revoked_token_shows_nothing_after_a_minute(

@@ -47,7 +47,8 @@ def arguments(component: str, values: Values) -> list[str]:
     # An empty host listens on every address, on clusters with IPv4, IPv6 or both.
     observed = ["--log-format=json", "--metrics-host=", f"--metrics-port={values.metrics.port}"]
     if component == "dashboard":
-        return [component, *observed, *_dashboard_arguments(values.dashboard)]
+        image = f"--reader-image={values.image}"
+        return [component, *observed, image, *_dashboard_arguments(values.dashboard)]
     words = [component, "--leader-elect", *observed]
     if component == "scheduler":
         words += [f"--scheduler-name={name}" for name in values.scheduler.names]

@@ -102,6 +102,17 @@ class Model(Object, frozen=True):
         return next(rows, None)
 
 
+def directory_of(job: Raw) -> str:
+    """The directory that a job, or one of its pod templates, names; empty without one."""
+    groups = (value for value in (job.get("spec") or {}).values() if isinstance(value, dict))
+    roles = (role for group in groups for role in group.values() if isinstance(role, dict))
+    for row in (job, *(role.get("template") or {} for role in roles)):
+        annotations = (row.get("metadata") or {}).get("annotations") or {}
+        if named := annotations.get(MODEL_DIR):
+            return str(named)
+    return ""
+
+
 def version_order(version: str) -> tuple[int, str]:
     """The sort key of versions: by number."""
     return (int(version) if version.isdigit() else -1, version)

@@ -62,7 +62,7 @@ PAGES = (
     Page(f"{_JOB}/scalars", job_curves.scalars),
     Page(f"{_JOB}/spec", job_spec.show),
     Page(f"{_JOB}/yaml", job_changes.manifest_file),
-    Page("/models", models.show, "Models"),
+    Page("/models", models.show, "Models", change=models.read),
     Page("/models/{namespace}/{name}", models.show_one, change=models.change),
     Page("/history", history.show, "History"),
     Page("/submit", submit.show, "Submit", change=submit.change, writes=True),

@@ -79,7 +79,7 @@ def _loading(request: web.Request, cluster: LiveCluster) -> web.Response:
     asyncio.get_running_loop().call_later(SYNC_SECONDS, cluster.awaited.discard, request.path_qs)
     # Not in a thread: it would wait for the first list, which keeps the processor busy.
     text = render.text("loading.html", view=cluster.loading, **shared_variables(request))
-    answer = web.Response(text=text, content_type="text/html")
+    answer = web.Response(text=_for_reader(request, text), content_type="text/html")
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["Refresh"] = "0"
     return answer
@@ -122,11 +122,15 @@ async def page(
         text = await cluster_of(request).pages.text(key, make)
     else:
         text = await threads.compute(make)
-    text = text.replace(_CSRF, identity_of(request).csrf if IDENTITY in request else "")
-    answer = web.Response(text=text, status=status, content_type="text/html")
+    answer = web.Response(text=_for_reader(request, text), status=status, content_type="text/html")
     answer.headers["Cache-Control"] = "no-store"
     answer.headers["Vary"] = "HX-Request"
     return answer
+
+
+def _for_reader(request: web.Request, text: str) -> str:
+    """A text that many readers may share, with the CSRF token of this one."""
+    return text.replace(_CSRF, identity_of(request).csrf if IDENTITY in request else "")
 
 
 def attachment(name: str) -> dict[str, str]:

@@ -8,8 +8,17 @@ from datetime import UTC, datetime
 import pytest
 
 from muster.api.meta import Key
-from muster.jobs.exported_models import File, Maker, Model, Signature, Tensor, Version
-from muster.web.views.models import model_page, models_view, sample_input
+from muster.jobs.exported_models import (
+    MODEL_DIR,
+    File,
+    Maker,
+    Model,
+    Signature,
+    Tensor,
+    Version,
+)
+from muster.web.views.models import exporting_jobs, model_page, models_view, sample_input
+from tests.web.objects import job
 
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 KEY = Key("team", "model-tfjob-mnist")
@@ -30,6 +39,20 @@ def test_the_list_shows_the_newest_version() -> None:
     (row,) = view.rows
     assert (row.version, row.versions, row.size, row.age) == ("2", 2, "2.0 KiB", 30)
     assert row.job_has_page
+
+
+def test_jobs_that_export_are_listed_those_without_a_listed_model_first() -> None:
+    listed, named, plain = (job(name, namespace="team") for name in ("mnist", "z", "a"))
+    listed["metadata"]["annotations"] = {MODEL_DIR: "/m"}
+    template = named["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    template["metadata"] = {"annotations": {MODEL_DIR: "/n"}}
+
+    rows = exporting_jobs([listed, named, plain], [(KEY, model(version("1")))])
+
+    assert [(row.name, row.directory, row.is_listed) for row in rows] == [
+        ("z", "/n", False),
+        ("mnist", "/m", True),
+    ]
 
 
 def test_a_version_shows_its_files_tensors_and_maker() -> None:

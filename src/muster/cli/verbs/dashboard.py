@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="With --in-cluster: a name under which an Ingress serves it over TLS.  [repeatable]",
 )
+@click.option(
+    "--reader-image",
+    default="",
+    metavar="IMAGE",
+    help="Image of the pods that read models in volumes  [default: that of the installation]",
+)
 @click.option("--log-format", type=click.Choice(["human", "json"]), default="human")
 @click.option("--metrics-host", default="127.0.0.1", help="Address of --metrics-port.")
 @click.option(
@@ -92,6 +98,7 @@ def _machine(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
         read_only=given["read_only"],
         directory=current_directory() if is_own else "",
         proxy_hosts=given["proxy_hosts"],
+        reader_image=given["reader_image"],
         login_hint="`muster dashboard` prints a new address when it is started again.",
     )
     note(f"dashboard: {cluster}")
@@ -116,7 +123,12 @@ def _pod(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
             hint="Without --in-cluster, the dashboard uses your kubeconfig.",
         )
     note(f"dashboard: {endpoint.url}; users sign in with their own tokens")
-    policy = Policy(read_only=given["read_only"], sign_in=True, hosts=given["hosts"])
+    policy = Policy(
+        read_only=given["read_only"],
+        sign_in=True,
+        hosts=given["hosts"],
+        reader_image=given["reader_image"],
+    )
     return endpoint, policy
 
 

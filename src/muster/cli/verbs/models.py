@@ -163,6 +163,54 @@ def download(target: Target, name: str, version: str, output: str) -> None:
         note(f"wrote {path}")
 
 
+@command.command(name="read")
+@click.argument("job", metavar="JOB")
+@click.option("--image", default="", help="Image of Muster  [default: that of the installation]")
+@cluster_options
+def read(target: Target, job: str, image: str) -> None:
+    """Read the model directory of a job in its volume, and list the models that are there.
+
+    A small pod with Muster's image mounts the volume for reading, in the namespace of the job and
+    with your rights, and is removed at the end. The local cluster lists models by itself.
+
+    \b
+    Example:
+      arena models read mnist
+    """
+    from muster.api.meta import Key
+    from muster.client.jobs.lookup import get_job
+    from muster.client.models import read_models
+
+    cluster = target.cluster()
+    with cluster.connect() as client:
+        found = get_job(client, Key(target.namespace_in(cluster), job))
+    raw = {**found.raw, "kind": found.kind.kind, "apiVersion": found.kind.api_version}
+
+    async def run(client: Client) -> PublishedModel:
+        chosen = (
+            image or await read_models.find_image(client) or ("muster" if cluster.local else "")
+        )
+        return await read_models.read_models(client, raw, read_models.check_image(chosen))
+
+    published = _run(cluster, run)
+    if not published.model.versions:
+        note(f"there is no complete model in {published.model.directory} of {job}", "warn")
+        return
+    print(_table([published], all_versions=True, all_namespaces=False))
+
+
+@command.command(name="print-versions", hidden=True)
+@click.argument("top")
+@click.argument("path")
+def print_versions(top: str, path: str) -> None:
+    """Print the versions in a directory of a mounted volume: the program of a reader's pod."""
+    from muster.client.models.read_models import MARK
+    from muster.local.node.models.version_reader import settled_versions
+
+    text = msgspec.json.encode(settled_versions(top, path)).decode()
+    print(f"{MARK}{text}", flush=True)
+
+
 def _save(cluster: Cluster, chunks: Chunks, path: str) -> None:
     """Write the file beside its place and rename it: a broken download leaves no file."""
     if path == "-":

@@ -58,23 +58,28 @@ def runner_pod(
 ) -> Raw:
     """The pod that runs a command beside a model of the job (or pod) `owner`."""
     directory = published.model.directory
-    for template in _templates(owner):
+    for template, container, _, volume in mounts(owner, directory):
+        if "emptyDir" in volume:
+            raise MusterError(
+                f"the model is in the emptyDir volume {volume['name']}, which only its pod has",
+                hint="Export to a volume that outlives pods: --data CLAIM:/models",
+            )
+        return _pod(published, template["spec"], container, command, seconds)
+    raise MusterError(f"no replica of {published.model.job.name} mounts {directory}")
+
+
+def mounts(owner: Raw, directory: str) -> Iterator[tuple[Raw, Raw, Raw, Raw]]:
+    """Every pod template and container that sees a directory, with its mount and its volume."""
+    for template in templates(owner):
         spec: Raw = template.get("spec") or {}
         for container in spec.get("containers") or ():
             mount = _mount_of(container, directory)
             volume = next((v for v in _volumes(spec) if mount and v["name"] == mount["name"]), None)
-            if volume is None:
-                continue
-            if "emptyDir" in volume:
-                raise MusterError(
-                    f"the model is in the emptyDir volume {volume['name']}, which only its pod has",
-                    hint="Export to a volume that outlives pods: --data CLAIM:/models",
-                )
-            return _pod(published, spec, container, command, seconds)
-    raise MusterError(f"no replica of {published.model.job.name} mounts {directory}")
+            if mount is not None and volume is not None:
+                yield template, container, mount, volume
 
 
-def _templates(owner: Raw) -> Iterator[Raw]:
+def templates(owner: Raw) -> Iterator[Raw]:
     """The pod templates of a job, the one that most likely exports models first."""
     kind = owner.get("kind", "")
     if kind == "Pod":
@@ -137,7 +142,7 @@ def _pod(
 
 def names_directory(owner: Raw, directory: str) -> bool:
     """Whether a job says itself that its models are there."""
-    rows = [owner, *_templates(owner)]
+    rows = [owner, *templates(owner)]
     return any(
         ((row.get("metadata") or {}).get("annotations") or {}).get(MODEL_DIR) == directory
         for row in rows

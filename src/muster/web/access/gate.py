@@ -54,6 +54,8 @@ class Policy:
     proxy_hosts: tuple[str, ...] = ()
     """The names under which a proxy serves the dashboard. If there are any, every request must
     carry its user's bearer token."""
+    reader_image: str = ""
+    """The image of the pods that read models in volumes; empty: that of the installation."""
     sign_in: bool = False
     """Whether users sign in with bearer tokens of their own; a request may also carry one."""
     hosts: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""`/models` and `/models/NAMESPACE/NAME`: models that jobs exported; try one, download one.
+"""`/models` and `/models/NAMESPACE/NAME`: models that jobs exported; read, try or download them.
 
-The dashboard loads no model and reads no file: both run in a pod, through the API, with the rights
-of the user, by the functions of `arena models`. Both are changes, since they create a pod.
+The dashboard loads no model and reads no file: all of it runs in pods, through the API, with the
+rights of the user, by the functions of `arena models`. All are changes, since they create a pod.
 """
 
 from __future__ import annotations
@@ -14,25 +14,64 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from muster.api.meta import Key
-from muster.client.models import catalog, model_runs
-from muster.errors import MusterError, NotFound
+from muster.client.models import catalog, model_runs, read_models
+from muster.errors import Forbidden, MusterError, NotFound
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.web.cluster.sources import MODELS
-from muster.web.context import attachment, cluster_of, page
-from muster.web.views.models import ModelPage, ModelsView, Prediction, model_page, models_view
+from muster.web.context import POLICY, attachment, cluster_of, page
+from muster.web.views.models import (
+    ModelPage,
+    ModelsView,
+    Prediction,
+    exporting_jobs,
+    model_page,
+    models_view,
+)
 
 if TYPE_CHECKING:
+    from muster.api.meta import Raw
     from muster.client.models.catalog import PublishedModel
     from muster.jobs.exported_models import Version
+    from muster.web.cluster.live_cluster import LiveCluster
 
 
 async def show(request: web.Request) -> web.Response:
-    informer, now = await cluster_of(request).informer(MODELS), datetime.now(UTC)
-    config_maps = tuple(informer.all())
+    cluster, now = cluster_of(request), datetime.now(UTC)
+    informer = await cluster.informer(MODELS)
+    config_maps, jobs = tuple(informer.all()), await _unpublished(cluster)
 
     def view() -> ModelsView:
-        return models_view(catalog.published_models(config_maps), now)
+        published = catalog.published_models(config_maps)
+        return models_view(published, now, exporting_jobs(jobs, published))
 
     return await page(request, "models.html", view, shared=True)
+
+
+async def _unpublished(cluster: LiveCluster) -> list[Raw]:
+    """The jobs whose models nobody lists by themselves: the node of a local cluster does."""
+    if (await cluster.location()).local:
+        return []
+    try:
+        return [job.raw for job in await cluster.jobs()]
+    except Forbidden:
+        return []
+
+
+async def read(request: web.Request) -> web.Response:
+    """POST: read the model directory of a job in its volume, and list what is there."""
+    form, cluster = await request.post(), cluster_of(request)
+    kind, key = str(form.get("kind")), Key(str(form.get("namespace")), str(form.get("name")))
+    raw = (await cluster.job(kind, key)).raw
+    raw = {**raw, "kind": kind, "apiVersion": JOB_KIND_BY_NAME[kind].resource.api_version}
+    image = request.app[POLICY].reader_image or await read_models.find_image(cluster.client)
+    image = read_models.check_image(image)
+    published = await read_models.read_models(cluster.client, raw, image)
+    if not published.model.versions:
+        raise NotFound(
+            f"There is no complete model in {published.model.directory} of {key.name}.",
+            hint="A version is a folder with a number as its name, or the directory itself.",
+        )
+    raise web.HTTPSeeOther("/models")  # the list changes by itself when the ConfigMap is seen
 
 
 async def show_one(request: web.Request) -> web.Response:

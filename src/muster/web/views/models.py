@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.jobs.exported_models import NPZ
+from muster.api.meta import Key, key_of
+from muster.jobs.exported_models import NPZ, config_map_name, directory_of
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.view.units import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from muster.api.meta import Key
+    from muster.api.meta import Raw
     from muster.jobs.exported_models import Model, Tensor, Version
 
     Published = tuple[Key, Model]
@@ -41,9 +42,20 @@ class ModelRow(msgspec.Struct, frozen=True):
     age: float
 
 
+class ExportingJob(msgspec.Struct, frozen=True, order=True):
+    """A job that says where it exports models, in a volume that only a pod can read."""
+
+    namespace: str
+    name: str
+    kind: str
+    directory: str
+    is_listed: bool
+
+
 class ModelsView(msgspec.Struct, frozen=True):
     rows: tuple[ModelRow, ...]
     total: int
+    jobs: tuple[ExportingJob, ...] = ()
 
 
 class TensorRow(msgspec.Struct, frozen=True):
@@ -90,9 +102,24 @@ class ModelPage(msgspec.Struct, frozen=True):
     prediction: Prediction
 
 
-def models_view(models: Sequence[Published], now: datetime) -> ModelsView:
+def models_view(
+    models: Sequence[Published], now: datetime, jobs: tuple[ExportingJob, ...] = ()
+) -> ModelsView:
     """The list; `models` are sorted, the newest first."""
-    return ModelsView(tuple(_row(*model, now) for model in models[:MAX_ROWS]), len(models))
+    rows = tuple(_row(*model, now) for model in models[:MAX_ROWS])
+    return ModelsView(rows, len(models), jobs[:MAX_ROWS])
+
+
+def exporting_jobs(jobs: Iterable[Raw], models: Sequence[Published]) -> tuple[ExportingJob, ...]:
+    """The jobs that name a directory of models, those without a listed model first."""
+    listed = {key for key, _ in models}
+    found = []
+    for job in jobs:
+        if directory := directory_of(job):
+            key, kind = key_of(job), str(job["kind"])
+            is_listed = Key(key.namespace, config_map_name(kind, key.name)) in listed
+            found.append(ExportingJob(*key, kind, directory, is_listed))
+    return tuple(sorted(found, key=lambda row: (row.is_listed, row)))
 
 
 def model_page(

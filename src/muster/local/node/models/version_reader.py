@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from muster.jobs.exported_models import NPZ, ONNX, SAFETENSORS, SAVED_MODEL, Version
+from muster.jobs.exported_models import (
+    NPZ,
+    ONNX,
+    SAFETENSORS,
+    SAVED_MODEL,
+    Version,
+    version_order,
+)
 from muster.local.node.models import folders, npz_archive, signatures, tensors
 from muster.local.node.models.tensors import Damaged
 
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
     from muster.local.node.models.folders import Contents, Folder
 
 SETTLED = 2.0
+_LOOKS = 5
+"""Looks at a directory in which versions are being written."""
 _TENSORS: dict[str, Callable[[int], tuple[Tensor, ...]]] = {
     NPZ: npz_archive.npz,
     SAFETENSORS: tensors.safetensors,
@@ -79,6 +88,18 @@ def look(
     finally:
         os.close(directory)
     return result
+
+
+def settled_versions(top: str, path: str) -> tuple[Version, ...]:
+    """The complete versions of a directory, newest first; waits for those that just change."""
+    result = look(top, path, Look(), "", ())
+    for _ in range(_LOOKS):
+        if not result.unsettled:
+            break
+        time.sleep(SETTLED)
+        result = look(top, path, result, "", ())
+    rows = sorted(result.versions.values(), key=lambda row: version_order(row.version))
+    return tuple(reversed(rows))
 
 
 def remaining(top: str, path: str, last: Look) -> Look:

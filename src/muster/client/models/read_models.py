@@ -1,0 +1,172 @@
+"""Reading the models of a job through a small pod, with the rights of the user, and listing them.
+
+The pod prints what it found. The user's own client writes it to the ConfigMap in which models are
+listed. The pod is removed, whatever happens: by us, else by the cluster (`reader_job`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.api.crds import PART_OF
+from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, PODS, Kind, decoder_of
+from muster.api.meta import Key, Raw, key_of
+from muster.client.models import reader_job
+from muster.client.models.catalog import PublishedModel
+from muster.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    MusterError,
+    NotFound,
+    UsageError,
+)
+from muster.jobs import exported_models, names
+from muster.jobs.exported_models import Model, Version
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from muster.api.core import Pod
+    from muster.client.models.reader_job import Place
+    from muster.kube.client import Client
+
+BATCH_JOBS: Kind[Raw] = Kind.of("batch/v1", "Job", dict)
+MARK = "muster.dev/versions "
+"""The start of the line with the result."""
+_MAX_LOG = 4 << 20
+_POLL = 0.3
+_HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError")
+
+
+async def read_models(client: Client, job: Raw, image: str) -> PublishedModel:
+    """Read the model directory of a job in its volume, and list what is there."""
+    place, namespace = reader_job.find_place(job), key_of(job).namespace
+    lines = (await _run(client, place, namespace, image)).splitlines()
+    found = [line.removeprefix(MARK) for line in lines if line.startswith(MARK)]
+    if not found:
+        raise MusterError(f"the models were not read: {lines[-1] if lines else 'no answer'}")
+    versions = decoder_of(tuple[Version, ...]).decode(found[-1])
+    return await _publish(client, place, namespace, versions, job)
+
+
+async def find_image(client: Client) -> str:
+    """The image of an installation, if the user may look for it."""
+    try:
+        found = await client.list(DEPLOYMENTS, labels=f"{PART_OF}=muster")
+    except ApiError:
+        return ""
+    for item in found.items:
+        containers = item["spec"]["template"]["spec"]["containers"]
+        return str(containers[0].get("image", ""))
+    return ""
+
+
+async def _run(client: Client, place: Place, namespace: str, image: str) -> str:
+    """The log of a reader, which is gone afterwards."""
+    async with _started(client, place, namespace, image) as key:
+        pod = await _ended(client, key)
+        return await _log(client, pod.metadata.key)
+
+
+@contextlib.asynccontextmanager
+async def _started(
+    client: Client, place: Place, namespace: str, image: str
+) -> AsyncGenerator[Key, None]:
+    labels = f"{names.JOB}={place.maker.name}"
+    pods = (await client.list(PODS, namespace, labels=labels)).items
+    node = reader_job.node_of_volume(place, pods)
+    body = reader_job.reader_job(place, namespace, image, node)
+    try:
+        created = await client.create(BATCH_JOBS, body)
+    except AlreadyExists:
+        raise Conflict(
+            f"the models of {place.maker.name} are being read already",
+            status=409,
+            hint="They are listed when the reader has finished, within two minutes.",
+        ) from None
+    try:
+        yield key_of(created)
+    finally:
+        with contextlib.suppress(MusterError):
+            uid = created["metadata"]["uid"]
+            removal = client.delete(BATCH_JOBS, key_of(created), uid=uid, propagation="Background")
+            await asyncio.shield(removal)
+
+
+async def _ended(client: Client, key: Key) -> Pod:
+    """Wait for the end of the reader's pod."""
+    why = "it has no pod yet"
+    try:
+        async with asyncio.timeout(reader_job.DEADLINE_SECONDS):
+            while True:
+                pods = await client.list(PODS, key.namespace, labels=f"job-name={key.name}")
+                for pod in pods.items:
+                    if pod.finished:
+                        return pod
+                    why = _why(pod) or why
+                await asyncio.sleep(_POLL)
+    except TimeoutError:
+        message = f"the reader {key.name} has not finished after {reader_job.DEADLINE_SECONDS} s"
+        raise MusterError(f"{message}: {why}") from None
+
+
+def _why(pod: Pod) -> str:
+    """Why the pod does not run yet; MusterError if it never will."""
+    for row in pod.status.container_statuses:
+        waiting = row.state.waiting
+        if waiting is not None and waiting.reason in _HOPELESS:
+            raise MusterError(
+                f"the reader cannot start: {waiting.reason}: {waiting.message}".rstrip(": "),
+                hint="Its image is Muster's own; --image names another.",
+            )
+    messages = [row.message for row in pod.status.conditions if row.message]
+    return messages[0] if messages else pod.status.phase
+
+
+async def _log(client: Client, key: Key) -> str:
+    data = b""
+    async for chunk in client.logs(key, container=reader_job.CONTAINER):
+        data = (data + chunk)[-_MAX_LOG:]
+    return data.decode(errors="replace")
+
+
+async def _publish(
+    client: Client, place: Place, namespace: str, versions: tuple[Version, ...], job: Raw
+) -> PublishedModel:
+    name = exported_models.config_map_name(place.maker.kind, place.maker.name)
+    key = Key(namespace, name)
+    made = tuple(_with_maker(row, place, job) for row in versions)
+    model = Model(place.name, place.maker, place.directory, made)
+    body = exported_models.manifest(model, *key)
+    if not versions:
+        with contextlib.suppress(NotFound):
+            await client.delete(CONFIG_MAPS, key)
+        return PublishedModel(key, model)
+    try:
+        await client.patch(CONFIG_MAPS, key, body)
+    except NotFound:
+        await client.create(CONFIG_MAPS, body)
+    return PublishedModel(key, model)
+
+
+def _with_maker(version: Version, place: Place, job: Raw) -> Version:
+    """The version with the job that ran when it was written, if that is this one."""
+    began = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
+    is_own = version.created is not None and version.created >= began
+    return msgspec.structs.replace(version, job_uid=place.maker.uid if is_own else "")
+
+
+def check_image(image: str) -> str:
+    """The image, if one is known."""
+    if not image:
+        raise UsageError(
+            "the image of Muster is not known, and only a pod with it can read the volume",
+            hint="Name it with --image: the one that `muster install` was given.",
+        )
+    return image
