@@ -32,7 +32,8 @@ ROOT = Path(__file__).parent.parent
 CHART = ROOT / "deploy" / "chart"
 IMAGE = f"registry.example.com/muster:{__version__}"
 PAGE = ROOT / "docs" / "kubernetes.md"
-COMPONENTS = ("operator", "scheduler")
+DECLARED = ("operator", "scheduler", "dashboard", "dashboard-edit")
+"""Components, and roles of the dashboard's users."""
 _PLACES = {
     "served": "in the namespaces that it serves",
     "cluster": "in the whole cluster",
@@ -77,9 +78,12 @@ def _chart_rules() -> str:
     """Named templates with the rules of each component, as YAML lists."""
     sections = ["{{/* The rights that the code declares. Made by `make docs`. */}}"]
     values = Values()
-    for component in (*COMPONENTS, "dashboard"):
+    for component in DECLARED:
         rights = roles.rights_of(component, values)
-        sections += [_template(f"{component}.{place}", getattr(rights, place)) for place in _PLACES]
+        rules = {place: getattr(rights, place) for place in _PLACES}
+        sections += [
+            _template(f"{component}.{place}", rows) for place, rows in rules.items() if rows
+        ]
     sections += [
         _template(f"users.{name}", [rule(JOB_KINDS, verbs)])
         for name, verbs in roles.USER_VERBS.items()
@@ -124,9 +128,7 @@ def _page(text: str) -> str:
 
 
 def _tables() -> str:
-    return "\n".join(
-        line for component in (*COMPONENTS, "dashboard") for line in _table(component)
-    ).rstrip()
+    return "\n".join(line for component in DECLARED for line in _table(component)).rstrip()
 
 
 def _table(component: str) -> Iterable[str]:

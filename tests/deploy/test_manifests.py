@@ -24,7 +24,7 @@ def of_kind(objects: list[Raw], kind: str) -> dict[str, Raw]:
     return {item["metadata"]["name"]: item for item in objects if item["kind"] == kind}
 
 
-@pytest.mark.parametrize("component", ["operator", "scheduler", "dashboard"])
+@pytest.mark.parametrize("component", ["operator", "scheduler", "dashboard", "dashboard-edit"])
 def test_no_rule_has_a_star(component: str) -> None:
     rights = roles.rights_of(component, Values())
 

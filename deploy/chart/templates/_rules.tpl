@@ -369,6 +369,58 @@
   - watch
 {{- end }}
 
+{{- define "muster.rules.dashboard-edit.served" }}
+- apiGroups:
+  - kubeflow.org
+  resources:
+  - tfjobs
+  - mpijobs
+  - pytorchjobs
+  - jaxjobs
+  verbs:
+  - create
+  - patch
+  - delete
+- apiGroups:
+  - ''
+  resources:
+  - pods/proxy
+  verbs:
+  - get
+- apiGroups:
+  - ''
+  resources:
+  - configmaps
+  verbs:
+  - get
+  - list
+  - watch
+  - create
+  - patch
+  - delete
+- apiGroups:
+  - batch
+  resources:
+  - jobs
+  verbs:
+  - create
+  - delete
+- apiGroups:
+  - ''
+  resources:
+  - pods
+  verbs:
+  - create
+  - delete
+- apiGroups:
+  - ''
+  resources:
+  - pods/exec
+  verbs:
+  - create
+  - get
+{{- end }}
+
 {{- define "muster.rules.users.view" }}
 - apiGroups:
   - kubeflow.org

@@ -1,11 +1,11 @@
-"""The rights that a reader of the dashboard needs on a cluster.
+"""The rights that users of the dashboard need on a cluster.
 
 The dashboard has no rights of its own: it uses those of its user. `muster install` makes roles of
-these rights, to be bound to users. A test opens the pages with exactly these rights, and compares
-them with the requests in the audit log of a real kube-apiserver.
+these rights, to be bound to users: `muster-dashboard` for readers and, in addition,
+`muster-dashboard-edit` for those who change something. A test opens the pages and makes the changes
+with exactly these rights, and compares them with the audit log of a real kube-apiserver.
 
-Left out on purpose are ConfigMaps at large: exported models are published on the local cluster
-only, and a page shows the hostfile of an MPIJob to those who may read it.
+Kubernetes' own role `edit` has the second part too, with the jobs that an installation adds to it.
 """
 
 from __future__ import annotations
@@ -27,4 +27,23 @@ def rights() -> Rights:
         ),
         cluster=(rule([NODES], READ, "the map of the cluster"),),
         leases=(Rule(("",), (CONFIG_MAPS.plural,), READ, (CONFIG_MAP,), "the line"),),
+    )
+
+
+def changes() -> Rights:
+    """The further rights of a user who submits, suspends and deletes jobs, and uses models."""
+    return Rights(
+        served=(
+            rule(JOB_KINDS, ("create", "patch", "delete"), "submit, suspend, resume and delete"),
+            rule([PODS], ("get",), "scalars of a job's TensorBoard", part="proxy"),
+            # RBAC cannot limit lists by label, so this is every ConfigMap of the namespace.
+            rule(
+                [CONFIG_MAPS],
+                ("get", *READ, "create", "patch", "delete"),
+                "models, hostfiles, and records of submitted jobs",
+            ),
+            Rule(("batch",), ("jobs",), ("create", "delete"), why="readers of models in volumes"),
+            rule([PODS], ("create", "delete"), "trying and downloading models"),
+            rule([PODS], ("create", "get"), "downloading models", part="exec"),
+        )
     )

@@ -39,6 +39,8 @@ def rights_of(component: str, values: Values) -> Rights:
     """The rights that a component needs with these values."""
     if component == "dashboard":
         return dashboard_rights.rights()
+    if component == "dashboard-edit":
+        return dashboard_rights.changes()
     if component == "scheduler":
         return scheduler_rights.rights(values.scheduler.names)
     return operator_rights.rights()
@@ -95,17 +97,22 @@ def _granted(component: str, rules: Iterable[Rule], subject: Raw, namespace: str
 
 
 def dashboard_roles() -> list[Raw]:
-    """Roles of readers of the dashboard; nobody has them until somebody binds them to users."""
+    """Roles of users of the dashboard; nobody has them until somebody binds them to users."""
     rights = dashboard_rights.rights()
-    roles = {"": (*rights.served, *rights.cluster), LEASE_NAMESPACE: rights.leases}
+    edit = {"name": "muster-dashboard-edit", "labels": labels("dashboard")}
+    roles: list[tuple[str, Raw, tuple[Rule, ...]]] = [
+        ("ClusterRole", metadata("dashboard"), (*rights.served, *rights.cluster)),
+        ("ClusterRole", edit, dashboard_rights.changes().served),
+        ("Role", metadata("dashboard", LEASE_NAMESPACE), rights.leases),
+    ]
     return [
         {
             "apiVersion": f"{GROUP}/v1",
-            "kind": "Role" if place else "ClusterRole",
-            "metadata": metadata("dashboard", place),
+            "kind": kind,
+            "metadata": meta,
             "rules": [rule.as_rbac() for rule in rules],
         }
-        for place, rules in roles.items()
+        for kind, meta, rules in roles
     ]
 
 

@@ -62,7 +62,8 @@ class User(NamedTuple):
     def endpoint(self, server: Endpoint) -> Endpoint:
         """The cluster with the credentials of this user, and nobody else's."""
         source = TokenOfUser(self.authorization, server.credentials)
-        return msgspec.structs.replace(server, credentials=source)
+        namespace = next(iter(self.namespaces), server.namespace)
+        return msgspec.structs.replace(server, credentials=source, namespace=namespace)
 
 
 class Users:

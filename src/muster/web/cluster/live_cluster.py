@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from muster.api.kinds import JOB_KINDS
 from muster.api.meta import Key, Raw, key_of
 from muster.api.pod_logs import POD_LOGS
 from muster.errors import Forbidden, NotFound, nearest
@@ -20,6 +21,8 @@ from muster.kube.blocking_client import BlockingClient
 from muster.kube.client import Client
 from muster.kube.request import Request
 from muster.kube.watch.any_version import AnyVersionInformer
+from muster.rights import READ, expand, how_to_grant
+from muster.rights import rule as rule_of
 from muster.web import threads
 from muster.web.cluster.changes import Changes
 from muster.web.cluster.first_list import first_list
@@ -126,7 +129,7 @@ class LiveCluster:
         """The objects of a source. Forbidden if the user may not list them."""
         informer = await self._started(source)
         if informer.missing_right:
-            raise Forbidden(informer.missing_right, status=403)
+            raise Forbidden(informer.missing_right, status=403, hint=informer.missing_rule)
         return informer
 
     async def optional_informer(self, source: Source[T]) -> Objects[T]:
@@ -138,9 +141,10 @@ class LiveCluster:
         pods, informers = await asyncio.gather(
             self._started(PODS), asyncio.gather(*map(self._started, JOBS.values()))
         )
-        missing = [i.missing_right for i in informers if i.missing_right]
+        missing = [i for i in informers if i.missing_right]
         if len(missing) == len(informers):
-            raise Forbidden(missing[0], status=403)
+            rule = how_to_grant(expand([rule_of(JOB_KINDS, READ)]))
+            raise Forbidden(missing[0].missing_right, status=403, hint=rule)
         if self._jobs.version != self.changes.version:
             jobs = [
                 JobWithPods(raw, pods.by(BY_JOB, str(key_of(raw))))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from muster.rights import READ, Right, how_to_grant
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
@@ -49,6 +51,12 @@ class Objects(Generic[T]):
     def missing_right(self) -> str:
         """Why nothing is shown, in one sentence; usually empty."""
         return "" if self.namespaces else self._whole.missing_right
+
+    @property
+    def missing_rule(self) -> str:
+        """The smallest fix for the missing right."""
+        kind = self.kind
+        return how_to_grant(Right(verb, kind.group, kind.plural) for verb in READ)
 
     @property
     def stale_reason(self) -> str:
