@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from msgspec.structs import replace
 
 from muster.api.kinds import JOB_KINDS, PODS, TFJOBS
 from muster.api.meta import Raw
+from muster.client.models import model_runs, read_models, reader_job, runner_pod
 from muster.deploy import dashboard_rights, roles
+from muster.errors import MusterError
+from muster.jobs import names
+from muster.jobs.exported_models import MODEL_DIR, NPZ, Version
 from muster.kube.auth import kube_config
+from muster.kube.client import Client
 from muster.rights import Right, expand
 from muster.web.access.gate import Policy
 from muster.web.access.keys import new_token
@@ -26,7 +35,11 @@ from tests.operator.rbac import requests_of
 from tests.web.objects import job
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
-READER = "system:serviceaccount:default:reader"
+ACCOUNT = "system:serviceaccount:default:"
+ROLES = {
+    "reader": ("muster-dashboard",),
+    "writer": ("muster-dashboard", "muster-dashboard-edit"),
+}
 JOB = "/jobs/default/TFJob/j"
 PAGES = ("/", "/line", "/jobs", JOB, f"{JOB}/scalars", f"{JOB}/spec", f"{JOB}/yaml", "/history")
 NOT_GRANTED = {
@@ -51,18 +64,27 @@ def plane(control_plane_binaries: Path) -> Iterator[ControlPlane]:
         spec = {"nodeName": "n0", "containers": [{"name": "tensorflow", "image": "i"}]}
         pod = {"metadata": {"name": "j-worker-0", "labels": labels}, "spec": spec}
         _add(plane, PODS.path("default"), pod)
-        _add(plane, "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "reader"}})
-        account = {"kind": "ServiceAccount", "name": "reader", "namespace": "default"}
+        for name in ROLES:
+            account = {"metadata": {"name": name}}
+            _add(plane, "/api/v1/namespaces/default/serviceaccounts", account)
         for role in roles.dashboard_roles():
-            path = roles.GROUP + "/v1"
-            place = role["metadata"].get("namespace")
-            prefix = f"/apis/{path}" + (f"/namespaces/{place}" if place else "")
-            _add(plane, f"{prefix}/{role['kind'].lower()}s", role)
-            name = role["metadata"]["name"]
-            reference = {"apiGroup": roles.GROUP, "kind": role["kind"], "name": name}
-            binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [account]}
-            _add(plane, f"{prefix}/{role['kind'].lower()}bindings", binding)
+            _bind(plane, role)
         yield plane
+
+
+def _bind(plane: ControlPlane, role: Raw) -> None:
+    """Create a role, and bind it to the accounts that have it."""
+    name, place = role["metadata"]["name"], role["metadata"].get("namespace")
+    prefix = f"/apis/{roles.GROUP}/v1" + (f"/namespaces/{place}" if place else "")
+    _add(plane, f"{prefix}/{role['kind'].lower()}s", role)
+    accounts = [
+        {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+        for account, names in ROLES.items()
+        if name in names
+    ]
+    reference = {"apiGroup": roles.GROUP, "kind": role["kind"], "name": name}
+    binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": accounts}
+    _add(plane, f"{prefix}/{role['kind'].lower()}bindings", binding)
 
 
 def _add(plane: ControlPlane, path: str, body: Raw) -> None:
@@ -70,23 +92,31 @@ def _add(plane: ControlPlane, path: str, body: Raw) -> None:
     assert status == 201, answer
 
 
+@asynccontextmanager
+async def _user(
+    plane: ControlPlane, name: str, folder: Path, policy: Policy
+) -> AsyncIterator[TestClient[web.Request, web.Application]]:
+    """A browser that is logged in to a dashboard with the rights of a user."""
+    token = plane.kubectl("create", "token", name, "-n", "default").stdout.strip()
+    config = folder / "config"
+    config.write_text(json.dumps(kubeconfig(plane.url, plane.authority.certificate, token=token)))
+    app = make_app(kube_config.load(config), policy)
+    async with TestClient(TestServer(app, host="127.0.0.1")) as client:
+        await client.get("/", params={"token": new_token(policy.keys)})
+        yield client
+
+
 async def test_pages_use_exactly_the_declared_rights(
     plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_list, "PATIENCE_SECONDS", 60.0)
-    token = plane.kubectl("create", "token", "reader", "-n", "default").stdout.strip()
-    config = tmp_path / "config"
-    config.write_text(json.dumps(kubeconfig(plane.url, plane.authority.certificate, token=token)))
-    policy = Policy(read_only=True)
-    app = make_app(kube_config.load(config), policy)
-    async with TestClient(TestServer(app, host="127.0.0.1")) as client:
-        await client.get("/", params={"token": new_token(policy.keys)})
+    async with _user(plane, "reader", tmp_path, Policy(read_only=True)) as client:
         for page in PAGES:
             answer = await client.get(page, headers={"Accept": "text/html"})
             assert answer.status == 200, (page, await answer.text())
         await client.get(f"{JOB}/log")  # no kubelet has the log: only the right counts
 
-    requests = requests_of(plane, READER)
+    requests = requests_of(plane, f"{ACCOUNT}reader")
     declared = dashboard_rights.rights()
     rules = (*declared.served, *declared.cluster, *declared.leases)
     granted = {replace(right, name="") for right in expand(rules)}
@@ -98,3 +128,84 @@ async def test_pages_use_exactly_the_declared_rights(
     # Curves are fetched by the scripts of a page.
     others.add(Right("list", "metrics.k8s.io", "pods"))
     assert sorted(granted - used - others) == []
+
+
+async def test_changes_use_exactly_the_declared_rights(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_list, "PATIENCE_SECONDS", 60.0)
+    board = {"metadata": {"name": "board", "labels": {**names.TENSORBOARD_LABEL, "release": "j"}}}
+    spec = {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]}
+    _add(plane, PODS.path("default"), {**board, "spec": spec})
+    running = {"status": {"phase": "Running"}}
+    path = PODS.path("default", "board", subresource="status")
+    plane.request("PUT", path, {**board, "spec": spec, **running})
+    async with _user(plane, "writer", tmp_path, Policy()) as client:
+        await _change_jobs(client, plane)
+        await client.get(f"{JOB}/scalars")  # no kubelet leads to the pod: only the right counts
+    async with Client.connect(kube_config.load(tmp_path / "config")) as client:
+        await _use_models(client, plane)
+
+    requests = requests_of(plane, f"{ACCOUNT}writer")
+    assert {right for right, code, _ in requests if code == 403} <= {
+        Right("list", "logs.muster.dev", "podlogs"),  # a kind of the local cluster
+    }
+    used = {right for right, _, _ in requests}
+    granted = {replace(right, name="") for right in expand(dashboard_rights.changes().served)}
+    # The job that was changed is a TFJob.
+    others = {
+        Right(verb, kind.group, kind.plural)
+        for kind in JOB_KINDS
+        for verb in ("create", "patch", "delete")
+        if kind != TFJOBS
+    }
+    # A websocket is a GET, which newer servers authorize as `create` too.
+    others.add(Right("create", "", "pods/exec"))
+    assert sorted(granted - used - others) == []
+
+
+async def _change_jobs(
+    client: TestClient[web.Request, web.Application], plane: ControlPlane
+) -> None:
+    """Submit a job, suspend, resume and delete it, as the pages do."""
+    page = await (await client.get("/history", headers={"Accept": "text/html"})).text()
+    headers = {
+        "Origin": str(client.make_url("/")).rstrip("/"),
+        "X-CSRF-Token": page.partition('data-csrf="')[2].partition('"')[0],
+    }
+
+    async def post(path: str, **data: str) -> tuple[int, str]:
+        answer = await client.post(path, data=data, headers=headers, allow_redirects=False)
+        return answer.status, await answer.text()
+
+    status, text = await post("/submit", type="tf", name="new", image="i", command="true")
+    assert status == 200, text
+    manifest = unescape(text.partition('<textarea name="manifest" hidden>')[2])
+    manifest = manifest.partition("</textarea>")[0]
+    status, text = await post("/submit", step="send", manifest=manifest, namespace="default")
+    assert status == 303, text
+    uid = plane.request("GET", TFJOBS.path("default", "new"))[1]["metadata"]["uid"]
+    for action in ("suspend", "resume", "delete"):
+        status, text = await post("/jobs/default/TFJob/new", action=action, uid=uid)
+        assert status == 303, text
+
+
+async def _use_models(client: Client, plane: ControlPlane) -> None:
+    """Read, try and download models, up to the point at which a pod would have to run."""
+    made = job("exports")
+    made["metadata"]["annotations"] = {MODEL_DIR: "/models/x"}
+    spec = made["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    spec["volumes"] = [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}]
+    spec["containers"][0]["volumeMounts"] = [{"name": "models", "mountPath": "/models"}]
+    _, made = plane.request("POST", TFJOBS.path("default"), made)
+    place = reader_job.find_place(made)
+    async with read_models._started(client, place, "default", "muster:1") as reader:
+        assert plane.request("GET", read_models.BATCH_JOBS.path(*reader))[0] == 200
+    version = Version("1", "1", NPZ, datetime.now(UTC))
+    for versions in ((version,), (version,), ()):
+        published = await read_models._publish(client, place, "default", versions, made)
+    async with model_runs._running(client, published, ["true"], 1) as pod:
+        await client.get(PODS, pod)
+        with suppress(MusterError):
+            async with client.exec(pod, ["true"], container=runner_pod.CONTAINER):
+                pass

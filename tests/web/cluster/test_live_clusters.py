@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from muster.errors import TooManyRequests, Unreachable
+from muster.errors import TooManyRequests, Unauthorized, Unreachable
 from muster.kube.auth.endpoint import Endpoint
 from muster.web.cluster import live_clusters
 from muster.web.cluster.live_cluster import LiveCluster
@@ -41,6 +41,21 @@ async def test_an_idle_cluster_is_dropped_but_not_one_in_use() -> None:
     await eventually(lambda: live_clusters._DROPPED._value.get() == dropped + 1)
     with clusters.use("a", NOWHERE) as fresh:
         assert fresh is not used
+    await clusters.close()
+
+
+async def test_a_request_that_outlives_the_sign_out_of_its_user_starts_no_watch() -> None:
+    clusters = LiveClusters()
+    with clusters.use("a", NOWHERE) as ended:
+        clusters.end("a")
+        clusters.end("a")  # nobody of this name: nothing to end
+        await asyncio.sleep(0)
+
+        with pytest.raises(Unauthorized):
+            await ended.informer(NODES)
+        assert ended._tasks == []
+    with clusters.use("a", NOWHERE) as fresh:
+        assert fresh is not ended
     await clusters.close()
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from muster.api.kinds import JOB_KINDS
 from muster.api.meta import Key, Raw, key_of
 from muster.api.pod_logs import POD_LOGS
-from muster.errors import Forbidden, NotFound, nearest
+from muster.errors import Forbidden, NotFound, Unauthorized, nearest
 from muster.kube.blocking_client import BlockingClient
 from muster.kube.client import Client
 from muster.kube.request import Request
@@ -86,6 +86,7 @@ class LiveCluster:
         self.changes = Changes()
         self.client = Client.connect(endpoint, user_agent=_USER_AGENT, connector=connector)
         self._endpoint, self._named = endpoint, namespaces
+        self._closed = False
         self._objects: dict[Source[Any], Objects[Any]] = {}
         self._namespaces: asyncio.Task[tuple[str, ...]] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -201,6 +202,7 @@ class LiveCluster:
         return self._location
 
     async def close(self) -> None:
+        self._closed = True
         self.changes.close()
         self.tensorboards.close()
         for task in self._tasks:
@@ -211,6 +213,8 @@ class LiveCluster:
         await self.client.close()
 
     async def _started(self, source: Source[T]) -> Objects[T]:
+        if self._closed:  # by the sign-out of a user whose request still runs
+            raise Unauthorized("This browser is not signed in to the dashboard.", status=401)
         objects = self._objects.get(source)
         if objects is None:
             objects = self._objects[source] = Objects(self._start(source, source.namespace))
