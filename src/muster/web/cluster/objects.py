@@ -49,8 +49,8 @@ class Objects(Generic[T]):
 
     @property
     def missing_right(self) -> str:
-        """Why nothing is shown, in one sentence; usually empty."""
-        return "" if self.namespaces else self._whole.missing_right
+        """Why nothing is shown, without the rule that would mend it; usually empty."""
+        return "" if self.namespaces else self._whole.missing_right.partition("; add the rule")[0]
 
     @property
     def missing_rule(self) -> str:
