@@ -11,6 +11,7 @@ from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
 from muster.errors import LeaseLost, Unreachable
 from muster.telemetry.health import Health
+from muster.telemetry.metrics import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -360,3 +361,20 @@ async def test_a_led_task_runs_only_while_the_process_leads() -> None:
     await stop_at(manager, 150)
 
     assert spans == [pytest.approx((10, 15)), pytest.approx((100, 150))]
+
+
+async def test_a_metric_says_whether_the_process_leads() -> None:
+    manager = Manager("metered", lead=FakeElection((10, 15), (100, 200)).run_as_leader)
+    leading: list[float | None] = []
+
+    async def observe() -> None:
+        for second in (5, 12, 50, 120):
+            await asyncio.sleep(second - now())
+            leading.append(REGISTRY.get_sample_value("muster_leading", {"component": "metered"}))
+
+    manager.background("observe", observe)
+
+    await stop_at(manager, 150)
+
+    assert leading == [0, 1, 0, 1]
+    assert REGISTRY.get_sample_value("muster_leading", {"component": "metered"}) == 0

@@ -88,6 +88,8 @@ class Manager:
         self._led: list[tuple[str, Run]] = []
         self._stopping = asyncio.Event()
         self._active = False
+        self._leading = metrics.LEADING.labels(name)
+        self._leading.set(0)
         if health is not None:
             health.ready("informers", self._stale)
             health.live("loops", self._stuck)
@@ -166,6 +168,7 @@ class Manager:
     async def _work(self) -> None:
         """Everything that acts, until the manager stops or leadership is lost (cancellation)."""
         self._active = True
+        self._leading.set(1)
         try:
             async with asyncio.TaskGroup() as group:
                 led = [group.create_task(_call(run), name=name) for name, run in self._led]
@@ -180,6 +183,7 @@ class Manager:
                     task.cancel()
         finally:
             self._active = False
+            self._leading.set(0)
 
     async def _wind_down(self, foreground: asyncio.Task[None]) -> None:
         self._stopping.set()

@@ -1,4 +1,4 @@
-"""Prometheus metrics of reconcile loops: attempts by outcome, their duration, keys waiting."""
+"""Prometheus metrics of managers and loops: leadership, attempts, their duration, keys waiting."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ ATTEMPTS = metrics.counter("reconcile_total", "Attempts by loop and outcome.", "
 SECONDS = metrics.histogram("reconcile_seconds", "How long an attempt took.", "loop")
 DEPTH = metrics.gauge("queue_depth", "Keys that wait for a worker.", "loop")
 DELAYED = metrics.gauge("queue_delayed", "Keys that wait for a timer.", "loop")
+LEADING = metrics.gauge(
+    "leading", "1 while this process acts, 0 while it is a standby.", "component"
+)
 
 
 def attempt(loop: str, outcome: Outcome, seconds: float) -> None:
