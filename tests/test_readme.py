@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
-from muster.cli.verb_groups import RootGroup
 from tests import own_network
+from tests.docs import command_lines
 
 ROOT = Path(__file__).parent.parent
 
@@ -53,16 +51,7 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("line", sorted(set(commands())))
 def test_every_arena_command_of_the_readme_is_understood(line: str) -> None:
-    program, *words = shlex.split(line)
-    command: click.Command = RootGroup(name=program)
-    context = click.Context(command, info_name=program)
-    while isinstance(command, click.Group) and not words[0].startswith("-"):
-        name, found, words = command.resolve_command(context, words)
-        assert found is not None
-        command = found
-        context = click.Context(command, info_name=name, parent=context)
-    if words != ["--help"]:
-        command.make_context(context.info_name, words, parent=context.parent)
+    command_lines.check(line)
 
 
 @pytest.mark.slow

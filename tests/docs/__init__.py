@@ -1,0 +1,1 @@
+"""The pages in docs/: their commands run, their links resolve, their lists match the code."""

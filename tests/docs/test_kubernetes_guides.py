@@ -1,0 +1,193 @@
+"""docs/installing.md and docs/moving-over.md, followed on a real control plane.
+
+kwok says that the pods of the components run; the test runs their commands beside the cluster, with
+the arguments of the Deployments. Only the image is not built.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.api.meta import Raw
+from tests.controlplane.control_plane import ControlPlane
+from tests.docs import markdown
+from tests.docs.markdown import Shown
+from tests.docs.walkthrough import Reader, missing
+from tests.waiting import until
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(600)]
+BIN = Path(sys.executable).parent
+WEBHOOK = "validator.training-operator.kubeflow.org"
+NOT_RUN = ("podman ",)
+OWN_FLAGS = ("--metrics-", "--scheduler-config")
+"""Arguments of a Deployment that only make sense in its pod."""
+
+
+class Administrator(Reader):
+    """A person with an administrator's kubeconfig; Muster's components run where they are asked."""
+
+    def __init__(self, plane: ControlPlane, binaries: Path, folder: Path) -> None:
+        path = f"{BIN}:{binaries}:{os.environ['PATH']}"
+        home = {"HOME": str(folder), "MUSTER_HOME": str(folder / "muster")}
+        super().__init__(folder, {"PATH": path, "KUBECONFIG": str(plane.kubeconfig), **home})
+        self._daemons: list[subprocess.Popen[str]] = []
+
+    def follow(self, shown: Shown) -> None:
+        if shown.line.startswith("muster scheduler"):
+            self._watch(shown)
+            return
+        super().follow(shown)
+        if re.match("muster (un)?install", shown.line) and "--dry-run" not in shown.line:
+            self.stop_components()
+            self._start_components()
+
+    def _watch(self, shown: Shown) -> None:
+        """Run a command that does not end by itself until it has printed what the page shows."""
+        daemon = self._start(shown.line.split(), "shadow.log")
+        log = self.folder / "shadow.log"
+        lines = shown.output  # gangs are logged in any order
+        until(
+            lambda: all(missing([line], log.read_text()) == [] for line in lines),
+            timeout=30, every=0.2, what=f"{shown.line}: {lines}",
+        )  # fmt: skip
+        self._daemons.remove(daemon)
+        daemon.send_signal(signal.SIGINT)
+        assert daemon.wait(20) == 0
+
+    def _start_components(self) -> None:
+        listed = json.loads(self.run("kubectl get deployments -n muster -o json"))
+        for deployment in listed["items"]:
+            arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+            words = [word for word in arguments if not word.startswith(OWN_FLAGS)]
+            self._start(["muster", *words], f"{words[0]}.log")
+
+    def _start(self, words: list[str], log: str) -> subprocess.Popen[str]:
+        with (self.folder / log).open("w") as file:
+            daemon = subprocess.Popen(
+                [BIN / words[0], *words[1:]], env=self.env, stdout=file, stderr=file, text=True
+            )
+        self._daemons.append(daemon)
+        return daemon
+
+    def stop_components(self) -> None:
+        for daemon in self._daemons:
+            daemon.terminate()
+        for daemon in self._daemons:
+            daemon.wait(30)
+        self._daemons.clear()
+
+
+@pytest.fixture
+def administrator(control_plane_binaries: Path, tmp_path: Path) -> Iterator[Administrator]:
+    with ControlPlane(control_plane_binaries) as plane:
+        plane.start_controller_manager()
+        plane.start_scheduler()
+        plane.start_kwok()
+        for number in range(4):
+            plane.add_node(f"gpu-{number}", cpu=16, memory="64Gi", gpus=2)
+        plane.add_node("cpu-0")
+        person = Administrator(plane, control_plane_binaries, tmp_path)
+        yield person
+        person.stop_components()
+
+
+def test_an_empty_cluster_gets_muster_and_a_team(administrator: Administrator) -> None:
+    followed = _follow("installing.md", administrator)
+
+    assert len(followed) > 10
+
+
+def test_a_cluster_moves_over_in_small_steps(administrator: Administrator) -> None:
+    (values,) = re.findall(
+        r"```yaml\n(.*?)```", (markdown.DOCS / "moving-over.md").read_text(), re.DOTALL
+    )
+    (administrator.folder / "values.yaml").write_text(values)
+    _install_others(administrator)
+
+    followed = _follow("moving-over.md", administrator)
+
+    assert [line for line in followed if "--shadow" in line or "--scheduler-only" in line]
+    # Its webhook would reject this, if the page did not delete it.
+    administrator.run("arena submit tf --name=after --image=i --gang --workers=2 'python t.py'")
+    administrator.follow(Shown("arena get after", ["Status: RUNNING"]))
+
+
+def _follow(page: str, administrator: Administrator) -> list[str]:
+    """Follow a page; returns the commands."""
+    shown = markdown.shown_commands(markdown.DOCS / page)
+    for each in shown:
+        if not each.line.startswith(NOT_RUN):
+            administrator.follow(each)
+    return [each.line for each in shown]
+
+
+def _install_others(administrator: Administrator) -> None:
+    """A cluster with Volcano, training-operator with its webhook, and two gangs that wait."""
+    administrator.run("muster crds | kubectl create -f -")
+    for namespace, deployment in (
+        ("volcano-system", "volcano-scheduler"),
+        ("kubeflow", "training-operator"),
+    ):
+        administrator.run(f"kubectl create namespace {namespace}")
+        administrator.run(f"kubectl create deployment {deployment} -n {namespace} --image=i")
+    documents = [_webhook()]
+    for name, members in (("vg", 3), ("vbig", 5)):
+        documents.append(
+            {
+                "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+                "metadata": {"name": name}, "spec": {"minMember": members},
+            }
+        )  # fmt: skip
+        documents += [_pod(name, number) for number in range(1, members + 1)]
+    file = administrator.folder / "others.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    # A CRD is served a moment after it was created.
+    until(lambda: administrator.run(f"kubectl apply -f {file} || true").count("vbig-5"), timeout=30)
+
+
+def _pod(group: str, number: int) -> Raw:
+    container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 2}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{group}-{number}",
+            "annotations": {"scheduling.k8s.io/group-name": group},
+        },
+        "spec": {"schedulerName": "volcano", "containers": [container]},
+    }
+
+
+def _webhook() -> Raw:
+    """The webhook of training-operator v1.9 for TFJobs, which only the operator can answer."""
+    service = {"name": "training-operator", "namespace": "kubeflow", "path": "/validate"}
+    rule = {
+        "apiGroups": ["kubeflow.org"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["tfjobs"],
+    }
+    webhook = {
+        "name": "validator.tfjob.training-operator.kubeflow.org",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "clientConfig": {"service": service},
+        "rules": [rule],
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": WEBHOOK},
+        "webhooks": [webhook],
+    }
