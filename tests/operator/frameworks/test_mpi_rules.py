@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.api.kinds import CONFIG_MAPS
@@ -11,6 +12,7 @@ from muster.api.meta import Raw
 from tests.operator.builders import Model, env
 from tests.operator.frameworks.mpi_jobs import LAUNCHER, WORKERS, job, single
 
+FORMER_LAUNCHER = "j-launcher"
 SSH = {"sshAuthMountPath": "/root/.ssh"}
 OF_V1ALPHA2 = {"backoffLimit": 6}  # the default that the CRD writes
 
@@ -148,3 +150,43 @@ def test_other_launchers_are_no_host(raw: Raw) -> None:
 
     assert "launcher" not in files(model)["hostfile"] + files(model)["discover_hosts.sh"]
     assert model.manifests[LAUNCHER]["spec"].get("hostname", LAUNCHER) == LAUNCHER
+
+
+def started_by_training_operator(**policy: Any) -> Model:
+    """A running job whose launcher has the name that training-operator gives it."""
+    model = running(job(runPolicy=policy))
+    pod = model.pods.pop(LAUNCHER)
+    metadata = msgspec.structs.replace(pod.metadata, name=FORMER_LAUNCHER)
+    model.pods[FORMER_LAUNCHER] = msgspec.structs.replace(pod, metadata=metadata)
+    return model
+
+
+def test_the_running_launcher_of_training_operator_is_kept() -> None:
+    model = started_by_training_operator()
+    model.settle()
+
+    assert sorted(model.pods) == [FORMER_LAUNCHER, *WORKERS]
+    assert model.conditions() == ["Created", "Running"]
+    model.exit(FORMER_LAUNCHER, 0, "mpi")
+    model.settle()
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_the_next_attempt_after_a_launcher_of_training_operator_is_one_of_ours() -> None:
+    model = started_by_training_operator(backoffLimit=1)
+    model.exit(FORMER_LAUNCHER, 1, "mpi")
+    model.settle()
+
+    (second,) = set(model.pods) - {FORMER_LAUNCHER, *WORKERS}
+    assert second.startswith("j-launcher-")
+    model.exit(second, 0, "mpi")
+    model.settle()
+    assert model.conditions()[-1] == "Succeeded"
+
+
+def test_a_launcher_of_training_operator_that_is_deleted_is_replaced_by_one_of_ours() -> None:
+    model = started_by_training_operator()
+    del model.pods[FORMER_LAUNCHER]
+    model.settle()
+
+    assert sorted(model.pods) == sorted([LAUNCHER, *WORKERS])

@@ -55,7 +55,7 @@ class MPI(Framework):
 
     def replicas(self, job: Job, observed: Observed) -> list[Replica]:
         workers, mpi = list(job.replicas()), _mpi(job)
-        launcher = Replica("Launcher", 0, _launcher_name(job))
+        launcher = Replica("Launcher", 0, _former_launcher(job, observed) or _launcher_name(job))
         exists = any(pod.metadata.name == launcher.name for pod in observed.pods)
         waits = mpi.wait_for_workers or not mpi.ssh
         if exists or not waits or len(_ready_workers(job, observed)) >= len(workers):
@@ -103,6 +103,17 @@ def _mpi(job: Job) -> Mpi:
 
 def _launcher_name(job: Job) -> str:
     return names.launcher(job.name, job.uid, job.status.launcher_attempt)
+
+
+def _former_launcher(job: Job, observed: Observed) -> str:
+    """The name of the launcher that training-operator started; empty if there is none.
+
+    It is the first attempt. A second launcher beside it, or in its place, would begin the training
+    again.
+    """
+    name = _launcher_host(job)
+    started = any(pod.metadata.name == name for pod in observed.pods)
+    return name if started and not job.status.launcher_attempt else ""
 
 
 def _launcher_host(job: Job) -> str:
