@@ -20,15 +20,19 @@ import yaml
 
 from muster.api.meta import Raw
 from tests.controlplane.control_plane import ControlPlane
-from tests.docs import markdown
+from tests.docs import markdown, other_systems
 from tests.docs.markdown import Shown
 from tests.docs.walkthrough import Reader, missing
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(600)]
 BIN = Path(sys.executable).parent
-WEBHOOK = "validator.training-operator.kubeflow.org"
 NOT_RUN = ("podman ",)
+RUNNING_JOBS = {
+    ("TFJob", "old-tf"): {"PS": 1, "Worker": 2},
+    ("MPIJob", "old-mpi"): {"Launcher": 1, "Worker": 2},
+}
+"""Jobs that training-operator has started, with their roles."""
 OWN_FLAGS = ("--metrics-", "--scheduler-config")
 """Arguments of a Deployment that only make sense in its pod."""
 
@@ -50,6 +54,17 @@ class Administrator(Reader):
         if re.match("muster (un)?install", shown.line) and "--dry-run" not in shown.line:
             self.stop_components()
             self._start_components()
+
+    def apply(self, objects: list[Raw]) -> None:
+        """Apply the objects, as soon as the server serves their kinds."""
+        file = self.folder / "objects.yaml"
+        file.write_text(yaml.safe_dump_all(objects))
+
+        def applied() -> bool:
+            text = self.run(f"kubectl apply -f {file} 2>&1 || true")
+            return len(re.findall(r" (created|unchanged)$", text, re.MULTILINE)) == len(objects)
+
+        until(applied, timeout=30, every=0.5, what=f"kubectl apply of {objects[0]['kind']}")
 
     def _watch(self, shown: Shown) -> None:
         """Run a command that does not end by itself until it has printed what the page shows."""
@@ -113,6 +128,7 @@ def test_a_cluster_moves_over_in_small_steps(administrator: Administrator) -> No
     )
     (administrator.folder / "values.yaml").write_text(values)
     _install_others(administrator)
+    before = _uids(administrator)
 
     followed = _follow("moving-over.md", administrator)
 
@@ -120,6 +136,10 @@ def test_a_cluster_moves_over_in_small_steps(administrator: Administrator) -> No
     # Its webhook would reject this, if the page did not delete it.
     administrator.run("arena submit tf --name=after --image=i --gang --workers=2 'python t.py'")
     administrator.follow(Shown("arena get after", ["Status: RUNNING"]))
+    for _, name in RUNNING_JOBS:
+        administrator.follow(Shown(f"arena get {name}", ["Status: RUNNING"]))
+    assert len(before) == 6
+    assert _uids(administrator) == before
 
 
 def _follow(page: str, administrator: Administrator) -> list[str]:
@@ -132,7 +152,7 @@ def _follow(page: str, administrator: Administrator) -> list[str]:
 
 
 def _install_others(administrator: Administrator) -> None:
-    """A cluster with Volcano, training-operator with its webhook, and two gangs that wait."""
+    """A cluster with Volcano and two gangs that wait, training-operator with two jobs that run."""
     administrator.run("muster crds | kubectl create -f -")
     for namespace, deployment in (
         ("volcano-system", "volcano-scheduler"),
@@ -140,54 +160,20 @@ def _install_others(administrator: Administrator) -> None:
     ):
         administrator.run(f"kubectl create namespace {namespace}")
         administrator.run(f"kubectl create deployment {deployment} -n {namespace} --image=i")
-    documents = [_webhook()]
-    for name, members in (("vg", 3), ("vbig", 5)):
-        documents.append(
-            {
-                "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
-                "metadata": {"name": name}, "spec": {"minMember": members},
-            }
-        )  # fmt: skip
-        documents += [_pod(name, number) for number in range(1, members + 1)]
-    file = administrator.folder / "others.yaml"
-    file.write_text(yaml.safe_dump_all(documents))
-    # A CRD is served a moment after it was created.
-    until(lambda: administrator.run(f"kubectl apply -f {file} || true").count("vbig-5"), timeout=30)
+    administrator.apply(other_systems.volcano_gang("vg", 3) + other_systems.volcano_gang("vbig", 5))
+    for (kind, name), roles in RUNNING_JOBS.items():
+        administrator.apply([other_systems.training_job(kind, name, roles)])
+        job = json.loads(administrator.run(f"kubectl get {kind} {name} -o json"))
+        administrator.apply(other_systems.pods_of_training_job(job, roles, "cpu-0"))
+    administrator.apply([other_systems.webhook()])
 
 
-def _pod(group: str, number: int) -> Raw:
-    container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 2}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{group}-{number}",
-            "annotations": {"scheduling.k8s.io/group-name": group},
-        },
-        "spec": {"schedulerName": "volcano", "containers": [container]},
-    }
-
-
-def _webhook() -> Raw:
-    """The webhook of training-operator v1.9 for TFJobs, which only the operator can answer."""
-    service = {"name": "training-operator", "namespace": "kubeflow", "path": "/validate"}
-    rule = {
-        "apiGroups": ["kubeflow.org"],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE", "UPDATE"],
-        "resources": ["tfjobs"],
-    }
-    webhook = {
-        "name": "validator.tfjob.training-operator.kubeflow.org",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "clientConfig": {"service": service},
-        "rules": [rule],
-    }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": WEBHOOK},
-        "webhooks": [webhook],
-    }
+def _uids(administrator: Administrator) -> dict[str, str]:
+    """The pods of the jobs that ran before, and their UIDs."""
+    pods = json.loads(
+        administrator.run("kubectl get pods -o json -l training.kubeflow.org/job-name")
+    )
+    metas = [pod["metadata"] for pod in pods["items"]]
+    names = {name for _, name in RUNNING_JOBS}
+    jobs = f"{other_systems.LABEL}/job-name"
+    return {meta["name"]: meta["uid"] for meta in metas if meta["labels"][jobs] in names}
