@@ -94,10 +94,17 @@ def _plain_object(value: dict[str, Any]) -> dict[str, Any]:
         value["resourceVersion"] = "<rv>"
     if value.get("continue"):
         value["continue"] = "<token>"
+    if isinstance(value.get("managedFields"), list):
+        # They are sorted by time, and two writes may be in the same second or not.
+        value["managedFields"].sort(key=_identity)
     prefix = value.get("generateName")
     if prefix and str(value.get("name", "")).startswith(prefix):
         value["name"] = f"{prefix}<suffix>"
     return value
+
+
+def _identity(entry: dict[str, Any]) -> list[str]:
+    return [str(entry.get(k)) for k in ("operation", "manager", "apiVersion", "subresource")]
 
 
 # -- what deliberately differs -------------------------------------------------------------------
@@ -160,6 +167,7 @@ def _volume_protection(obj: dict[str, Any]) -> None:
 def _crd_at_once(obj: dict[str, Any]) -> None:
     if obj.get("kind") == "CustomResourceDefinition":
         obj.pop("status", None)
+        obj.get("metadata", {}).pop("managedFields", None)
 
 
 def _causes(obj: dict[str, Any]) -> None:
@@ -174,12 +182,12 @@ def _column_descriptions(obj: dict[str, Any]) -> None:
 
 
 EXCLUSIONS = (
-    Exclusion("managed-fields", _managed_fields),
     Exclusion("nulls", _nulls),
     Exclusion("item-kinds", _item_kinds),
     Exclusion("repeated-causes", _repeated_causes),
     Exclusion("storage-errors", _storage_errors),
     Exclusion("job-field-warnings", _job_field_warnings),
+    Exclusion("managed-fields", _managed_fields, always=False),
     Exclusion("wording", _wording, always=False),
     Exclusion("causes", _causes, always=False),
     Exclusion("crd-at-once", _crd_at_once, always=False),

@@ -64,6 +64,21 @@ items:
   kind: ConfigMap
   metadata: {name: two}
 """
+SETTINGS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: c}
+data: {a: '1', b: '1'}
+"""
+LABELLED = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one, labels: {app: x}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: two, labels: {app: x}}
+"""
 READY = '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
 ROLLED_OUT = (
     '{"status":{"observedGeneration":99,"replicas":7,"updatedReplicas":7,"readyReplicas":7,'
@@ -210,6 +225,60 @@ STORIES: dict[str, list[Command]] = {
         ("create --dry-run=server -o yaml -f -", POD),
         ("get pod p", ""),
     ],
+    "owners of fields": [
+        ("apply --server-side -f -", SETTINGS),
+        ("apply --server-side --field-manager=other -f -", SETTINGS.replace("'1'", "'2'")),
+        ("get cm c -o yaml --show-managed-fields", ""),
+        (
+            "apply --server-side --field-manager=other --force-conflicts --dry-run=server -f -",
+            SETTINGS.replace("'1'", "'2'"),
+        ),
+        (
+            "apply --server-side --field-manager=other --force-conflicts -f -",
+            SETTINGS.replace("a: '1', ", ""),
+        ),
+        ("apply --server-side -f -", SETTINGS.replace(", b: '1'", "")),
+        ("apply --server-side --field-manager=other -f -", SETTINGS.replace("a: '1', b: '1'", "")),
+        ("get cm c -o yaml --show-managed-fields", ""),
+        ("label cm c a=b", ""),
+        ("apply -f -", DEPLOYMENT),
+        ("apply -f -", DEPLOYMENT.replace("replicas: 2", "replicas: 3")),
+        ("scale deploy/d --replicas=4", ""),
+        ("set image deploy/d c=busybox:2", ""),
+        ("get deploy d -o yaml --show-managed-fields", ""),
+        ("apply --server-side -f -", DEPLOYMENT),
+        ("apply --server-side --force-conflicts -f -", DEPLOYMENT),
+        ("get deploy d -o yaml --show-managed-fields", ""),
+        ("apply view-last-applied deploy/d", ""),
+        ("apply --server-side -f -", POD),
+        ("get pods --show-managed-fields -o json", ""),
+    ],
+    "pruning": [
+        ("apply --prune -l app=x --prune-allowlist=core/v1/ConfigMap -f -", LABELLED),
+        ("get cm -l app=x -o name", ""),
+        (
+            "apply --prune -l app=x --prune-allowlist=core/v1/ConfigMap -f -",
+            LABELLED.partition("---")[0],
+        ),
+        ("get cm -l app=x -o name", ""),
+        ("apply --prune -l app=x -f -", LABELLED),
+        (
+            "apply --server-side --prune -l app=x --prune-allowlist=core/v1/ConfigMap -f -",
+            LABELLED,
+        ),
+        (
+            "apply --prune --all --prune-allowlist=core/v1/Secret --dry-run=server -f -",
+            LABELLED.partition("---")[0],
+        ),
+        ("get cm -l app=x -o name", ""),
+        ("apply --server-side --prune --applyset=set -f -", LABELLED),
+        (
+            "apply --server-side --prune --applyset=set -f -",
+            LABELLED.partition("---")[0],
+        ),
+        ("get cm -l app=x -o name", ""),
+        ("get secret set -o yaml --show-managed-fields", ""),
+    ],
     "replacing and deleting": [
         ("create -f -", POD),
         ("replace -f -", POD.replace("app: x", "app: y")),
@@ -258,6 +327,7 @@ STORIES: dict[str, list[Command]] = {
 def kubectl(binaries: Path, server: Running, home: Path, command: Command, namespace: str) -> str:
     """What a command printed, and its exit code."""
     environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "HOME": str(home)}
+    environment["KUBECTL_APPLYSET"] = "true"
     arguments = command[0].split(" ")
     result = subprocess.run(
         [str(binaries / "kubectl"), "-n", namespace, *arguments],
@@ -275,6 +345,7 @@ def kubectl(binaries: Path, server: Running, home: Path, command: Command, names
 
 def _accidents(text: str) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>", text)
+    text = re.sub(r"(?m)^([EIW])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", r"\1 ", text)
     text = re.sub(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \S+", "<time>", text)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>", text)
     text = re.sub(r'("?[rR]esource ?Version"?: +)"?\d+"?', r"\1<rv>", text)

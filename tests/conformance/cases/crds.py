@@ -201,7 +201,7 @@ VERSIONS = [
             post(THINGS, thing("c", "v1beta1")),
             delete(f"{CRDS}/{NAME}"),
         ],
-        ("crd-at-once",),
+        ("crd-at-once", "managed-fields"),
     ),
     Case(
         "a version that is deprecated and one that is not served",
@@ -325,7 +325,7 @@ CHANGED = [
         patch(f"{THINGS}/a", {"spec": {"size": 2}}),
         name="a schema that is changed under its objects",
     ),
-    Case("an established definition", [get(f"{CRDS}/tfjobs.kubeflow.org")]),
+    Case("an established definition", [get(f"{CRDS}/tfjobs.kubeflow.org")], ("managed-fields",)),
 ]
 
 

@@ -269,6 +269,7 @@ CASES = [
             ),
             delete("/apis/scheduling.k8s.io/v1/priorityclasses/$ns"),
         ],
+        ("managed-fields",),
     ),
     Case(
         "custom objects keep empty fields, except in metadata",

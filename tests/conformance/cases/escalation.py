@@ -62,7 +62,7 @@ CASES = [
                 ("PUT", f"{ROLES}/new", role_body("new", rule("get watch", "pods"))),
             ),
         ],
-        ("zero-values",),
+        ("zero-values", "managed-fields"),
     ),
     Case(
         "a role by a user who may escalate",

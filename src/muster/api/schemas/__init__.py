@@ -28,7 +28,7 @@ class Schema:
     """
 
     __slots__ = (
-        *("_defs", "_extra", "_fields", "_has_defaults", "_items"),
+        *("_defs", "_extra", "_fields", "_has_defaults", "_has_quantities", "_items"),
         *("accepts_any_text", "preserves", "properties", "raw", "type"),
     )
 
@@ -41,6 +41,7 @@ class Schema:
         self.preserves = bool(raw.get("x-kubernetes-preserve-unknown-fields"))
         self.accepts_any_text = self.type == "string" and raw.keys() <= _NO_RULES
         self._has_defaults: bool | None = None
+        self._has_quantities: bool | None = None
         self._fields: dict[str, Schema] = {}
         self._extra: Schema | None = None
         self._items: Schema | None = None
@@ -60,6 +61,13 @@ class Schema:
         if self._has_defaults is None:
             self._has_defaults = _names_default(self.raw)
         return self._has_defaults
+
+    @property
+    def has_quantities(self) -> bool:
+        """Whether a quantity may be here or further inside."""
+        if self._has_quantities is None:
+            self._has_quantities = _reaches_quantity(self.raw, self._defs, set())
+        return self._has_quantities
 
     @property
     def merge_key(self) -> str:
@@ -99,6 +107,21 @@ def _names_default(raw: Any) -> bool:
             isinstance(part, dict | list) and _names_default(part) for part in raw.values()
         )
     return any(_names_default(part) for part in raw) if isinstance(raw, list) else False
+
+
+def _reaches_quantity(raw: Any, definitions: Raw, seen: set[str]) -> bool:
+    if isinstance(raw, list):
+        return any(_reaches_quantity(part, definitions, seen) for part in raw)
+    if not isinstance(raw, dict):
+        return False
+    ref = raw.get("$ref")
+    if isinstance(ref, str):  # schemas of schemas have a field of that name
+        name = ref.rpartition("/")[2]
+        if name in seen:  # a schema within itself
+            return False
+        seen.add(name)
+        return name.endswith(".Quantity") or _reaches_quantity(definitions[name], definitions, seen)
+    return any(_reaches_quantity(part, definitions, seen) for part in raw.values())
 
 
 def _packed(name: str) -> Raw:

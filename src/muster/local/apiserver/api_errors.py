@@ -128,6 +128,12 @@ def conflict(group: str, plural: str, name: str, why: str = CHANGED) -> StatusEr
     return StatusError(message, status=409, reason="Conflict", details=details)
 
 
+def apply_conflict(message: str, causes: Sequence[Cause]) -> StatusError:
+    """An apply would change fields of other managers."""
+    details: dict[str, object] = {"causes": [cause._asdict() for cause in causes]}
+    return StatusError(message, status=409, reason="Conflict", details=details)
+
+
 def precondition_failed(field: str, expected: str, actual: str) -> str:
     """The reason of a conflict for a write that names a uid or a revision."""
     # Worded as kube-apiserver's storage layer words it; other layers say the same differently.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from muster.local.apiserver import codec
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.apply.field_types import FieldType, type_of
 from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from muster.api.quantity import Amount
     from muster.api.schemas import Schema
     from muster.local.apiserver.api_errors import Cause
+    from muster.local.apiserver.apply.field_set import FieldSet
     from muster.local.apiserver.store.changes import ObjectReader
 
 ALL_VERBS = frozenset(
@@ -52,11 +54,13 @@ class Strategy:
     """Whether metadata.generation exists, and whether changes of the spec increase it."""
     generation_metadata: str = ""
     """A field of metadata whose changes increase the generation too."""
+    not_by_status: FieldSet = field(default_factory=lambda: {"f:spec": {}})
+    """Fields that a write of the status leaves as they are."""
     status_on_create: bool = False
     """Whether a new object keeps the status of the request, as a node does."""
 
     # -- create and update: in the order in which `admission.admit` and then `verbs` use them
-    prepare_update: Callable[[Raw, Raw], None] = _no_change
+    prepare_update: Callable[[Raw, Raw], None] | None = None
     """New and old object, before defaults."""
     defaults: Callable[[Raw], None] = _no_change
     finish_create: Callable[[Raw, str], None] = _no_change
@@ -202,6 +206,11 @@ class Resource:
     def selectable(self) -> tuple[str, ...]:
         """All fields that a field selector may name."""
         return ("metadata.name", "metadata.namespace", *self.fields)
+
+    @cached_property
+    def field_type(self) -> FieldType:
+        """The types of its fields, by which owners are tracked."""
+        return type_of(self)
 
     @property
     def has_status(self) -> bool:

@@ -232,6 +232,7 @@ class ApiServer:
             content_type=request.headers.get("Content-Type", ""),
             form=form,
             user=user,
+            user_agent=request.headers.get("User-Agent", ""),
         )
         # From here on, an error is sent with the warnings of the call, unless the subresource does
         # not exist.

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import preconditions
+from muster.local.apiserver.apply.request import apply_as, as_requested, writer_of
+from muster.local.apiserver.apply.scale import VERSION, owners_of_object, owners_of_scale
+from muster.local.apiserver.apply.tracking import updated
 from muster.local.apiserver.http import bodies
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
 from muster.local.apiserver.kinds import pod as pods
@@ -22,6 +25,8 @@ from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema.decoding import check_body, check_name, check_shape
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from muster.api.meta import Raw
     from muster.local.apiserver.verbs import Verbs
 
@@ -134,24 +139,43 @@ def _target(call: Call, target: Raw) -> str:
 async def _scale(verbs: Verbs, call: Call) -> Answer:
     resource = call.resource
     sent_scale = None if call.route.verb == "patch" else _read_body(call)
+    path = _path(resource, "specReplicasPath")
+    elements = tuple(f"f:{name}" for name in path.split("."))
 
     def rescale(obj: Raw) -> Raw:
-        scale = sent_scale
-        if scale is None:  # a patch applies to the scale of the object as it is in this try
-            patched = read_patch(call).patched(_scale_of(resource, obj), None)
-            scale = _checked(call, patched)
+        meta = obj["metadata"]
+        entries = meta.get("managedFields") or []
+        live = _scale_of(resource, obj)
+        live["metadata"]["managedFields"] = owners_of_scale(entries, elements)
+        scale, owners = _written(call, live, sent_scale, verbs.clock())
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
             raise _negative(call, replicas)
-        obj["metadata"]["resourceVersion"] = scale["metadata"].get("resourceVersion")
-        codec.put(obj, _path(resource, "specReplicasPath"), replicas)
+        meta["resourceVersion"] = scale["metadata"].get("resourceVersion")
+        meta["managedFields"] = owners_of_object(entries, owners, elements, resource.api_version)
+        codec.put(obj, path, replicas)
         return obj
 
     # Written as the object itself, so that the change of the spec increases the generation.
     route = call.route._replace(subresource="")
     plain = Call(route, resource, call.query, warnings=call.warnings)
-    changed = await verbs.change(plain, rescale)
+    changed = await verbs.change(plain, rescale, as_requested)
     return json_answer(_scale_of(resource, codec.decode(changed.body)))
+
+
+def _written(call: Call, live: Raw, sent: Raw | None, now: datetime) -> tuple[Raw, list[Raw]]:
+    """The Scale after a request, and the owners of its fields."""
+    writer = writer_of(call, now)._replace(version=VERSION, reset={})
+    of = _BODIES["scale"].field_type
+    if sent is None:  # a patch applies to the scale of the object as it is in this try
+        patch = read_patch(call)
+        if patch.is_apply:
+            scale, owners = apply_as(call, live, patch.body, writer, of)
+            return _checked(call, scale), owners
+        sent = _checked(call, patch.patched(live, None))
+    # Go leaves a zero out, so that nobody owns it.
+    spec = {name: value for name, value in (sent.get("spec") or {}).items() if value}
+    return sent, updated(live, {**sent, "spec": spec}, None, writer, of)
 
 
 def _negative(call: Call, replicas: int) -> Exception:

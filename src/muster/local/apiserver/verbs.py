@@ -22,6 +22,7 @@ from muster.local.apiserver.admission import admit, deletion, preconditions
 from muster.local.apiserver.admission.admit import Generated
 from muster.local.apiserver.admission.limit_ranges import LimitRanges
 from muster.local.apiserver.admission.quota import Quotas
+from muster.local.apiserver.apply import request as owners
 from muster.local.apiserver.http.bodies import duplicate_fields
 from muster.local.apiserver.http.requests import (
     Answer,
@@ -37,6 +38,7 @@ from muster.local.apiserver.views import lists
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
+    from muster.local.apiserver.admission.admit import Track
     from muster.local.apiserver.patch.patches import Patch
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
@@ -112,7 +114,7 @@ class Verbs:
         """Create the object in the body."""
         return await self._create(call, decoding.decode_body(call))
 
-    async def _create(self, call: Call, obj: Raw) -> Answer:
+    async def _create(self, call: Call, obj: Raw, track: Track | None = None) -> Answer:
         resource, meta = call.resource, obj["metadata"]
         # Before the schema is applied: an invalid status that is not written does no harm.
         admit.drop_status(resource, obj)
@@ -126,7 +128,7 @@ class Verbs:
         # A generated name that is taken is generated again; a name of the client is not.
         for left in range(1 if meta.get("name") else _TRIES, 0, -1):
             # Admission changes the object in place, so each try has a copy.
-            new = self._admit_create(call, codec.copy(stored), namespace)
+            new = self._admit_create(call, codec.copy(stored), namespace, track)
             key = codec.key(resource, namespace, new["metadata"]["name"])
             try:
                 with self.quotas.reserved(resource, key, new):
@@ -141,12 +143,18 @@ class Verbs:
                     raise self._already_exists(resource, key) from error
         raise AssertionError("the last try returns or raises")
 
-    def _admit_create(self, call: Call, obj: Raw, namespace: str) -> Raw:
+    def _admit_create(
+        self, call: Call, obj: Raw, namespace: str, track: Track | None = None
+    ) -> Raw:
         strategy = call.resource.strategy
         suffix = "".join(random.choices(SUFFIX_LETTERS, k=5))
         generated = Generated(self.clock(), str(uuid.uuid4()), suffix)
-        self._limit_ranges.complete(call.resource, obj, namespace)
-        new = admit.on_create(call.resource, obj, namespace, generated)
+        track = track or owners.tracker(call, generated.now)
+        if self._limit_ranges.apply_to(call.resource, namespace):
+            # The writer owns what it requests, not what a range adds.
+            track = owners.tracked_before(track, call.resource, obj)
+            self._limit_ranges.complete(obj, namespace)
+        new = admit.on_create(call.resource, obj, namespace, generated, track)
         self._limit_ranges.check(call.resource, new, namespace)
         strategy.admit_create(new, self.store, generated.now)
         if strategy.grants:
@@ -205,7 +213,7 @@ class Verbs:
             new = patch.patched(old, schema)
             preconditions.check_patched(call, new, old, strategic=patch.is_strategic)
             _warn_of_duplicates(call)
-            decoding.decode_strictly(call, new, unknown)
+            decoding.decode_patched(call, new, old, unknown)
             decoding.check_namespace_and_name(call, new)
             decoding.check_name(call, new["metadata"])
             return new
@@ -215,23 +223,24 @@ class Verbs:
     async def _apply(self, call: Call, patch: Patch) -> Answer:
         """Server-side apply: create the object, or merge into it."""
         decoding.check_body(call, patch.body)
-        decoding.check_applied(call.resource, patch.body)
+        owners.check_config(call, patch.body)
         _warn_of_duplicates(call)
         if self.store.get(call.key) is None:
             preconditions.check_apply_creates(call, patch.body["metadata"])
-            decoding.decode_strictly(call, patch.body)
-            return await self._create(call, patch.body)
-        schema = decoding.schema_of(call.resource)
+            new = codec.copy(owners.apply_config(call, None, patch.body, self.clock()))
+            decoding.decode_strictly(call, new)
+            return await self._create(call, new, owners.as_requested)
 
         def edit(old: Raw) -> Raw:
             unknown = decoding.preserved_unknown_fields(call, old)
-            new = patch.patched(old, schema)
+            # Copied, because the configuration is merged again if another writer is faster.
+            new = codec.copy(owners.apply_config(call, old, patch.body, self.clock()))
             decoding.decode_strictly(call, new, unknown)
             return new
 
-        return await self.change(call, edit)
+        return await self.change(call, edit, owners.as_requested)
 
-    async def change(self, call: Call, edit: Edit) -> Answer:
+    async def change(self, call: Call, edit: Edit, track: Track | None = None) -> Answer:
         """Read, edit, admit, write; again if another writer was faster."""
         resource, strategy = call.resource, call.resource.strategy
 
@@ -245,8 +254,10 @@ class Verbs:
             strategy.apply_schema(resource, new, old)
             preconditions.check_identity(call, new, old)
             old, new = strategy.to_stored(old), strategy.to_stored(new)
-            new = admit.on_update(resource, new, old, call.route.subresource)
-            strategy.admit_update(new, old, self.store, self.clock())
+            now = self.clock()
+            follow = track or owners.tracker(call, now)
+            new = admit.on_update(resource, new, old, call.route.subresource, follow)
+            strategy.admit_update(new, old, self.store, now)
             if strategy.grants:
                 self.guard(call, new, old)
             return await self._write(call, entry, new, old)

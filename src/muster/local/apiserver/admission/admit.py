@@ -6,11 +6,13 @@ given and change it in place; an invalid object is a 422 that names the fields.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import names
+from muster.local.apiserver.apply import managed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +29,11 @@ _SERVER_WRITES = ("uid", "creationTimestamp", *_DELETION)
 _KEPT = (*_SERVER_WRITES, "generation", "name", "namespace")
 
 
+Track = Callable[["Raw", "Raw | None", "list[Raw] | None"], "list[Raw]"]
+"""From the new object with its defaults, the old object and the `managedFields` of the request to
+the `managedFields` that the new object gets."""
+
+
 class Generated(NamedTuple):
     """The values of a new object that the server generates."""
 
@@ -35,10 +42,13 @@ class Generated(NamedTuple):
     suffix: str
 
 
-def on_create(resource: Resource, obj: Raw, namespace: str, generated: Generated) -> Raw:
+def on_create(
+    resource: Resource, obj: Raw, namespace: str, generated: Generated, track: Track
+) -> Raw:
     """Complete and check a new object."""
     strategy, meta = resource.strategy, obj["metadata"]
-    for name in ("selfLink", *_DELETION, "managedFields", "generation"):
+    sent = meta.pop("managedFields", None)
+    for name in ("selfLink", *_DELETION, "generation"):
         meta.pop(name, None)
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = meta["generateName"][:58] + generated.suffix  # 63 characters at most
@@ -50,14 +60,17 @@ def on_create(resource: Resource, obj: Raw, namespace: str, generated: Generated
         meta["generation"] = 1
     drop_status(resource, obj)
     strategy.defaults(obj)
+    # Owners are known before the server's own rules complete the object: those own nothing.
+    _set_managed_fields(meta, track(obj, None, sent))
     strategy.finish_create(obj, timestamp(generated.now))
     _raise(resource, obj, [*_check(resource, obj), *strategy.check_create(obj)])
     return obj
 
 
-def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> Raw:
+def on_update(resource: Resource, new: Raw, old: Raw, subresource: str, track: Track) -> Raw:
     """Complete and check a changed object; fields that only the server writes stay as they are."""
     strategy = resource.strategy
+    sent = new["metadata"].pop("managedFields", None)
     _raise(resource, old, _check_server_fields(new["metadata"], old["metadata"]))
     # The spec is written through the object and the status through its subresource. The other half
     # of the body is ignored, so that two controllers do not overwrite each other.
@@ -65,9 +78,17 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str = "") -> 
         new = _only_status(resource, new, old)
     else:
         restore_status(resource, new, old, subresource)
+    new["metadata"].pop("managedFields", None)
     _keep_metadata(new["metadata"], old["metadata"])
-    strategy.prepare_update(new, old)
+    entries = None
+    if strategy.prepare_update:
+        # Owners come from the object as it was requested, with its defaults.
+        requested = codec.copy(new)
+        strategy.defaults(requested)
+        entries = track(requested, old, sent)
+        strategy.prepare_update(new, old)
     strategy.defaults(new)
+    _set_managed_fields(new["metadata"], track(new, old, sent) if entries is None else entries)
     strategy.finish_update(new, old, subresource)
     causes = [*_check(resource, new)]
     if subresource == "status":
@@ -97,8 +118,12 @@ def restore_status(resource: Resource, new: Raw, old: Raw, subresource: str) -> 
             new["status"] = old["status"]
 
 
+def _set_managed_fields(meta: Raw, entries: list[Raw]) -> None:
+    if entries:
+        meta["managedFields"] = entries
+
+
 def _keep_metadata(meta: Raw, old: Raw) -> None:
-    meta.pop("managedFields", None)
     for name in _KEPT:
         meta.pop(name, None)
         if name in old:
@@ -137,8 +162,11 @@ def is_unchanged(new: Raw, old: Raw) -> bool:
 
 
 def _comparable(obj: Raw) -> Raw:
-    # The version of the API is the client's choice and not part of the state.
+    # The version of the API is the client's choice and not part of the state. The time of a write
+    # that changes nothing is none.
     meta = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
+    if "managedFields" in meta:
+        meta["managedFields"] = managed_fields.without_times(meta["managedFields"])
     return obj | {"metadata": meta, "apiVersion": ""}
 
 

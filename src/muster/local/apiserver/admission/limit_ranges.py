@@ -27,6 +27,8 @@ _PREFIX = f"{LIMIT_RANGES.collection}/"
 class LimitRanges:
     """All limit ranges of one store."""
 
+    _completed = frozenset({"pods"})
+
     def __init__(self, store: Store) -> None:
         self._by_namespace: defaultdict[str, dict[str, Raw]] = defaultdict(dict)
         for entry in store.scan(_PREFIX):
@@ -47,10 +49,12 @@ class LimitRanges:
         ranges = self._by_namespace.get(namespace)
         return [obj for _, obj in sorted(ranges.items())] if ranges else []
 
-    def complete(self, resource: Resource, obj: Raw, namespace: str) -> None:
+    def apply_to(self, resource: Resource, namespace: str) -> bool:
+        """Whether the new objects of a kind are completed here."""
+        return resource.collection in self._completed and bool(self._ranges(namespace))
+
+    def complete(self, obj: Raw, namespace: str) -> None:
         """Give the containers of a new pod the requests and limits that they lack."""
-        if resource.collection != "pods":
-            return
         for limit_range in self._ranges(namespace):
             notes = list(_complete_pod(obj["spec"], limit_range))
             if notes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import struct
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,8 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 _DEPTH = 100  # `_decode` is recursive
+# Free JSON: no struct describes the content, so nothing in it is dropped or filled.
+_FREE = ("k8s.io.apimachinery.pkg.runtime.RawExtension", f"{_META}.FieldsV1")
 
 
 class Field(NamedTuple):
@@ -68,6 +71,16 @@ def _broken(why: str) -> StatusError:
 def struct_name(schema_name: str) -> str:
     """The name of a struct in protobuf, from its name in OpenAPI."""
     return schema_name.replace("io.k8s.", "k8s.io.", 1)
+
+
+@cache
+def struct_layout(message: str) -> dict[str, Field]:
+    """The fields of a struct, with the fields of structs that it embeds; none for free JSON."""
+    fields: dict[str, Field] = {}
+    for row in schemas.protobuf().get(message, {}).values() if message not in _FREE else ():
+        field = Field(*row)
+        fields |= struct_layout(field.type) if field.inline else {field.name: field}
+    return fields
 
 
 def _message(api_version: str, kind: str) -> str:

@@ -15,6 +15,7 @@ from muster.local.apiserver.api_errors import (
     raise_if_invalid,
     too_long,
 )
+from muster.local.apiserver.http.requests import MAX_FIELD_MANAGER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,6 @@ _WRITES = {
 }
 # Unknown and duplicate fields are ignored, rejected, or (the default) warned of.
 _STRICTNESS = ("", "Ignore", "Strict", "Warn")
-_MAX_MANAGER = 128
 _MATCH, _INITIAL = "resourceVersionMatch", "sendInitialEvents"
 
 
@@ -50,8 +50,8 @@ def _write_causes(verb: str, query: Mapping[str, str], apply: bool) -> Causes:
     if strictness not in _STRICTNESS and not verb.startswith("delete"):
         yield not_supported("fieldValidation", strictness, _STRICTNESS)
     manager = query.get("fieldManager", "")
-    if len(manager.encode()) > _MAX_MANAGER:
-        yield too_long("fieldManager", _MAX_MANAGER)
+    if len(manager.encode()) > MAX_FIELD_MANAGER:
+        yield too_long("fieldManager", MAX_FIELD_MANAGER)
     elif not manager.isprintable():
         yield invalid_value("fieldManager", manager, "should only contain printable characters")
     if verb == "patch" and query.get("force") and not apply:

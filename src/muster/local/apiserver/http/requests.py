@@ -90,6 +90,10 @@ def query_bool(text: str | None) -> bool:
     return text is not None and text.lower() not in ("0", "false")
 
 
+MAX_FIELD_MANAGER = 128
+"""Bytes of the name of a field manager."""
+_INTERNAL_AGENT = "kube-controller-manager"
+"""In a real cluster, controllers make the writes that follow from other writes."""
 _INTEGER = re.compile("[+-]?[0-9]{1,20}")
 
 
@@ -105,6 +109,7 @@ class Call:
     form: Form = PLAIN_JSON
     """The form in which the client wants the answer."""
     user: User = INTERNAL_USER
+    user_agent: str = ""
     warnings: list[str] = field(default_factory=list)
     """Sent with the answer, whether the request succeeds or fails."""
 
@@ -115,7 +120,13 @@ class Call:
         namespace = obj["metadata"].get("namespace", "")
         name = "" if verb == "create" else obj["metadata"]["name"]
         route = Route(verb, group, version, plural, namespace, name, subresource)
-        return cls(route, resource, body=codec.dump(obj), content_type="application/json")
+        return cls(
+            route,
+            resource,
+            body=codec.dump(obj),
+            content_type="application/json",
+            user_agent=_INTERNAL_AGENT,
+        )
 
     def warn(self, *warnings: str) -> None:
         """Add warnings for the client, each once."""
@@ -125,6 +136,12 @@ class Call:
     def key(self) -> str:
         """The key of the object in the store."""
         return codec.key(self.resource, self.route.namespace, self.route.name)
+
+    @property
+    def field_manager(self) -> str:
+        """The name under which the caller owns the fields that it writes."""
+        name = self.query.get("fieldManager")
+        return name or _printable(self.user_agent.partition("/")[0])
 
     @property
     def dry_run(self) -> bool:
@@ -139,6 +156,12 @@ class Call:
         if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
             raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": no whole number')
         return int(text)
+
+
+def _printable(agent: str) -> str:
+    """The start of a user agent that fits into a manager's name."""
+    text = "".join(filter(str.isprintable, agent))
+    return text.encode()[:MAX_FIELD_MANAGER].decode(errors="ignore")
 
 
 class Answer(NamedTuple):

@@ -50,8 +50,7 @@ _ENDS = ("Complete", "Failed", "Suspended")
 def _defaults(job: Raw) -> None:
     spec = ensure_map(job, "spec")
     _complete_job_spec(spec)
-    if spec.get("selector"):  # a new job gets its selector, and labels for its pods, only later
-        _copy_labels(job)
+    _copy_labels(job)
     fill(job, status={})
 
 
@@ -80,10 +79,13 @@ def _complete_job_spec(spec: Raw) -> None:
 
 
 def _copy_labels(job: Raw) -> None:
-    """Give a job without labels the labels of its pods."""
+    """Give a job without labels the labels of its pods.
+
+    It is the same map, so that a new job also gets the labels that its pods get later.
+    """
     labels = job["spec"]["template"]["metadata"].get("labels")
     if labels and not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(labels)
+        job["metadata"]["labels"] = labels
 
 
 def _finish_create(job: Raw, now: str) -> None:

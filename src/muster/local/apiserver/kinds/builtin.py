@@ -40,6 +40,16 @@ SERVICE_ACCOUNTS = Resource(
     subresources=frozenset({"token"}), strategy=Strategy(delete_answer="object"),
 )  # fmt: skip
 
+# There are none of these. They can be listed, because `kubectl apply --prune` lists them: without
+# them, it would prune nothing.
+_NEVER_CREATED = tuple(
+    Resource(group, "v1", f"{kind.lower()}{ending}", kind, verbs=_READ | {"watch"})
+    for group, kind, ending in (
+        ("", "ReplicationController", "s"),
+        ("apps", "DaemonSet", "s"),
+        ("networking.k8s.io", "Ingress", "es"),
+    )
+)
 _METRICS = (
     Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, verbs=_READ),
     Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
@@ -73,7 +83,7 @@ BUILTIN = (
     CONTROLLER_REVISIONS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS, PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS,
-    *_METRICS, _POD_LOGS, *_REVIEWS,
+    *_NEVER_CREATED, *_METRICS, _POD_LOGS, *_REVIEWS,
 )  # fmt: skip
 
 _STRATEGIES = {resource.collection: resource.strategy for resource in reversed(BUILTIN)}

@@ -125,7 +125,11 @@ def _strategy(group: str, kind: str, schema: Raw) -> Strategy:
     """The rules of a custom kind with this schema."""
     declared: Raw = (schema.get("properties") or {}).get("metadata") or {}
     name_rules: Raw = (declared.get("properties") or {}).get("name") or {}
-    rules = Strategy(generation="spec", apply_schema=_apply_schema)
+    rules = Strategy(
+        generation="spec",
+        apply_schema=_apply_schema,
+        not_by_status={"f:metadata": {}, "f:spec": {}},
+    )
     if any((job.resource.group, job.kind) == (group, kind) for job in JOB_KIND_BY_NAME.values()):
         rules = replace(rules, unknown_fields=partial(_unknown_job_fields, kind))
     if paths := _immutable_paths(schema):

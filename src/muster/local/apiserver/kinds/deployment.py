@@ -88,6 +88,7 @@ DEPLOYMENTS = Resource(
     "apps", "v1", "deployments", "Deployment", short=("deploy",), categories=("all",),
     subresources=frozenset({"status", "scale"}),
     strategy=Strategy(
+        not_by_status={"f:metadata": {"f:labels": {}}, "f:spec": {}},
         defaults=_defaults,
         check=_check,
         immutable=("spec.selector",),

@@ -281,6 +281,10 @@ PODS = Resource(
         "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
     ),
     strategy=Strategy(
+        not_by_status={
+            "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}},
+            "f:spec": {},
+        },
         defaults=_defaults,
         finish_create=_finish_create,
         finish_update=_finish_update,

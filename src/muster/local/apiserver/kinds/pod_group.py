@@ -28,6 +28,7 @@ def _status(group: Raw, now: datetime) -> str:
 POD_GROUPS = Resource(
     "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", subresources=STATUS,
     strategy=Strategy(
+        not_by_status={"f:metadata": {}, "f:spec": {}},
         generation="spec",
         columns=NAME | {
             "Policy": _policy,

@@ -57,17 +57,7 @@ _HEALTH_PORT = (
 def _defaults(service: Raw) -> None:
     spec = fields.fill(fields.ensure_map(service, "spec"), type="ClusterIP", sessionAffinity="None")
     if spec["type"] != "ExternalName":
-        # A service without ports must ask to be headless itself, as on any cluster.
-        if not spec.get("clusterIPs") and (spec.get("ports") or spec.get("clusterIP") == "None"):
-            spec["clusterIPs"] = [fields.fill(spec, clusterIP="None")["clusterIP"]]
         fields.fill(spec, internalTrafficPolicy="Cluster")
-        # Without a selector the addresses may be of either family.
-        selects = bool(spec.get("selector"))
-        fields.fill(
-            spec,
-            ipFamilies=["IPv4"] if selects else ["IPv4", "IPv6"],
-            ipFamilyPolicy="SingleStack" if selects else "RequireDualStack",
-        )
     if spec["type"] in service_node_ports.TYPES:
         fields.fill(spec, externalTrafficPolicy="Cluster")
     if spec["sessionAffinity"] == "ClientIP":
@@ -80,6 +70,23 @@ def _defaults(service: Raw) -> None:
     for port in spec.get("ports") or ():
         fields.fill_zeros(port, protocol="TCP", targetPort=port.get("port"))
     fields.fill(service, status={"loadBalancer": {}})
+
+
+def _allocate(service: Raw, *_: object) -> None:
+    """Fill in the addresses, which belong to the server and not to the writer of the service."""
+    spec = service["spec"]
+    if spec["type"] == "ExternalName":
+        return
+    # A service without ports must ask to be headless itself, as on any cluster.
+    if not spec.get("clusterIPs") and (spec.get("ports") or spec.get("clusterIP") == "None"):
+        spec["clusterIPs"] = [fields.fill(spec, clusterIP="None")["clusterIP"]]
+    # Without a selector the addresses may be of either family.
+    selects = bool(spec.get("selector"))
+    fields.fill(
+        spec,
+        ipFamilies=["IPv4"] if selects else ["IPv4", "IPv6"],
+        ipFamilyPolicy="SingleStack" if selects else "RequireDualStack",
+    )
 
 
 def _prepare_update(new: Raw, old: Raw) -> None:
@@ -252,6 +259,8 @@ SERVICES = Resource(
     strategy=Strategy(
         prepare_update=_prepare_update,
         defaults=_defaults,
+        finish_create=_allocate,
+        finish_update=_allocate,
         check=_check,
         check_name=names.check_label,
         check_update=_check_update,

@@ -1,1 +1,1 @@
-"""Patches: merge, strategic merge, JSON patch, server-side apply."""
+"""Patches: merge, strategic merge, JSON patch."""

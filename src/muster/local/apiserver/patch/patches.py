@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from muster.local.apiserver.api_errors import bad_request, invalid, required
 from muster.local.apiserver.http import bodies
 from muster.local.apiserver.patch.json_patch import json_patch
 from muster.local.apiserver.patch.merge_patch import merge, strategic_merge
-from muster.local.apiserver.patch.server_side_apply import apply, check_apply
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -30,12 +30,10 @@ class Patch(NamedTuple):
         return self.media_type == bodies.STRATEGIC_MERGE_PATCH
 
     def patched(self, old: Raw, schema: Schema | None) -> Raw:
-        """The object after the patch; it may share parts with the old one."""
+        """The object after a patch that is no apply; it may share parts with the old one."""
         match self.media_type:
             case bodies.JSON_PATCH:
                 new = json_patch(old, self.body)
-            case bodies.APPLY:
-                new = apply(old, self.body, schema)
             case bodies.STRATEGIC_MERGE_PATCH:
                 new = strategic_merge(old, self.body, schema)
             case _:
@@ -50,5 +48,14 @@ def read_patch(call: Call) -> Patch:
     media_type = bodies.media_type(call.content_type)
     patch = Patch(media_type, bodies.read_patch(call.body, media_type, strategic=strategic))
     if patch.is_apply:
-        check_apply(call, patch.body)
+        _check_apply(call, patch.body)
     return patch
+
+
+def _check_apply(call: Call, body: Raw) -> None:
+    """An apply needs a field manager, a version and a kind."""
+    if not call.query.get("fieldManager"):
+        cause = required("fieldManager", "is required for apply patch")
+        raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
+    if not body.get("apiVersion") or not body.get("kind"):
+        raise bad_request("apiVersion and kind must be set in an applied object")

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from muster.api import schemas
 from muster.api.quantity import parse_quantity
-from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver import api_errors
 from muster.local.apiserver.http.bodies import (
     FieldWarning,
     duplicate_fields,
     in_field_order,
     read,
 )
-from muster.local.apiserver.http.protobuf import Field, struct_name
+from muster.local.apiserver.http.protobuf import Field, struct_layout, struct_name
 from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema import structural
 from muster.local.apiserver.schema.structural import METADATA, children, is_quantity
@@ -43,11 +43,6 @@ _ZEROS: dict[str, Any] = {
     "string": "", "bytes": "", "bool": False, "double": 0, "int32": 0, "int64": 0,
     "k8s.io.apimachinery.pkg.api.resource.Quantity": "0",
 }  # fmt: skip
-# Free JSON: no struct describes the content, so nothing in it is dropped or filled.
-_FREE = (
-    "k8s.io.apimachinery.pkg.runtime.RawExtension",
-    f"{_METADATA_STRUCT.rpartition('.')[0]}.FieldsV1",
-)
 
 _PRECISIONS = {
     f"{_METADATA_STRUCT.rpartition('.')[0]}.Time": "seconds",
@@ -59,16 +54,6 @@ _NULL = re.compile(rb"[:,\[]\s*null")  # not the word `nullable`, which most def
 
 
 @cache
-def _layout(message: str) -> dict[str, Field]:
-    """The fields of a struct, with the fields of structs that it embeds."""
-    fields: dict[str, Field] = {}
-    for row in schemas.protobuf().get(message, {}).values() if message not in _FREE else ():
-        field = Field(*row)
-        fields |= _layout(field.type) if field.inline else {field.name: field}
-    return fields
-
-
-@cache
 def _struct_of(resource: Resource) -> str:
     """The name of a kind's Go struct; empty if its layout is not known."""
     return struct_name(schemas.name_of(resource.group, resource.version, resource.kind))
@@ -76,7 +61,7 @@ def _struct_of(resource: Resource) -> str:
 
 def fill_nulls(obj: Raw, message: str) -> None:
     """Write zeros, in place, for nulls in maps and lists; a null field counts as missing."""
-    layout = _layout(message)
+    layout = struct_layout(message)
     for value, field in ((v, layout[name]) for name, v in obj.items() if name in layout):
         zero = _ZEROS.get(field.type)
         if zero is None:
@@ -91,7 +76,7 @@ def fill_nulls(obj: Raw, message: str) -> None:
 def write_as_go_does(obj: Raw, message: str) -> None:
     """Remove, in place, the empty fields that Go leaves out, and write times in UTC. Types must be
     right."""
-    layout = _layout(message)
+    layout = struct_layout(message)
     for name, value in list(obj.items()):
         field = layout.get(name)
         if field is None:
@@ -129,7 +114,7 @@ def shorten_quantities(value: Any, schema: Schema) -> None:
             value[name] = str(parse_quantity(quantity).rounded_up_to_milli())
         return
     for part, part_schema, _, _ in children(value, schema):
-        if isinstance(part, dict | list):
+        if isinstance(part, dict | list) and part_schema.has_quantities:
             shorten_quantities(part, part_schema)
 
 
@@ -226,6 +211,36 @@ def decode_strictly(call: Call, obj: Raw, stored: Collection[str] = ()) -> None:
     Unknown fields that the schema preserves are no error in a strict request either: the real
     server accepts them. A patch is not warned of those `stored` in the object before.
     """
+    # Left out: an empty list of owners has a meaning, and their fields have no schema.
+    owners = obj["metadata"].get("managedFields")
+    if not _are_entries(owners):
+        _decode_strictly(call, obj, stored)
+        return
+    del obj["metadata"]["managedFields"]
+    _decode_strictly(call, obj, stored)
+    obj["metadata"]["managedFields"] = owners
+
+
+def decode_patched(call: Call, new: Raw, old: Raw, stored: Collection[str]) -> None:
+    """Like `decode_strictly`, for a patched object that may share parts with the old one."""
+    # Nodes patch the status of pods all the time. The spec was checked when it was written.
+    spec = new.get("spec")
+    if call.resource.custom or spec is None or spec is not old.get("spec"):
+        decode_strictly(call, new, stored)
+        return
+    names = tuple(new)
+    del new["spec"]
+    decode_strictly(call, new, stored)
+    rest = {**new, "spec": spec}
+    new.clear()
+    new.update({name: rest[name] for name in names if name in rest})
+
+
+def _are_entries(owners: Any) -> bool:
+    return isinstance(owners, list) and all(isinstance(entry, dict) for entry in owners)
+
+
+def _decode_strictly(call: Call, obj: Raw, stored: Collection[str]) -> None:
     resource, schema = call.resource, schema_of(call.resource)
     if schema is None:
         return
@@ -278,23 +293,6 @@ def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) ->
     _check_types(resource, resource.strategy.check_types(obj, schema), patch)
     write_as_go_does(obj, _struct_of(resource))
     shorten_quantities(obj, schema)
-
-
-def check_applied(resource: Resource, obj: Raw) -> None:
-    """An applied object must not have unknown fields: only declared fields can have an owner."""
-    if obj["metadata"].get("managedFields") is not None:
-        raise api_errors.bad_request("metadata.managedFields must be nil")
-    schema = schema_of(resource)
-    if schema is None:
-        return
-    sent = codec.copy(obj)
-    unknown = structural.prune(sent["metadata"], schemas.by_name(METADATA), "metadata")
-    unknown += structural.prune(sent, schema, top=True)
-    if unknown:
-        raise api_errors.bad_request(
-            f"failed to create typed patch object ({resource.api_version}, Kind={resource.kind}):"
-            f" {', '.join(f'.{path}: field not declared in schema' for path in unknown)}"
-        )
 
 
 def _screen_metadata(resource: Resource, obj: Raw) -> list[str]:

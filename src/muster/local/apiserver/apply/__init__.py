@@ -1,0 +1,1 @@
+"""Server-side apply and the owners of fields: field sets, types of fields, merge, managers."""

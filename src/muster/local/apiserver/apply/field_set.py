@@ -1,0 +1,134 @@
+"""Sets of fields, in the form in which `managedFields` shows them (fieldsV1).
+
+A set is a tree of maps. The keys are path elements: `f:name` is a field, `k:{"name":"a"}` an item
+of a list with keys, `v:"a"` an item of a set. A node without children is in the set; a node with
+children is in the set only if it has the key `.`. The root stands for the whole object, which is
+in no set: an empty root is the empty set.
+
+    {"f:spec": {"f:replicas": {}, "f:ports": {".": {}, 'k:{"port":80}': {".": {}, "f:port": {}}}}}
+
+Sets are never changed after they were built, so they may share parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FieldSet = dict[str, Any]
+Path = tuple[str, ...]
+
+SELF = "."
+LEAF: FieldSet = {}
+"""The node of a field without children. Shared by all sets."""
+
+
+def is_member(node: FieldSet) -> bool:
+    """Whether the field of a node is in the set."""
+    return not node or SELF in node
+
+
+def children(node: FieldSet) -> FieldSet:
+    """The fields below a node."""
+    if SELF not in node:
+        return node
+    return {element: child for element, child in node.items() if element != SELF}
+
+
+def put(parent: FieldSet, element: str, inner: FieldSet, *, member: bool) -> None:
+    """Add a child with the fields `inner`, unless it would be empty."""
+    if inner:
+        parent[element] = {SELF: LEAF, **inner} if member else inner
+    elif member:
+        parent[element] = LEAF
+
+
+def union(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The fields that are in either set."""
+    if not a or not b:
+        return a or b
+    result = dict(a)
+    for element, node in b.items():
+        if element in a and element != SELF:
+            other, inner = a[element], {}
+            if node is not other:
+                inner = union(children(other), children(node))
+                put(result, element, inner, member=is_member(other) or is_member(node))
+        else:
+            result[element] = node
+    return result
+
+
+def _subtract(a: FieldSet, b: FieldSet, combine: Callable[[FieldSet, FieldSet], Any]) -> FieldSet:
+    if a.keys().isdisjoint(b):
+        return a
+    result: FieldSet = {}
+    for element, node in a.items():
+        if element not in b:
+            result[element] = node
+        elif element != SELF:
+            member, inner = combine(node, b[element])
+            put(result, element, inner, member=member)
+    return result
+
+
+def difference(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The fields of `a` that are not in `b`. A field of `b` does not take the fields below it."""
+
+    def combine(mine: FieldSet, other: FieldSet) -> tuple[bool, FieldSet]:
+        inner = difference(children(mine), children(other))
+        return is_member(mine) and not is_member(other), inner
+
+    return _subtract(a, b, combine)
+
+
+def without(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The fields of `a` that are neither in `b` nor below a field of `b`."""
+
+    def combine(mine: FieldSet, other: FieldSet) -> tuple[bool, FieldSet]:
+        if is_member(other):
+            return False, {}
+        return is_member(mine), without(children(mine), children(other))
+
+    return _subtract(a, b, combine)
+
+
+def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The fields that are in both sets."""
+    result: FieldSet = {}
+    for element in a.keys() & b.keys() - {SELF}:
+        mine, other = a[element], b[element]
+        inner = intersection(children(mine), children(other))
+        put(result, element, inner, member=is_member(mine) and is_member(other))
+    return result
+
+
+def contains(fields: FieldSet, path: Path) -> bool:
+    """Whether the field at a path is in the set."""
+    node: FieldSet | None = fields
+    for element in path:
+        node = node.get(element) if node else None
+        if node is None:
+            return False
+    return bool(path) and is_member(node or LEAF)
+
+
+def single(path: Path) -> FieldSet:
+    """The set of one field."""
+    node = LEAF
+    for element in reversed(path):
+        node = {element: node}
+    return node
+
+
+def paths(fields: FieldSet, order: Callable[[str], Any]) -> Iterator[Path]:
+    """All fields of a set: those of one level, then those below each of them, each in order."""
+    elements = sorted((element for element in fields if element != SELF), key=order)
+    for element in elements:
+        if is_member(fields[element]):
+            yield (element,)
+    for element in elements:
+        for inner in paths(children(fields[element]), order):
+            yield (element, *inner)
