@@ -7,12 +7,20 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 from muster.local.node.machine import usage
 from muster.local.node.machine.gpus import GpuUse
-from muster.local.node.machine.usage import MIN_WINDOW, UsageMeter, UsageSample, usage_between
+from muster.local.node.machine.usage import (
+    MIN_WINDOW,
+    ProcessTable,
+    UsageMeter,
+    UsageSample,
+    usage_between,
+)
 from muster.local.node.runtime.pod_records import Attempt, PodRecord, PodRecords, State
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,6 +84,63 @@ async def test_a_container_uses_the_gpus_that_are_allocated_to_it(
     used = await UsageMeter(OnePod(tmp_path)).usage()
 
     assert (used.pods["u"]["a"].gpus, used.pods["u"]["a"].gpu_memory) == (0.75, 111)
+
+
+class ManyPods(OnePod):
+    """The records of many running pods."""
+
+    def uids(self) -> list[str]:
+        return [f"u{number}" for number in range(20)]
+
+
+async def test_the_processes_of_the_machine_are_listed_once_per_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[object] = []
+    listdir = os.listdir
+
+    def counted(path: str | bytes = ".") -> list[Any]:
+        if os.fsdecode(path) == "/proc":
+            listed.append(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", counted)
+    used = await UsageMeter(ManyPods(tmp_path)).usage()
+
+    assert len(used.pods) == 20
+    assert len(listed) == 2  # a first use takes two samples
+
+
+class FakeProcess(NamedTuple):
+    pid: int
+    parent: int
+
+    def ppid(self) -> int:
+        if self.parent < 0:
+            raise psutil.NoSuchProcess(self.pid)
+        return self.parent
+
+
+@pytest.mark.parametrize(
+    ("pid", "expected"),
+    [
+        (11, [11, 14, 15, 13]),  # its descendants, and those of the relay of an exec
+        (21, [21, 22]),  # its shim was killed: siblings are not its own
+        (99, []),
+        (31, []),
+    ],
+)
+def test_the_processes_of_a_container_are_those_below_its_shim(
+    pid: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(10, 5), (11, 10), (12, 10), (13, 12), (14, 11), (15, 14)]
+    rows += [(21, 1), (22, 21), (23, 1), (24, 23), (31, -1)]
+    table = [FakeProcess(*row) for row in rows]
+    monkeypatch.setattr(psutil, "process_iter", lambda: iter(table))
+
+    found = [process.pid for process in ProcessTable().of_container(pid)]
+
+    assert found == expected
 
 
 async def test_only_running_processes_are_measured(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from muster.local.apiserver.streams.node_interface import Consumption, Usage
 from muster.local.node.machine.gpus import GpuUse, allocated_gpus, gpu_use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from muster.local.node.runtime.pod_records import PodRecords
 
@@ -63,9 +63,10 @@ class UsageMeter:
     def _sample(self) -> UsageSample:
         seconds: dict[tuple[int, float], tuple[ContainerKey, float]] = {}
         memory: dict[ContainerKey, int] = {}
+        table = ProcessTable()
         for container, pid in self._running():
             memory[container] = 0
-            for process in _tree(pid):
+            for process in table.of_container(pid):
                 try:
                     with process.oneshot():
                         times = process.cpu_times()
@@ -96,19 +97,47 @@ class UsageMeter:
                     yield (uid, container), attempt.pid
 
 
-def _tree(pid: int) -> list[psutil.Process]:
-    """A container's processes, and the processes of exec, which are grandchildren of the shim."""
-    try:
-        first = psutil.Process(pid)
-        processes = [first, *first.children(recursive=True)]
-        shim = first.parent()
+class ProcessTable:
+    """The processes of this machine at one moment, by their parent.
+
+    It is read once for all containers: psutil reads the whole table for the children of one.
+    """
+
+    def __init__(self) -> None:
+        self._parents: dict[int, int] = {}
+        self._children: dict[int, list[psutil.Process]] = {}
+        for process in psutil.process_iter():
+            try:
+                parent = process.ppid()
+            except psutil.Error:
+                continue  # it has just exited
+            self._parents[process.pid] = parent
+            self._children.setdefault(parent, []).append(process)
+
+    def of_container(self, pid: int) -> Iterator[psutil.Process]:
+        """The processes of a container whose first process has this PID, and those of exec.
+
+        The processes of exec are grandchildren of the shim, the parent of the first process.
+        """
+        shim = self._parents.get(pid)
+        if shim is None:
+            return
         # The parent is init or the daemon if the shim was killed just now.
-        if shim is not None and shim.pid not in (1, os.getpid()):
-            for relay in shim.children():
-                processes += relay.children(recursive=True) if relay.pid != pid else ()
-    except psutil.Error:
-        return []
-    return processes
+        orphaned = shim in (0, 1, os.getpid())
+        for sibling in self._children[shim]:
+            if sibling.pid == pid:
+                yield sibling
+            if sibling.pid == pid or not orphaned:
+                yield from self._below(sibling.pid)
+
+    def _below(self, pid: int) -> Iterator[psutil.Process]:
+        waiting, seen = [pid], {pid}
+        while waiting:
+            for child in self._children.get(waiting.pop(), ()):
+                if child.pid not in seen:  # PIDs are reused while the table is read
+                    seen.add(child.pid)
+                    waiting.append(child.pid)
+                    yield child
 
 
 def usage_between(before: UsageSample, after: UsageSample, now: datetime) -> Usage:
