@@ -33,7 +33,8 @@ from tests.controlplane.process_flags import kubeconfig
 
 from benchmarks.ratio import Ratio
 from muster.api.crds import load_all
-from muster.api.kinds import CRDS, NATIVE_POD_GROUPS, NODES, PODS, VOLCANO_POD_GROUPS
+from muster.api.kinds import CRDS, NODES, PODS
+from muster.api.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
 from muster.errors import NotFound
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client

@@ -30,7 +30,8 @@ from benchmarks.scheduler_backlog import (
     scanned,
 )
 from muster.api.crds import load_all
-from muster.api.kinds import CRDS, NODES, PODS, VOLCANO_POD_GROUPS
+from muster.api.kinds import CRDS, NODES, PODS
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 

@@ -19,6 +19,8 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MAX_FILE, MAX_FUNCTION, MAX_MODULES = 400, 60, 15
 WIDE = {"src/muster/cli/verbs", "src/muster/local/apiserver/kinds"}
 """Packages with one module per verb or kind, however many there are."""
+MODULES_OF_LIST = 68
+"""Modules of Muster that `arena list` imports: a new one must be worth its time."""
 HEAVY = {"aiohttp", "asyncio", "numpy", "jinja2", "rich"}
 SLOW = {
     "cryptography",
@@ -117,6 +119,24 @@ def test_quick_verbs_do_not_import_heavy_modules(verb: str) -> None:
 
     loaded = {name.partition(".")[0] for name in result.stdout.split()}
     assert loaded & (HEAVY | SLOW) == set()
+
+
+def test_list_imports_few_modules() -> None:
+    # Each module costs about a tenth of a millisecond, and most of them more than that.
+    modules = "sys, muster.cli.verb_groups, muster.cli.verbs.list, muster.kube.blocking_client"
+    result = subprocess.run(
+        [sys.executable, "-c", f"import {modules}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    loaded = set(result.stdout.split())
+    own = {name for name in loaded if name.startswith("muster")}
+    assert len(own) <= MODULES_OF_LIST, sorted(own)
+    # For compressed responses, gangs, exec plugins and translations of click.
+    rare = {"locale", "zlib", "muster.api.pod_groups", "muster.kube.auth.exec_plugin"}
+    assert loaded & rare == set()
 
 
 def test_help_does_not_even_import_click() -> None:

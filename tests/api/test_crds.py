@@ -10,13 +10,12 @@ import pytest
 
 from muster.api import crds, job_fields, schemas
 from muster.api.crds.job_definitions import IMMUTABLE_FIELDS
-from muster.api.kinds import (
+from muster.api.kinds import JOB_KINDS, Kind
+from muster.api.pod_groups import (
     COSCHEDULING_POD_GROUPS,
-    JOB_KINDS,
     KUBE_BATCH_POD_GROUPS,
     SIGS_POD_GROUPS,
     VOLCANO_POD_GROUPS,
-    Kind,
 )
 from muster.jobs.job_status import JobStatus, ReplicaFailures, ReplicaStatus, Waiting
 

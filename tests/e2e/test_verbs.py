@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICES, VOLCANO_POD_GROUPS
+from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICES
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster

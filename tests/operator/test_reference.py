@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import POD_DISRUPTION_BUDGETS, VOLCANO_POD_GROUPS
+from muster.api.kinds import POD_DISRUPTION_BUDGETS
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.operator.action_types import DeleteJob, Requeue
 from muster.operator.settings import Settings
 from tests.operator.builders import Model, manifest, replica

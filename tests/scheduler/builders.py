@@ -10,8 +10,11 @@ from typing import Any
 import msgspec
 
 from muster.api.core import Node, Pod, PodDisruptionBudget
-from muster.api.kinds import COSCHEDULING_POD_GROUPS, NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS, Kind
+from muster.api.kinds import Kind
 from muster.api.pod_groups import (
+    COSCHEDULING_POD_GROUPS,
+    NATIVE_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
     CoschedulingPodGroup,
     HyperNode,
     NativePodGroup,

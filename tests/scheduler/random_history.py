@@ -20,9 +20,8 @@ from muster.api.gang import (
     TOPOLOGY_ANNOTATION,
     GangKey,
 )
-from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Condition, Key
-from muster.api.pod_groups import HyperNode, VolcanoPodGroup
+from muster.api.pod_groups import VOLCANO_POD_GROUPS, HyperNode, VolcanoPodGroup
 from muster.api.storage import (
     STORAGE_CLASSES,
     VOLUME_CLAIMS,

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import HYPER_NODES, NODES, PODS, Kind
+from muster.api.kinds import NODES, PODS, Kind
 from muster.api.meta import Key
+from muster.api.pod_groups import HYPER_NODES
 from muster.errors import Forbidden
 from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client

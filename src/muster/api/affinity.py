@@ -3,7 +3,7 @@
 Data only. `api/selectors.py` evaluates label selectors, the scheduler's filters the rest.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: msgspec would have to compile each of them again.
 
 from muster.api.meta import Object
 

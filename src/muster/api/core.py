@@ -4,21 +4,19 @@ Quantities stay as they were written; `api/quantity.py` turns them into integers
 topology spread are in `api/affinity.py`.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: msgspec would have to compile each of them again.
 
-from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
 
-from muster.api.affinity import (  # noqa: TC001
+from muster.api.affinity import (
     Affinity,
     LabelSelector,
     Toleration,
     TopologySpreadConstraint,
 )
 from muster.api.meta import ApiObject, Condition, Object, find_condition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Quantity = str | int | float
 Resources = dict[str, Quantity]

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 
 from muster.api import pod_groups as objects
 from muster.api.gang import GangKey, GangTerms, PodMarks
-from muster.api.kinds import (
+from muster.api.kinds import POD_DISRUPTION_BUDGETS, Kind
+from muster.api.pod_groups import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
     NATIVE_POD_GROUPS,
-    POD_DISRUPTION_BUDGETS,
     SIGS_POD_GROUPS,
     VOLCANO_POD_GROUPS,
-    Kind,
 )
 
 if TYPE_CHECKING:

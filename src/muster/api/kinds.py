@@ -1,7 +1,8 @@
 """The table of kinds: the path of a resource in the API, and the struct it is read as.
 
 Every client call takes a `Kind` first: `client.get(PODS, key)` is typed as `Pod`. To read the same
-resource as another struct, or raw, write `PODS.read_as(dict)`.
+resource as another struct, or raw, write `PODS.read_as(dict)`. The kinds of groups are in
+`pod_groups.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from muster.api import core, pod_groups
+from muster.api import core
 from muster.api.meta import ApiObject, Raw
 
 T = TypeVar("T")
@@ -102,21 +103,6 @@ ADMISSION_POLICIES: tuple[Kind[Raw], ...] = (
     Kind.of(f"{_ADMISSION}/v1", f"{_POLICY}Binding", dict, namespaced=False),
 )
 """Policies and their bindings, which servers have from Kubernetes 1.30 on."""
-
-VOLCANO_POD_GROUPS = Kind.of(
-    "scheduling.volcano.sh/v1beta1", "PodGroup", pod_groups.VolcanoPodGroup
-)
-KUBE_BATCH_POD_GROUPS = Kind.of(
-    "scheduling.incubator.k8s.io/v1alpha1", "PodGroup", pod_groups.VolcanoPodGroup
-)
-SIGS_POD_GROUPS = Kind.of("scheduling.sigs.dev/v1alpha2", "PodGroup", pod_groups.VolcanoPodGroup)
-COSCHEDULING_POD_GROUPS = Kind.of(
-    "scheduling.x-k8s.io/v1alpha1", "PodGroup", pod_groups.CoschedulingPodGroup
-)
-HYPER_NODES = Kind.of(
-    "topology.volcano.sh/v1alpha1", "HyperNode", pod_groups.HyperNode, namespaced=False
-)
-NATIVE_POD_GROUPS = Kind.of("scheduling.k8s.io/v1alpha2", "PodGroup", pod_groups.NativePodGroup)
 
 # Jobs are read raw: `muster.jobs` parses every version of them.
 TFJOBS: Kind[Raw] = Kind.of("kubeflow.org/v1", "TFJob", dict)

@@ -1,7 +1,7 @@
 """The PodGroups in which other schedulers declare a gang: as read and as written. HyperNodes.
 
-There is one struct per dialect; the functions below them write the spec of a new group and the
-status that users of the dialect expect.
+There is one struct per dialect, and the kinds that are read as it; the functions below them write
+the spec of a new group and the status that users of the dialect expect.
 
 `topology` is the part of a spec that says where the gang must stay. `unserved` names a required
 field that Muster does not serve: a gang waits rather than run against it.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from muster.api.affinity import LabelSelector  # noqa: TC001 - msgspec resolves annotations
 from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
 from muster.api.gang import SUCCEEDED, HyperNodeTiers, Topology
+from muster.api.kinds import Kind
 from muster.api.meta import ApiObject, Condition, Object, find_condition
 
 if TYPE_CHECKING:
@@ -185,6 +186,14 @@ class HyperNode(ApiObject, frozen=True):
     """
 
     spec: HyperNodeSpec = HyperNodeSpec()
+
+
+VOLCANO_POD_GROUPS = Kind.of("scheduling.volcano.sh/v1beta1", "PodGroup", VolcanoPodGroup)
+KUBE_BATCH_POD_GROUPS = Kind.of("scheduling.incubator.k8s.io/v1alpha1", "PodGroup", VolcanoPodGroup)
+SIGS_POD_GROUPS = Kind.of("scheduling.sigs.dev/v1alpha2", "PodGroup", VolcanoPodGroup)
+COSCHEDULING_POD_GROUPS = Kind.of("scheduling.x-k8s.io/v1alpha1", "PodGroup", CoschedulingPodGroup)
+HYPER_NODES = Kind.of("topology.volcano.sh/v1alpha1", "HyperNode", HyperNode, namespaced=False)
+NATIVE_POD_GROUPS = Kind.of("scheduling.k8s.io/v1alpha2", "PodGroup", NativePodGroup)
 
 
 # -- groups as they are written --------------------------------------------------------------------

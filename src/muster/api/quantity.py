@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from muster.errors import InvalidQuantity
 
@@ -28,7 +30,7 @@ MAX_INT64 = 2**63 - 1
 _MILLI, _WHOLE = 10**6, 10**9  # in billionths
 _TENS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _TWOS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_FORM = re.compile(
+_FORM = (
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
     r"(?P<suffix>[numkMGTPE]|[KMGTPE]i|[eE](?P<exponent>[+-]?[0-9]+))?"
 )
@@ -36,7 +38,7 @@ _LONGEST = 1000
 """Characters; more is an attack on the arithmetic rather than an amount of anything."""
 
 
-class Amount(NamedTuple):
+class Amount(msgspec.Struct, frozen=True, order=True, gc=False):
     """A number of billionths, and the notation in which it is written."""
 
     nano: int = 0
@@ -83,7 +85,7 @@ class Amount(NamedTuple):
     def rounded_up_to_milli(self) -> Amount:
         """No finer than thousandths, as the API server stores resources."""
         nano = -(-abs(self.nano) // _MILLI) * _MILLI
-        return self._replace(nano=nano if self.nano >= 0 else -nano)
+        return Amount(nano if self.nano >= 0 else -nano, self.notation)
 
 
 def whole_amount(number: int) -> Amount:
@@ -95,7 +97,7 @@ def whole_amount(number: int) -> Amount:
 def parse_quantity(quantity: Quantity) -> Amount:
     """The amount of a quantity; a fraction of a billionth is rounded away from zero."""
     text = str(quantity)
-    match = _FORM.fullmatch(text) if 0 < len(text) <= _LONGEST else None
+    match = re.fullmatch(_FORM, text) if 0 < len(text) <= _LONGEST else None
     if match is None:
         raise InvalidQuantity(
             f"{text[:60]!r} is not a quantity", hint='write a number like "500m", "2" or "1.5Gi"'

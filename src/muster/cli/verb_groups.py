@@ -2,7 +2,7 @@
 
 `RootGroup` holds all verbs and imports one when it is used: its module has the name of the verb and
 one click command `command`. `AliasGroup` is for a verb that has verbs of its own (`submit tf`,
-`top node`).
+`top node`), `QuickCommand` for a verb that should start at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,29 @@ from muster.cli.main import ALIASES, UNSUPPORTED, VERBS, completion_instruction,
 from muster.errors import nearest
 
 
-class AliasGroup(click.Group):
+def _show_help(ctx: click.Context, _: click.Parameter, chosen: bool) -> None:
+    if chosen and not ctx.resilient_parsing:
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_OPTION = click.Option(
+    ["--help", "_help"], is_flag=True, is_eager=True, expose_value=False, callback=_show_help,
+    help="Show this message and exit.",
+)  # fmt: skip
+
+
+class QuickCommand(click.Command):
+    """A command whose `--help` is not translated.
+
+    click looks for a translation of its own text before every command, and Python loads `locale`.
+    """
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:
+        return _HELP_OPTION
+
+
+class AliasGroup(QuickCommand, click.Group):
     """Named commands, with aliases, and the nearest match for a typo."""
 
     def __init__(self, *args: Any, aliases: dict[str, str] | None = None, **kwargs: Any) -> None:

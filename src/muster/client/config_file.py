@@ -20,7 +20,7 @@ KNOWN = {
 }
 """Every key that is read, and its meaning."""
 
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_KEY = r"[A-Za-z][A-Za-z0-9_.-]*"
 _TRUE, _FALSE = ("true", "t", "1", "yes", "on"), ("false", "f", "0", "no", "off")
 
 
@@ -56,7 +56,7 @@ def switch(key: str, file: Path | None = None) -> bool | None:
 
 def write(key: str, value: str | None, file: Path | None = None) -> None:
     """Set a key, or remove it when the value is None."""
-    if not _KEY.fullmatch(key) or "\n" in (value or ""):
+    if not re.fullmatch(_KEY, key) or "\n" in (value or ""):
         raise UsageError(
             f"{key}={value} cannot be stored in a config file", hint="One line: key=value"
         )

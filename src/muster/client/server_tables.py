@@ -12,6 +12,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.kinds import JOB_KINDS, Kind, decoder_of
 from muster.api.meta import Key, Raw, object_name
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.kube import request
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _KINDS: tuple[tuple[Kind[Any], str], ...] = (
     (kinds.CRDS, "crds"),  # not a regular plural, but what people type
     (kinds.POD_DISRUPTION_BUDGETS, "pdb"),
     (kinds.PRIORITY_CLASSES, "pc"),
-    (kinds.VOLCANO_POD_GROUPS, "pg"),
+    (VOLCANO_POD_GROUPS, "pg"),
     (kinds.PERSISTENT_VOLUME_CLAIMS, "pvc"),
     (kinds.PERSISTENT_VOLUMES, "pv"),
     (kinds.SERVICE_ACCOUNTS, "sa"),

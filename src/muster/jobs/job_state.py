@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -80,7 +80,7 @@ class Crash(msgspec.Struct, frozen=True):
         return f"restarted {times(self.restarts)}; the last time it {text}"
 
 
-class JobState(NamedTuple):
+class JobState(msgspec.Struct, frozen=True):
     word: str
     reason: str = ""
     """Why it waits, restarts or failed, or which replica had failed or was stopped when it
@@ -276,7 +276,7 @@ def _delay(message: str) -> timedelta | None:
     return timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
 
-class Failure(NamedTuple):
+class Failure(msgspec.Struct, frozen=True):
     reason: str
     last_lines: tuple[str, ...] = ()
     pod: str = ""

@@ -5,23 +5,20 @@ have the expected form is read as absent, and so is a condition without a type. 
 are not in the struct, so no patch names them and they stay as they are.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: msgspec would have to compile each of them again.
 
+import functools
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
+from muster.api.core import Pod
 from muster.api.kinds import convert
-from muster.api.meta import merge_patch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+from muster.api.meta import Raw, merge_patch
 
 FINAL = ("Succeeded", "Failed")
 BACKOFF = "BackOff"
@@ -197,7 +194,7 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
             max(0, count - sum(r.restart_count for r in row)) for count, row in rows if count
         )
 
-    def without_transient(self) -> JobStatus:
+    def without_transient(self) -> "JobStatus":
         """The status without fields that mean nothing while no pod is to run."""
         return replace(
             self,
@@ -209,11 +206,6 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
             gang_sizes={},
             launcher_start=None,
         )
-
-
-_FIELD_TYPES: dict[str, Any] = {
-    field.encode_name: field.type for field in msgspec.structs.fields(JobStatus)
-}
 
 
 def decode_status(raw: object) -> JobStatus:
@@ -239,11 +231,17 @@ def decode_status(raw: object) -> JobStatus:
 
 
 def _readable(raw: Raw) -> Iterator[tuple[str, Any]]:
+    types = _field_types()
     for name, value in raw.items():
         if name == "conditions" and isinstance(value, list):
             yield name, [row for row in value if _converts(row, JobCondition)]
-        elif name in _FIELD_TYPES and _converts(value, _FIELD_TYPES[name]):
+        elif name in types and _converts(value, types[name]):
             yield name, value
+
+
+@functools.cache
+def _field_types() -> dict[str, Any]:
+    return {row.encode_name: row.type for row in msgspec.structs.fields(JobStatus)}
 
 
 def _converts(value: object, type_: Any) -> bool:

@@ -30,8 +30,9 @@ _CONSEQUENCES = (
     "returned a non-zero exit code",
     "*** An error occurred in Socket closed",
 )
-_OF_RANK = re.compile(r"\[[^]]+] \*\*\* ")
-_OF_LAUNCHER = re.compile(
+# Patterns are compiled when they are first used: most commands meet no job that failed.
+_OF_RANK = r"\[[^]]+] \*\*\* "
+_OF_LAUNCHER = (
     r"\[[^]]+] (?:PMIX|PRTE|PRRTE|OPAL|ORTE) ERROR: "
     # torchrun, in the formats of its versions
     r"|(?:WARNING|ERROR):torch\.distributed\."
@@ -42,10 +43,10 @@ _OF_LAUNCHER = re.compile(
 )
 _TORCHRUN_FAILED = "ChildFailedError:"
 _TRACEBACK = "Traceback (most recent call last):"
-_TAG = re.compile(r"\[[^]]+](?:<std\w+>)?: ?")
+_TAG = r"\[[^]]+](?:<std\w+>)?: ?"
 """The rank before each line, as `mpirun --tag-output` and `torchrun --tee` write it."""
-_FRAME = re.compile(r'File ".*", line \d+')
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?::|$)")
+_FRAME = r'File ".*", line \d+'
+_EXCEPTION = r"[A-Za-z_][\w.]*(?::|$)"
 
 
 def last_line(text: str) -> str:
@@ -70,7 +71,7 @@ def useful_lines(text: str) -> list[str]:
     """The lines in bounds, without NUL bytes, dashed lines and reports that name no cause."""
     # The last piece of Open MPI's output ends with the NUL of its C string.
     rows = [row.rstrip()[:_MAX_LENGTH] for row in text.replace("\0", "").rstrip().splitlines()]
-    of_programs = [row for row in _without_torchrun(rows) if not _OF_LAUNCHER.match(row)]
+    of_programs = [row for row in _without_torchrun(rows) if not re.match(_OF_LAUNCHER, row)]
     blocks = [block for block in _blocks(of_programs) if not _is_consequence(block)]
     return _trimmed(blocks) or _trimmed(_blocks(rows))
 
@@ -84,15 +85,15 @@ def _exceptions(rows: Sequence[str]) -> Iterator[int]:
     """The indexes of the lines that end a traceback, whose beginning may be missing."""
     margin: int | None = None  # of the traceback that is being read
     for index, row in enumerate(rows):
-        text = _TAG.sub("", row, count=1)
+        text = re.sub(_TAG, "", row, count=1)
         indent = len(text) - len(text.lstrip())
         if text.strip() == _TRACEBACK:
             margin = indent
-        elif margin is None and _FRAME.match(text.lstrip()):
+        elif margin is None and re.match(_FRAME, text.lstrip()):
             margin = max(0, indent - 2)
         elif margin is not None and text and indent <= margin:
             margin = None
-            if _EXCEPTION.match(text.lstrip()) and not text.endswith(_TORCHRUN_FAILED):
+            if re.match(_EXCEPTION, text.lstrip()) and not text.endswith(_TORCHRUN_FAILED):
                 yield index
 
 
@@ -117,7 +118,7 @@ def _blocks(rows: list[str]) -> list[list[str]]:
     blocks: list[list[str]] = [[]]
     rank = ""
     for row in rows:
-        match = _OF_RANK.match(row)
+        match = re.match(_OF_RANK, row)
         before, rank = rank, match[0] if match else ""
         if row.startswith(_RULE) or rank != before:
             blocks.append([])

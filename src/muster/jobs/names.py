@@ -32,7 +32,7 @@ RANK_0_ACCOUNT = "muster.dev/rank-0-service-account"
 """Annotation of a job: the service account of the pod in which rank 0 runs, and of no other."""
 
 # A Service must begin with a letter (RFC 1035); the name of a pod could begin with a digit.
-LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 LABEL_HINT = "use lower-case letters, digits and '-', beginning with a letter"
 MAX_LENGTH = 63
 
@@ -93,7 +93,7 @@ def check(job: str, derived: Iterable[str]) -> None:
             f"at most {MAX_LENGTH} are allowed",
             hint=f"use a name of at most {spare} characters",
         )
-    if not LABEL.fullmatch(longest):
+    if not re.fullmatch(LABEL, longest):
         raise InvalidJob(
             "metadata.name",
             f"{longest!r}, derived from it, is not a DNS label",

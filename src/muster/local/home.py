@@ -18,7 +18,6 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from muster.errors import UsageError
-from muster.local.private_folder import Purpose, close_to_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 _NO_FILE = (FileNotFoundError, NotADirectoryError, PermissionError)
 """A home that we may not enter has no cluster of ours."""
 _SIGNS = ("daemon.lock", "daemon.log", "kubeconfig", "use", "data", "images", "logs")
-_PURPOSE = Purpose("MUSTER_HOME", "Set MUSTER_HOME to another directory", _SIGNS)
 _SHARED_LOCK_TIME = 0.001
 """Seconds for which a reader may hold the lock."""
 
@@ -74,13 +72,16 @@ class Home(msgspec.Struct, frozen=True):
 
     def make(self) -> None:
         """Make the directory for its owner alone; UsageError if it cannot be used."""
+        from muster.local.private_folder import Purpose, close_to_others  # few commands need it
+
+        purpose = Purpose("MUSTER_HOME", "Set MUSTER_HOME to another directory", _SIGNS)
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(self.root, os.W_OK):
                 read_only = os.statvfs(self.root).f_flag & os.ST_RDONLY
                 code = errno.EROFS if read_only else errno.EACCES
                 raise OSError(code, os.strerror(code))
-            close_to_others(self.root, _PURPOSE)
+            close_to_others(self.root, purpose)
         except OSError as error:
             raise UsageError(
                 f"the local cluster cannot keep its state in {self.root}: {error.strerror}",

@@ -13,7 +13,6 @@ from muster.api.gang_dialects import DIALECTS
 from muster.api.kinds import (
     CONFIG_MAPS,
     EVENTS,
-    HYPER_NODES,
     LEASES,
     NAMESPACES,
     NODES,
@@ -21,6 +20,7 @@ from muster.api.kinds import (
     PODS,
     PRIORITY_CLASSES,
 )
+from muster.api.pod_groups import HYPER_NODES
 from muster.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from muster.rights import READ, Rights, Rule, lease_rules, rule
 from muster.scheduler.settings import NAMES

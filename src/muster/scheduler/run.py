@@ -14,17 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.api.gang_dialects import DIALECTS
-from muster.api.kinds import (
-    HYPER_NODES,
-    NAMESPACES,
-    NATIVE_POD_GROUPS,
-    NODES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    PRIORITY_CLASSES,
-    Kind,
-)
+from muster.api.kinds import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, Kind
 from muster.api.meta import HasMetadata
+from muster.api.pod_groups import HYPER_NODES, NATIVE_POD_GROUPS
 from muster.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from muster.control.manager import Manager
 from muster.kube.watch.any_version import AnyVersionInformer

@@ -67,7 +67,8 @@ def get_job(name: str, type: str = "", **choice: Unpack[ClusterChoice]) -> Job:
     cluster = target.cluster()
     key = Key(target.namespace_in(cluster), name)
     with connector(cluster)() as client:
-        return Job(cluster, *lookup.get_job(client, key, type))
+        found = lookup.get_job(client, key, type)
+    return Job(cluster, found.kind, found.raw)
 
 
 def list_jobs(

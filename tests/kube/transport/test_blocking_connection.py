@@ -42,7 +42,7 @@ def whole(connection: BlockingConnection) -> Response:
 def test_a_response_of_known_length_leaves_the_connection_open() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Word: a: b \r\n\r\nok"
     with answered(answer, answer) as connection:
-        assert whole(connection) == (200, {"content-length": "2", "x-word": "a: b"}, b"ok")
+        assert whole(connection) == Response(200, {"content-length": "2", "x-word": "a: b"}, b"ok")
         assert connection.reusable
         assert whole(connection).body == b"ok"
 
@@ -81,7 +81,7 @@ def test_some_responses_have_no_body(status: str) -> None:
 def test_an_informational_response_is_skipped() -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
     with answered(early, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as connection:
-        assert whole(connection) == (200, {"content-length": "0"}, b"")
+        assert whole(connection) == Response(200, {"content-length": "0"}, b"")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 
 import pytest
+from msgspec.structs import replace
 
 from muster.errors import ConfigError
 from muster.kube.auth.endpoint import Endpoint
@@ -13,7 +14,7 @@ from muster.kube.transport.proxy import Proxy, connect_request, proxy_for, refus
 
 ENVIRON = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "inner.corp,.svc, 10.0.0.0/8,odd/rule"}
 PROXY = Proxy("http", "proxy", 3128, "$HTTPS_PROXY")
-WITH_LOGIN = PROXY._replace(login="me:p@ss")
+WITH_LOGIN = replace(PROXY, login="me:p@ss")
 
 
 def address(proxy: Proxy | None) -> str:
@@ -156,7 +157,7 @@ def test_no_text_about_a_proxy_has_its_login() -> None:
         (WITH_LOGIN, 407, "does not accept the user and password of its URL (407)", "$HTTPS"),
         (PROXY, 403, "refuses to connect to a (403)", "add it to NO_PROXY"),
         (PROXY, 502, "refuses to connect to a (502)", "add it to NO_PROXY"),
-        (PROXY._replace(source="proxy-url of context c"), 403, "(403)", "can allow it."),
+        (replace(PROXY, source="proxy-url of context c"), 403, "(403)", "can allow it."),
     ],
 )
 def test_a_refusal_says_who_and_what_to_do(

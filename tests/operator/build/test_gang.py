@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from muster.api.gang_dialects import GROUP_NAME_ANNOTATION
-from muster.api.kinds import (
+from muster.api.kinds import POD_DISRUPTION_BUDGETS
+from muster.api.meta import Raw
+from muster.api.pod_groups import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
     NATIVE_POD_GROUPS,
-    POD_DISRUPTION_BUDGETS,
     VOLCANO_POD_GROUPS,
 )
-from muster.api.meta import Raw
 from muster.operator.settings import Settings
 from tests.operator.builders import ALL_DIALECTS, Model, manifest, replica
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from muster.api.kinds import PODS, SERVICES, VOLCANO_POD_GROUPS
+from muster.api.kinds import PODS, SERVICES
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.operator.action_types import Create
 from tests.operator.builders import Model, env, manifest, replica
 

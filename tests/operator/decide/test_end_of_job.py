@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.api.kinds import PODS, SERVICES, VOLCANO_POD_GROUPS
+from muster.api.kinds import PODS, SERVICES
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.operator.action_types import Delete, PatchStatus
 from tests.operator.builders import Model, manifest, replica
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import (
+from muster.api.meta import Raw
+from muster.api.pod_groups import (
     COSCHEDULING_POD_GROUPS,
     KUBE_BATCH_POD_GROUPS,
     NATIVE_POD_GROUPS,
     VOLCANO_POD_GROUPS,
 )
-from muster.api.meta import Raw
 from muster.operator.settings import Settings
 from tests.operator.builders import Model, manifest, merged, replica
 

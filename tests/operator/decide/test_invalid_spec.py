@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.api.kinds import VOLCANO_POD_GROUPS
 from muster.api.meta import Raw
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.errors import InvalidJob
 from muster.jobs import parse
 from muster.jobs.invalid_job import job_from_metadata

@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from muster.api.kinds import (
-    EVENTS,
-    MPIJOBS,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    SERVICES,
-    TFJOBS,
-    VOLCANO_POD_GROUPS,
-    Kind,
-)
+from muster.api.kinds import EVENTS, MPIJOBS, POD_DISRUPTION_BUDGETS, PODS, SERVICES, TFJOBS, Kind
 from muster.api.meta import Key, Raw
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.jobs import names
 from muster.operator.decide import missing_objects
 from muster.operator.observe import own_writes

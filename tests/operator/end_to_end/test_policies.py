@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.api.kinds import PODS, SERVICES, TFJOBS, VOLCANO_POD_GROUPS, Kind
+from muster.api.kinds import PODS, SERVICES, TFJOBS, Kind
 from muster.api.meta import Key, Raw
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.kube.client import Client
 from muster.operator.run import Options, run
 from tests.operator.builders import replica

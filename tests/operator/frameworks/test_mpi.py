@@ -10,15 +10,8 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import (
-    CONFIG_MAPS,
-    COSCHEDULING_POD_GROUPS,
-    KUBE_BATCH_POD_GROUPS,
-    POD_DISRUPTION_BUDGETS,
-    SECRETS,
-    VOLCANO_POD_GROUPS,
-    Kind,
-)
+from muster.api.kinds import CONFIG_MAPS, POD_DISRUPTION_BUDGETS, SECRETS, Kind
+from muster.api.pod_groups import COSCHEDULING_POD_GROUPS, KUBE_BATCH_POD_GROUPS, VOLCANO_POD_GROUPS
 from muster.jobs import names
 from muster.operator.act import ssh_keys
 from muster.operator.action_types import Create

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from muster.api.core import Pod
 from muster.api.gang import GangKey
 from muster.api.gang_dialects import single_pod_gang
-from muster.api.kinds import EVENTS, NATIVE_POD_GROUPS, PODS, VOLCANO_POD_GROUPS, Kind
+from muster.api.kinds import EVENTS, PODS, Kind
 from muster.api.meta import Condition, Key, ObjectMeta
+from muster.api.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
 from muster.errors import Forbidden, Unreachable
 from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Delete, Report

@@ -10,8 +10,12 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod, PriorityClass
 from muster.api.gang import GangKey
-from muster.api.kinds import KUBE_BATCH_POD_GROUPS, SIGS_POD_GROUPS, VOLCANO_POD_GROUPS
-from muster.api.pod_groups import NativeSpec
+from muster.api.pod_groups import (
+    KUBE_BATCH_POD_GROUPS,
+    SIGS_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
+    NativeSpec,
+)
 from muster.scheduler.gangs.gang_index import GangIndex
 from tests.scheduler.builders import (
     KIND_OF,

@@ -12,19 +12,15 @@ from typing import Any, TypeVar
 
 from muster.api.core import Pod
 from muster.api.crds import load_all
-from muster.api.kinds import (
+from muster.api.kinds import CRDS, NODES, POD_DISRUPTION_BUDGETS, PODS, Kind
+from muster.api.meta import Key, Raw, condition_is_true, find_condition
+from muster.api.pod_groups import (
     COSCHEDULING_POD_GROUPS,
-    CRDS,
     KUBE_BATCH_POD_GROUPS,
     NATIVE_POD_GROUPS,
-    NODES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
     SIGS_POD_GROUPS,
     VOLCANO_POD_GROUPS,
-    Kind,
 )
-from muster.api.meta import Key, Raw, condition_is_true, find_condition
 from muster.errors import AlreadyExists
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.api.kinds import (
-    HYPER_NODES,
-    NAMESPACES,
-    NATIVE_POD_GROUPS,
-    NODES,
-    PODS,
-    VOLCANO_POD_GROUPS,
-    Kind,
-)
+from muster.api.kinds import NAMESPACES, NODES, PODS, Kind
 from muster.api.meta import Key, Raw
+from muster.api.pod_groups import HYPER_NODES, NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 from muster.kube.request import PatchType

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from muster.cli.show.messages import note
 from muster.errors import NotFound, Unreachable
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EVERY = 1.0
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR = r"\x1b\[[0-9;]*m"
 _HOME, _CLEAR = "\x1b[H", "\x1b[J"
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True):
     """The text of a view, and the state that must change for it to be printed again."""
 
     text: str
@@ -93,4 +95,4 @@ def _fitting(text: str) -> str:
 
 def _height(line: str, columns: int) -> int:
     """The rows that a line takes, without its colour codes."""
-    return max(1, -(-len(_COLOUR.sub("", line)) // columns))
+    return max(1, -(-len(re.sub(_COLOUR, "", line)) // columns))

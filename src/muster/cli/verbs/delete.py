@@ -12,6 +12,7 @@ import click
 from muster.cli.each_name import for_each_name
 from muster.cli.options import Target, cluster_options, name_argument, type_option
 from muster.cli.show.messages import arena_info
+from muster.cli.verb_groups import QuickCommand
 from muster.client.jobs import job_operations, lookup
 from muster.errors import NotFound
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 
-@click.command(name="delete")
+@click.command(name="delete", cls=QuickCommand)
 @name_argument(many=True)
 @type_option
 @cluster_options

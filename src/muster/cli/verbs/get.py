@@ -25,6 +25,7 @@ from muster.cli.show.job_details import Extras
 from muster.cli.show.live import Frame
 from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml, server_table
+from muster.cli.verb_groups import QuickCommand
 from muster.client import server_tables
 from muster.client.jobs import events, explain, lookup, tensorboard_url
 from muster.client.jobs.limits import unenforced_limits
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 
-@click.command(name="get")
+@click.command(name="get", cls=QuickCommand)
 @click.argument(
     "words", nargs=-1, required=True, metavar="NAME…", shell_complete=options.job_name_completions
 )

@@ -10,7 +10,9 @@ import click
 
 from muster.cli import options
 from muster.cli.show import job_table, live
+from muster.cli.show.live import Frame
 from muster.cli.show.messages import note, note_once
+from muster.cli.verb_groups import QuickCommand
 from muster.client.jobs import lookup
 from muster.jobs.job_state import STATES
 
@@ -18,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.api.meta import Key
-    from muster.cli.show.live import Frame
     from muster.client.jobs.tensorboard_url import TensorBoard
 
 
-@click.command(name="list")
+@click.command(name="list", cls=QuickCommand)
 @options.all_namespaces_option
 @options.output_option("wide", "json", "yaml", "name")
 @click.option(
@@ -70,7 +71,7 @@ def command(
             frame = job_table.frame(
                 jobs, now, output, all_namespaces=all_namespaces, tensorboards=tensorboards
             )
-            return frame._replace(text="\n".join([frame.text, *notes])) if watch else frame
+            return Frame("\n".join([frame.text, *notes]), frame.state) if watch else frame
 
         live.show(look, watch=watch)
     for text in notes:

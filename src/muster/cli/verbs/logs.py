@@ -20,6 +20,7 @@ from muster.api.meta import Key
 from muster.cli.options import Target, cluster_options, job_name_completions, type_option
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
+from muster.cli.verb_groups import QuickCommand
 from muster.client.jobs import lookup
 from muster.client.logs import job_logs
 from muster.client.logs.choice import FoundLogs, WantedLogs, find_logs
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 
-@click.command(name="logs")
+@click.command(name="logs", cls=QuickCommand)
 @click.argument("name", metavar="JOB|POD", shell_complete=job_name_completions)
 @click.option("--follow", "-f", is_flag=True, help="Wait for the pod and follow its log.")
 @click.option(

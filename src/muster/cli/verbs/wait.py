@@ -80,6 +80,7 @@ def _find_all(client: BlockingClient, keys: Sequence[Key], type_: str) -> list[J
     watches = []
     for key in keys:
         with failures.collecting():
-            watches.append(JobWatch(client, *lookup.get_job(client, key, type_)))
+            found = lookup.get_job(client, key, type_)
+            watches.append(JobWatch(client, found.kind, found.raw))
     failures.raise_if_any(len(keys), "jobs")
     return watches

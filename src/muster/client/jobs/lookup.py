@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
 
 from muster.api.kinds import JOB_KINDS, PODS, Kind
 from muster.api.meta import Key, Raw, key_of
@@ -56,7 +58,7 @@ class KindQuery(Generic[T]):
         return ", ".join(kind.plural for kind in self.forbidden)
 
 
-class FoundJob(NamedTuple):
+class FoundJob(msgspec.Struct, frozen=True):
     """A job as the server has it, and its kind."""
 
     kind: Kind[Raw]
@@ -109,7 +111,7 @@ class NoSuchJob(NotFound):
         self.key, self.type = key, type_
 
 
-class ParsedName(NamedTuple):
+class ParsedName(msgspec.Struct, frozen=True):
     """A name on the command line, taken apart."""
 
     must_be: str

@@ -274,6 +274,6 @@ def _names() -> AdmissionRule:
     return AdmissionRule(
         "name",
         f"request.operation != 'CREATE' ? [] : size({longest}) > {most} ? [{long}] "
-        f": {longest}.matches({text(f'^{names.LABEL.pattern}$')}) ? [] : [{no_label}]",
+        f": {longest}.matches({text(f'^{names.LABEL}$')}) ? [] : [{no_label}]",
         "names derived from metadata.name are too long or not DNS labels",
     )

@@ -177,7 +177,8 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
     job, problem = _read(raw)
     leading = _leading(job, own_pods)
     status = decode_status(raw.get("status"))
-    state, message, next_try = state_of(status, own_pods)
+    job_state = state_of(status, own_pods)
+    state, message = job_state.word, job_state.reason
     failure = read_failure(message, key.name) if state == FAILED else Failure(message)
     reason = read_restart(failure.reason, key.name) if state == RESTARTING else failure.reason
     created = read_timestamp(meta.get("creationTimestamp"))
@@ -202,7 +203,7 @@ def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> Job
         last_lines=failure.last_lines,
         failed_pod=failure.pod,
         failed_attempt=status.failed_attempt if state == FAILED else None,
-        next_try=next_try,
+        next_try=job_state.next_try,
         restarts=status.restarts - status.unstarted - status.restarts_to_come(own_pods),
         suspended=_suspended_at(status) if state == SUSPENDED else None,
         earlier_seconds=status.earlier_seconds,

@@ -66,6 +66,12 @@ class ExecPlugin:
         self._credential: Credential | None = None
         self._expires = float("inf")
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecPlugin) and self.plugin == other.plugin
+
+    def __hash__(self) -> int:
+        return hash((self.plugin.where, self.plugin.command))
+
     def is_ready(self) -> bool:
         return self._credential is not None and self._now() < self._expires - SKEW_SECONDS
 

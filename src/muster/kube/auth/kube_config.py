@@ -19,13 +19,13 @@ import msgspec
 from muster.errors import ConfigError
 from muster.kube.auth.credentials import Credential, StaticCredential, TokenFile
 from muster.kube.auth.endpoint import Endpoint
-from muster.kube.auth.exec_plugin import API_VERSIONS, ExecPlugin, ExecPluginConfig
 from muster.kube.auth.reloading import reloading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from muster.kube.auth.credentials import CredentialSource
+    from muster.kube.auth.exec_plugin import ExecPluginConfig
 
 
 def default_files(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
@@ -223,6 +223,8 @@ def _source(user: KubeConfigEntry, cluster: KubeConfigEntry) -> CredentialSource
         raise ConfigError(f"{user.where}.{missing}: is missing, the {other} is there")
     fixed = Credential("", certificate, key)
     if "exec" in user.fields:
+        from muster.kube.auth.exec_plugin import ExecPlugin  # slow to load, and rarely needed
+
         return ExecPlugin(_plugin(user, cluster))
     if "auth-provider" in user.fields:
         raise ConfigError(f"{user.where}.auth-provider: is no longer supported, use exec")
@@ -239,6 +241,8 @@ def _source(user: KubeConfigEntry, cluster: KubeConfigEntry) -> CredentialSource
 
 
 def _plugin(user: KubeConfigEntry, cluster: KubeConfigEntry) -> ExecPluginConfig:
+    from muster.kube.auth.exec_plugin import API_VERSIONS, ExecPluginConfig
+
     where = f"{user.where}.exec"
     fields = user.fields["exec"]
     if not isinstance(fields, dict):

@@ -11,13 +11,12 @@ The server stays the same: a file that names another one now does not redirect t
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from muster.errors import ConfigError
 from muster.kube.auth.credentials import REREAD_SECONDS
-from muster.kube.auth.exec_plugin import ExecPlugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,13 +35,6 @@ def reloading(
     return msgspec.structs.replace(first, credentials=ReloadedCredentials(first, load, clock))
 
 
-class _Loaded(NamedTuple):
-    """The parts of an endpoint that may change."""
-
-    source: CredentialSource
-    ca: bytes | None
-
-
 class ReloadedCredentials:
     """The credentials of an endpoint, loaded again when one of its files has changed."""
 
@@ -50,7 +42,8 @@ class ReloadedCredentials:
         self, first: Endpoint, load: Callable[[], Endpoint], clock: Callable[[], float]
     ) -> None:
         self._first, self._load, self._clock = first, load, clock
-        self._loaded = _Loaded(first.credentials, None)
+        self._loaded: tuple[CredentialSource, bytes | None] = first.credentials, None
+        """The source, and the authority if it was renewed; one value, for readers in threads."""
         self._given: tuple[Credential, Credential] | None = None
         """The last credential of the source, and the same with the renewed authority."""
         self._files = first.files
@@ -58,17 +51,17 @@ class ReloadedCredentials:
         self._checked_at = clock()
 
     def is_ready(self) -> bool:
-        return self._loaded.source.is_ready()
+        return self._loaded[0].is_ready()
 
     def get(self) -> Credential:
         if self._clock() - self._checked_at >= REREAD_SECONDS:
             self._follow_files()
-        loaded = self._loaded
-        credential = loaded.source.get()
-        if loaded.ca is None:
+        source, ca = self._loaded
+        credential = source.get()
+        if ca is None:
             return credential
         if self._given is None or self._given[0] is not credential:
-            self._given = credential, credential._replace(ca=loaded.ca)
+            self._given = credential, credential._replace(ca=ca)
         return self._given[1]
 
     def reject(self, credential: Credential) -> bool:
@@ -76,12 +69,12 @@ class ReloadedCredentials:
         given = self._given
         if given is not None and given[1] is credential:
             credential = given[0]  # a source knows its own credentials by identity
-        renewed = self._loaded.source.reject(credential)
+        renewed = self._loaded[0].reject(credential)
         return changed or renewed
 
     def reread(self) -> bool:
         changed = self._follow_files()
-        return self._loaded.source.reread() or changed
+        return self._loaded[0].reread() or changed
 
     def _follow_files(self) -> bool:
         """Load the endpoint again if a file changed; whether that gave other credentials."""
@@ -106,15 +99,13 @@ class ReloadedCredentials:
             return False
         ca = None if endpoint.ca == self._first.ca else endpoint.ca
         self._given = None
-        self._loaded = _Loaded(_continued(self._loaded.source, endpoint.credentials), ca)
+        self._loaded = _continued(self._loaded[0], endpoint.credentials), ca
         return True
 
 
 def _continued(old: CredentialSource, new: CredentialSource) -> CredentialSource:
     """The new source, or the old one if it is the same plugin: it need not run again."""
-    if isinstance(old, ExecPlugin) and isinstance(new, ExecPlugin) and old.plugin == new.plugin:
-        return old
-    return new
+    return old if old == new else new
 
 
 def _versions(files: tuple[Path, ...]) -> Versions:

@@ -11,7 +11,6 @@ without compression: then the server has to send every byte.
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -45,10 +44,14 @@ class GzipDecoder:
         self._pristine = True
 
     def _begin(self) -> None:
+        import zlib  # few responses are compressed
+
         self._member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """The decoded bytes, in pieces of bounded size."""
+        import zlib
+
         while chunk:
             self._pristine = False
             if self._member.eof:  # a gzip file may have several members

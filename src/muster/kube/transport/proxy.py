@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from muster.errors import ConfigError
 from muster.kube.auth.endpoint import is_loopback
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Proxy(NamedTuple):
+class Proxy(msgspec.Struct, frozen=True):
     """An HTTP proxy. `source` says where it is configured: `$HTTPS_PROXY`, `proxy-url of …`."""
 
     scheme: str

@@ -15,15 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from muster.api.kinds import (
-    JOB_KINDS,
-    NATIVE_POD_GROUPS,
-    PODS,
-    PRIORITY_CLASSES,
-    SERVICES,
-    Kind,
-)
+from muster.api.kinds import JOB_KINDS, PODS, PRIORITY_CLASSES, SERVICES, Kind
 from muster.api.meta import Key, ObjectMeta, Raw, key_of
+from muster.api.pod_groups import NATIVE_POD_GROUPS
 from muster.jobs import names, pod_status
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.watch.any_version import AnyVersionInformer
