@@ -64,6 +64,14 @@ def test_a_strange_name_cannot_reach_another_object(name: str) -> None:
     assert not set("/?# ä") & set(path.removeprefix("/api/v1/namespaces/ns/pods/"))
 
 
+@pytest.mark.parametrize("name", ["a\n", "\n", "a\tb", "a\x00", "\x1b[31m"])
+def test_a_name_with_control_characters_is_called_invalid(name: str) -> None:
+    with pytest.raises(UsageError, match="is not a name") as caught:
+        request.get(PODS, Key("ns", name))
+
+    assert "lower-case letters" in caught.value.hint
+
+
 @pytest.mark.parametrize("key", [Key("ns", ""), Key("", "x"), Key("ns", ".."), Key("..", "x")])
 def test_an_incomplete_key_is_rejected(key: Key) -> None:
     with pytest.raises(UsageError):

@@ -102,6 +102,8 @@ def test_arguments_of_a_wrong_type_or_name_get_a_sentence(
 
     with pytest.raises(muster.UsageError, match="name is 5; write a text"):
         cluster.get_job(5)  # type: ignore[arg-type]
+    with pytest.raises(muster.UsageError, match=r"'a\\n' is not a name"):
+        cluster.get_job("a\n")
     with pytest.raises(muster.UsageError, match="no such argument: folow; did you mean follow"):
         job.logs(folow=True)  # type: ignore[call-arg]
     with pytest.raises(muster.UsageError, match="got 'x'; write a whole number"):

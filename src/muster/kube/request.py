@@ -103,7 +103,14 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 def _segment(text: str) -> str:
     if text in (".", ".."):  # quote() leaves dots as they are, and a server may resolve them
         raise UsageError(f"{text!r} is not a name")
-    return text if _PLAIN.issuperset(text) else quote(text, safe="")
+    if _PLAIN.issuperset(text):
+        return text
+    if not text.isprintable():  # servers and proxies disagree about the path of a line break
+        raise UsageError(
+            f"{text!r} is not a name",
+            hint="Names have lower-case letters, digits, '-' and '.' only.",
+        )
+    return quote(text, safe="")
 
 
 def collection_path(kind: Kind[Any], namespace: str) -> str:
