@@ -188,6 +188,29 @@ def test_a_large_directory_is_read_only_in_part(
     assert newest.file_count == 5
 
 
+def test_a_version_with_thousands_of_files_is_listed(directory: Directory) -> None:
+    folder = directory.top / "1"
+    (folder / "assets").mkdir(parents=True)
+    for number in range(6_000):
+        (folder / "assets" / f"{number}.txt").touch()
+    (folder / "saved_model.pb").write_bytes(b"")
+
+    assert directory.settle() == {"1": "SavedModel"}
+    (version,) = directory.last.versions.values()
+    assert version.file_count == 6_001
+
+
+def test_the_file_that_describes_the_model_is_found_before_the_bound(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "_MAX_FILES", 5)
+    export(directory.top / "1")
+    for number in range(20):
+        (directory.top / "1" / f"a-{number}").touch()
+
+    assert directory.settle() == {"1": "npz"}
+
+
 def safetensors(header: object, data: bytes = b"") -> bytes:
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data

@@ -26,7 +26,9 @@ MAX_VERSIONS = 50
 """Versions of one model that are read: the newest."""
 _MAX_ENTRIES = 10_000
 """Entries that are looked at: of one directory, and of a version with all its folders."""
-_MAX_FILES = 2_000
+_MAX_FILES = 10_000
+"""Files of a version that are counted; the file that describes the model comes before all others.
+"""
 _MAX_DEPTH = 5
 _MAX_LISTED = 50
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -151,7 +153,7 @@ def _entries(folder: int) -> list[os.DirEntry[str]]:
             rows.append(entry)
             if len(rows) >= _MAX_ENTRIES:
                 break
-    return sorted(rows, key=lambda entry: entry.name)
+    return rows
 
 
 def read_contents(directory: int, folder: Folder) -> Contents:
@@ -170,7 +172,7 @@ def read_contents(directory: int, folder: Folder) -> Contents:
 def _walk(
     folder: int, prefix: str, contents: Contents, states: list[tuple[str, int, int]], *, whole: bool
 ) -> None:
-    for entry in _entries(folder):
+    for entry in sorted(_entries(folder), key=_reading_order):
         contents.entries += 1
         if contents.count >= _MAX_FILES or contents.entries > _MAX_ENTRIES:
             return
@@ -195,6 +197,11 @@ def _walk(
             contents.changed = max(contents.changed, info.st_ctime_ns)
             with contextlib.suppress(OSError), _opened(folder, entry.name) as below:
                 _walk(below, f"{path}/", contents, states, whole=whole)
+
+
+def _reading_order(entry: os.DirEntry[str]) -> tuple[bool, bool, str]:
+    """Files that describe a model, other files, folders: a walk that is cut short has the first."""
+    return entry.is_dir(follow_symlinks=False), not _format([entry.name])[0], entry.name
 
 
 def _belongs(name: str) -> bool:
