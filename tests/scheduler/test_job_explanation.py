@@ -16,7 +16,7 @@ from muster.scheduler.job_explanation import explain_job, place_in_words
 from muster.scheduler.waiting_line_format import WaitingGang
 from tests.scheduler.builders import gang, pod
 
-WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu; 3 nodes full, 1 tainted"
+WHY = "4 of 5 workers fit; short 2 nvidia.com/gpu; 3 nodes full with them, 1 tainted"
 
 
 def row(gang: str, place: int, dialect: str = "volcano", **more: Any) -> WaitingGang:

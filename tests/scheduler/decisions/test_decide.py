@@ -94,7 +94,9 @@ async def test_a_gang_that_fits_once_others_have_ended_is_not_told_to_add_nodes(
     cluster.add(volcano_group("big", 2), *gang("big", 2, gpus=2, role="worker"))
     await cluster.run()
 
-    assert cluster.reason("big") == "1 of 2 workers fit; short 2 nvidia.com/gpu; 1 node full"
+    assert cluster.reason("big") == (
+        "1 of 2 workers fit; short 2 nvidia.com/gpu; 1 node full with it"
+    )
 
 
 async def test_a_small_node_beside_a_full_one_is_called_small() -> None:

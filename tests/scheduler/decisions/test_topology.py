@@ -47,7 +47,9 @@ async def test_a_gang_waits_rather_than_run_in_two_racks_and_says_which_rack_lac
 
     assert cluster.bound() == {}
     words = "needs one rack: r7 has room for 6 of 8 workers; short 2 nvidia.com/gpu; "
-    words += "2 nodes full; cannot start unless nodes are added: the largest, r7, would hold 6"
+    words += (
+        "2 nodes full with them; cannot start unless nodes are added: the largest, r7, would hold 6"
+    )
     assert cluster.reason("g") == words
 
 

@@ -15,6 +15,7 @@ from muster.api.gang_dialects import DIALECT_BY_NAME
 from muster.api.quantity import format_amount
 from muster.scheduler import waiting_line_format
 from muster.scheduler.cluster.pod_class import PODS
+from muster.scheduler.placement.filters import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -233,10 +234,17 @@ def _lacks(short: ClassShortage) -> str:
     if short.most is not None:
         parts.append(_too_many(short))
     if short.removed:
-        (says, n), *rest = short.removed
+        (says, n), *rest = ((_counting_placed(short, says), n) for says, n in short.removed)
         first = f"{n} node{'s' * (n != 1)} {says}"
         parts.append(", ".join([first, *(f"{n} {says}" for says, n in rest)]))
     return "; ".join(parts)
+
+
+def _counting_placed(short: ClassShortage, says: str) -> str:
+    """The words of a filter; nodes are full when the part that fits is placed, not before."""
+    if says != FULL or not short.fits:
+        return says
+    return f"{says} with {'it' if short.fits == 1 else 'them'}"
 
 
 def _too_large(short: ClassShortage) -> str:
