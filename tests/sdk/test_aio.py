@@ -94,6 +94,23 @@ async def test_a_cluster_of_its_own_does_not_block_the_loop() -> None:
     assert not home.root.exists()
 
 
+async def test_the_methods_of_a_cluster_are_coroutines() -> None:
+    async with aio.local_cluster() as cluster:
+        job = await cluster.submit("tf", "true", name="own")
+        await job.wait(timeout="1m")
+        assert isinstance(job, aio.Job)
+        assert await cluster.get_job("own") == job
+        assert await cluster.list_jobs() == [job]
+        async with cluster.new_namespace() as namespace:
+            assert await cluster.list_jobs(namespace=namespace) == []
+
+
+def test_the_async_cluster_has_every_name_of_the_blocking_one() -> None:
+    names = {name for name in vars(muster.LocalCluster) if not name.startswith("_")}
+
+    assert names - {"start", "stop"} - vars(aio.LocalCluster).keys() == set()
+
+
 def test_every_call_of_the_api_has_its_coroutine() -> None:
     ignored = {"of_summary"}
     verbs = {name for name in vars(muster.Job) if not name.startswith("_")} - ignored

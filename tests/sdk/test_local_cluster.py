@@ -124,10 +124,24 @@ def test_a_cluster_that_cannot_start_leaves_nothing(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
-    with pytest.raises(muster.MusterError, match="did not start"):
+    with pytest.raises(muster.UsageError, match="memory_per_node 'much' is invalid"):
         muster.local_cluster(python="/no/such/python", memory_per_node="much").start()
 
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"nodes": 0}, r"local_cluster\(\): Invalid value for 'nodes': 0 is not in the range"),
+        ({"runtime": "docker"}, r"'runtime': 'docker' is not one of 'auto'"),
+    ],
+)
+def test_an_impossible_argument_gets_a_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(muster.UsageError, match=sentence) as caught:
+        muster.local_cluster(**settings).start()
+
+    assert "daemon.log" not in caught.value.hint
 
 
 def test_a_misspelt_argument_gets_the_nearest() -> None:

@@ -111,7 +111,7 @@ def _wait_until_ready(
 
     ready = _wait_until(settled, START_TIMEOUT, lambda: notify("starting the local cluster …"))
     if daemon.poll() is not None and home.status() is None:
-        raise _start_failed(home)
+        raise _start_failed(home, daemon.returncode)
     if not ready:
         daemon.terminate()
         raise MusterError(
@@ -120,7 +120,9 @@ def _wait_until_ready(
         )
 
 
-def _start_failed(home: Home) -> MusterError:
+def _start_failed(home: Home, exit_code: int) -> MusterError:
+    if exit_code == UsageError.cli_exit_code and (words := _usage_error(home.log)):
+        return UsageError(words[0], hint=words[1])
     disk = os.statvfs(home.root)
     if disk.f_bavail * disk.f_frsize < _LOG_SPACE:  # so the log does not have the reason
         return MusterError(
@@ -128,6 +130,13 @@ def _start_failed(home: Home) -> MusterError:
             hint="Free some space on it, then `arena up`; `arena delete` then removes jobs.",
         )
     return MusterError("the local cluster did not start", hint=_last_lines(home.log))
+
+
+def _usage_error(log: Path) -> tuple[str, str] | None:
+    """The error that ends the log of a daemon that rejected its flags, and its hint."""
+    _, found, text = f"\n{log.read_text(errors='replace')}".rpartition("\nerror: ")
+    message, _, hint = text.strip().partition("\n")
+    return (message, "" if hint.startswith("see: ") else hint) if found else None
 
 
 def _last_lines(log: Path, count: int = 5) -> str:

@@ -8,6 +8,7 @@ deletes its home. So even `kill -9` leaves nothing behind.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import tempfile
 from contextlib import ExitStack, contextmanager, suppress
@@ -93,9 +94,11 @@ class LocalCluster:
         read_end, self._lifeline = os.pipe()
         try:
             self._daemon = daemon.start(_flags(self._settings), note, home=home, lifeline=read_end)
-        except BaseException:
+        except BaseException as error:
             os.close(self._lifeline)
             remove_tree(home.root)
+            if isinstance(error, UsageError):
+                raise _about_arguments(error) from None
             raise
         finally:
             os.close(read_end)
@@ -189,6 +192,12 @@ def _flags(settings: LocalClusterSettings) -> list[str]:
         if name not in ("port", "dashboard", "isolated") and value is not None:
             flags.append(f"--{name.replace('_', '-')}={value}")
     return flags
+
+
+def _about_arguments(error: UsageError) -> UsageError:
+    """The error about a flag of `arena up` as one about the argument of the same name."""
+    text = re.sub(r"--([a-z][a-z-]+)", lambda flag: flag[1].replace("-", "_"), str(error))
+    return UsageError(f"local_cluster(): {text}", hint=error.hint)
 
 
 def _outside_event_loop(call: Callable[[], None]) -> None:
