@@ -4,7 +4,7 @@ Structs hold only the fields that are read, so one must never be written back wh
 or keep the raw object. All are frozen; change one with `msgspec.structs.replace`.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: msgspec would have to compile each of them again.
 
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
@@ -52,7 +52,7 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @classmethod
-    def parse(cls, text: str) -> Key:
+    def parse(cls, text: str) -> "Key":
         """The inverse of `str`."""
         namespace, _, name = text.rpartition("/")
         return cls(namespace, name)
