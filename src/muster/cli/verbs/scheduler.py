@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from muster.errors import Forbidden, UsageError
 
 if TYPE_CHECKING:
     from muster.kube.client import Client
+    from muster.scheduler.other_schedulers import OtherScheduler
 
 
 @click.command(name="scheduler")
@@ -77,25 +79,28 @@ def command(
 
 async def _refuse_others(client: Client, names: tuple[str, ...], *, elects: bool) -> None:
     """Refuse to start beside a scheduler of the same name: both would bind the same pods."""
-    from muster.scheduler.other_schedulers import (
-        ELECTED,
-        LEASE_FIELD_SELECTOR,
-        find_others,
-        has_died,
-    )
-
-    def gone(holder: str) -> bool:
-        # With leader election, another Muster scheduler is a standby and no conflict.
-        return has_died(holder) or (elects and holder == ELECTED)
-
     try:
-        leases = (await client.list(LEASES, fields=LEASE_FIELD_SELECTOR)).items
+        alive = await _others(client, names, elects=elects)
     except Forbidden as error:
         note(f"cannot check whether another scheduler answers to {', '.join(names)}: {error}")
         return
-    alive = find_others(names, leases, datetime.now(UTC), gone=gone)
     if alive:
         raise UsageError(
             "; ".join(map(str, alive)),
             hint="Stop it first, take another --scheduler-name, or start beside it with --force.",
         )
+
+
+async def _others(client: Client, names: tuple[str, ...], *, elects: bool) -> list[OtherScheduler]:
+    from muster.scheduler import other_schedulers as others
+
+    if not elects:
+        holder = others.holder_identity(os.getpid())
+        return await others.claim_names(client, names, daemon.LEASE_NAMESPACE, holder)
+
+    def gone(holder: str) -> bool:
+        # With leader election, another Muster scheduler is a standby and no conflict.
+        return others.has_died(holder) or holder == others.ELECTED
+
+    leases = (await client.list(LEASES, fields=others.LEASE_FIELD_SELECTOR)).items
+    return others.find_others(names, leases, datetime.now(UTC), gone=gone)
