@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class PodGroupStatus(Object, frozen=True):
     """The part of the status that the scheduler reads back after writing it."""
 
+    phase: str = ""
     succeeded: int = 0
     conditions: tuple[Condition, ...] = ()
 
@@ -261,7 +262,8 @@ def volcano_status(gang: GroupCounts, stamp: str) -> Raw:
     else:
         ready = "tasks in gang are ready to be scheduled"
         condition = _condition("Scheduled", True, ready, "", stamp)
-    phase = "Unknown" if gang.bound else "Pending"
+    # Not Pending: while it is, training-operator creates no pods, and no replacements either.
+    phase = "Unknown" if gang.bound else "Inqueue"
     if gang.scheduled >= gang.min:
         phase = "Running"
     return {

@@ -25,6 +25,7 @@ from muster.scheduler import waiting_line_format
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.effects.deleter import Deleter
+from muster.scheduler.effects.group_acceptor import GroupAcceptor
 from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.effects.volume_provisioner import Provisioner
 from muster.scheduler.effects.waiting_line_publisher import LinePublisher
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.api.core import Pod
+    from muster.api.meta import Key
     from muster.kube.client import Client
     from muster.kube.leader_election import LeaderElection
     from muster.kube.watch.informer_cache import Change
@@ -89,6 +91,7 @@ class Service:
     ) -> None:
         self._client, self._shadow = client, options.shadow
         self.state = State(settings, process_id=secrets.token_hex(4))
+        self._acceptor = GroupAcceptor(client, settings.names)
         self.informers = list(self._informers(options.unserved))
         may_act = election.is_leader if election else lambda: True
         self._loop = Loop(self.state, self, clock=asyncio.get_running_loop().time)
@@ -130,6 +133,7 @@ class Service:
             if not self._shadow:
                 group.create_task(self._reporter.run())
                 group.create_task(self._name_leases.run())
+                group.create_task(self._acceptor.run())
 
     # -- the loop's effects --------------------------------------------------------------------
 
@@ -190,7 +194,7 @@ class Service:
             PRIORITY_CLASSES: state.priority_class_changed,
         }
         for kind in (kind for dialect in DIALECTS for kind in dialect.kinds):
-            by_key[kind] = partial(state.group_changed, kind)
+            by_key[kind] = partial(self._group_changed, kind)
         for kind in (VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES):
             by_key[kind] = partial(state.storage_changed, kind)
         return [
@@ -205,6 +209,10 @@ class Service:
             # Roles of older releases lack the right to read HyperNodes: the start waits for none.
             self._watch(HYPER_NODES, _by_key(state.hyper_node_changed), optional=True),
         ]
+
+    def _group_changed(self, kind: Kind[Any], key: Key, new: Any) -> None:
+        self.state.group_changed(kind, key, new)
+        self._acceptor.group_changed(kind, key, new)
 
     def _served_kind(self, kind: Kind[Any]) -> Kind[Any]:
         """The kind in the version that is watched."""

@@ -1,0 +1,75 @@
+"""Accepts Volcano's PodGroups, so that operators create the pods of their gangs.
+
+Volcano gives a PodGroup the phase Inqueue when it accepts it, before there are pods. Until then
+training-operator creates none. A PodGroup names no scheduler, so only a scheduler that answers to
+the name `volcano` accepts groups: under any other name, Volcano itself may be at work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from muster.api.kinds import VOLCANO_POD_GROUPS, Kind
+from muster.errors import MusterError, NotFound
+from muster.scheduler.effects.refusals import Refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from muster.api.meta import Key
+    from muster.api.pod_groups import VolcanoPodGroup
+    from muster.kube.client import Client
+
+log = logging.getLogger(__name__)
+
+VOLCANO = "volcano"
+INQUEUE = "Inqueue"
+NOT_ACCEPTED = ("", "Pending")
+RETRY_SECONDS = 5.0
+"""Seconds until writes that failed are retried."""
+
+
+class GroupAcceptor:
+    """The PodGroups that are to be accepted."""
+
+    def __init__(self, client: Client, names: Collection[str]) -> None:
+        self._client, self._active = client, VOLCANO in names
+        self._waiting: dict[Key, None] = {}
+        self._wake = asyncio.Event()
+        self._refusals = Refusals(log)
+
+    def group_changed(self, kind: Kind[Any], key: Key, new: VolcanoPodGroup | None) -> None:
+        """An object that declares a gang was created, changed or deleted."""
+        if not self._active or kind is not VOLCANO_POD_GROUPS:
+            return
+        if new is not None and new.status.phase in NOT_ACCEPTED:
+            self._waiting[key] = None
+            self._wake.set()
+        else:
+            self._waiting.pop(key, None)
+
+    async def run(self) -> None:
+        """Accept groups until cancelled."""
+        while True:
+            self._wake.clear()
+            for key in list(self._waiting):
+                if await self._accept(key):
+                    self._waiting.pop(key, None)
+            if self._waiting:
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                await self._wake.wait()
+
+    async def _accept(self, key: Key) -> bool:
+        """Write the phase; False if that failed and is to be tried again."""
+        body = {"status": {"phase": INQUEUE}}
+        try:
+            await self._client.patch(VOLCANO_POD_GROUPS, key, body, subresource="status")
+        except NotFound:
+            return True
+        except MusterError as error:
+            self._refusals.take(error, None)
+            return False
+        return True
