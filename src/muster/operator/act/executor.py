@@ -1,8 +1,8 @@
 """Actions -> API calls, in their order: the only part of the operator that writes.
 
 A name that is taken is not an error. If the object is the job's own, it was created a moment ago
-and no informer shows it yet. If it has another owner or is being deleted, the job waits until the
-name is free.
+and no informer shows it yet, or another operator created it, and it gets our labels. If it has
+another owner or is being deleted, the job waits until the name is free.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from muster.operator.action_types import (
     Requeue,
     VerifyJob,
 )
-from muster.operator.build.labels import job_selector
+from muster.operator.build.labels import job_selector, was_made_by_another_operator
 from muster.operator.observe.informers import undecoded
 from muster.operator.observed_job import NAME_TAKEN
 from muster.operator.rights import missing_for_ownership
@@ -225,11 +225,21 @@ class Executor:
         if all(row.get("uid") != job.uid for row in meta.get("ownerReferences") or ()):
             message = f"{name} exists and has another owner; waiting until it is deleted"
             raise StopActions(NAME_RETRY, Waiting(NAME_TAKEN, message))
-        self._remember(job, action.kind, await self.client.get(_as_watched(kind), key))
-        if not job_selector(job).items() <= (meta.get("labels") or {}).items():
-            # Informers select by label, so none shows this object. Now that it is remembered, the
-            # next decision releases it.
-            raise StopActions(0.0)
+        labels = meta.get("labels") or {}
+        if job_selector(job).items() <= labels.items():
+            self._remember(job, action.kind, await self.client.get(_as_watched(kind), key))
+            return
+        if was_made_by_another_operator(job.name, action.kind, labels):
+            own = action.manifest["metadata"]["labels"]
+            missing = {name: own[name] for name in own if name.startswith(names.PREFIX)}
+            change = {"metadata": {"uid": meta["uid"], "labels": missing}}
+            labelled = await self.client.patch(_as_watched(kind), key, change)
+        else:
+            labelled = await self.client.get(_as_watched(kind), key)
+        # Informers select by label, so none shows this object yet. Now that it is remembered, the
+        # next decision goes on with it, or releases a pod without the job's labels.
+        self._remember(job, action.kind, labelled)
+        raise StopActions(0.0)
 
     def _remember(self, job: Job, kind: Kind[Any], written: Any) -> None:
         if not self.informers.shows(kind, written, job.uid):

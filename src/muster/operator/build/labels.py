@@ -6,13 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from muster.api.kinds import PODS
 from muster.jobs import names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from muster.api.core import Pod
     from muster.api.kinds import Kind
     from muster.api.meta import ObjectMeta, Raw
     from muster.jobs.job import Job, Replica, ReplicaSpec
+
+
+_JOB_LABELS_OF_OTHERS = tuple(
+    f"{kind}{word}"
+    for word in ("job-name", "job_name")
+    for kind in ("", "tf-", "tf_", "pytorch-", "pytorch_", "mpi-", "mpi_")
+)
+"""The labels in which tf-operator, pytorch-operator and mpi-operator name the job of a pod."""
+
+
+def was_made_by_another_operator(job: str, kind: Kind[Any], labels: Mapping[str, str]) -> bool:
+    """Whether an object that the job controls was made by an operator that sets other labels.
+
+    A pod that names no job in any label lost its labels on purpose: it is released.
+    """
+    if any(name.startswith(f"{names.PREFIX}/") for name in labels):
+        return False
+    return kind != PODS or any(labels.get(name) == job for name in _JOB_LABELS_OF_OTHERS)
 
 
 def owner_reference(job: Job) -> Raw:
