@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.show.messages import note
+from muster.jobs.build.flag_values import seconds
 from muster.kube.client import Client
 from muster.kube.leader_election import LeaderElection
 from muster.telemetry import logging_setup, metrics
@@ -38,6 +39,9 @@ class DaemonOptions:
     metrics_port: int | None
     metrics_host: str
     log_format: str
+    lease_duration: int = 15
+    renew_deadline: int = 10
+    retry_period: int = 2
     lease_namespace: str = LEASE_NAMESPACE
     beside_local: str = ""
     """A warning for a daemon that is started beside the local cluster, which has its own."""
@@ -63,10 +67,37 @@ def daemon_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.IntRange(0, 65535),
             help="Serve /metrics, /healthz and /readyz here.",
         ),
+        _duration(
+            "--leader-elect-retry-period",
+            "2s",
+            "Pause between two attempts to get or renew the lease.",
+        ),
+        _duration(
+            "--leader-elect-renew-deadline",
+            "10s",
+            "The leader stops if it has not renewed the lease for so long.",
+        ),
+        _duration(
+            "--leader-elect-lease-duration",
+            "15s",
+            "Others wait so long after the last renewal before they take the lease.",
+        ),
         click.option("--leader-elect", is_flag=True, help="Work only while holding the lease."),
     ):
         command = option(command)
     return command
+
+
+def _duration(flag: str, default: str, text: str) -> Callable[..., Any]:
+    """An option with a duration such as 15s; the command receives seconds."""
+    return click.option(
+        flag,
+        flag.removeprefix("--leader-elect-").replace("-", "_"),
+        default=default,
+        show_default=True,
+        callback=lambda _context, _option, value: seconds(flag, value),
+        help=text,
+    )
 
 
 def run(
@@ -112,4 +143,7 @@ def _election(client: Client, options: DaemonOptions) -> LeaderElection:
         name=f"muster-{options.name}",
         namespace=options.lease_namespace,
         identity=identity,
+        duration=options.lease_duration,
+        renew_deadline=options.renew_deadline,
+        retry=options.retry_period,
     )

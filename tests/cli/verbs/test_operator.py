@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from muster.cli import daemon
 from muster.cli.verbs import operator
+from muster.errors import UsageError
 from muster.operator import run
 from muster.operator.build import dialect_choice
 
@@ -76,3 +77,19 @@ def test_an_unknown_dialect_is_rejected_with_the_nearest(started: list[Settings]
     assert answer.exit_code == 2
     assert "did you mean volcano?" in answer.output
     assert not started
+
+
+def test_the_terms_of_the_lease_are_durations(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[daemon.DaemonOptions] = []
+    monkeypatch.setattr(daemon, "run", lambda _, options, __: seen.append(options))
+    flags = ["--leader-elect-lease-duration=1m", "--leader-elect-renew-deadline=40s"]
+    answer = CliRunner().invoke(operator.command, flags, catch_exceptions=False)
+
+    assert answer.exit_code == 0, answer.output
+    (options,) = seen
+    terms = (options.lease_duration, options.renew_deadline, options.retry_period)
+    assert terms == (60, 40, 2)
+    with pytest.raises(UsageError, match="--leader-elect-retry-period"):
+        CliRunner().invoke(
+            operator.command, ["--leader-elect-retry-period=soon"], catch_exceptions=False
+        )
