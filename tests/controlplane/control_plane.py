@@ -41,7 +41,8 @@ MASTERS = "system:masters"
 class ControlPlane:
     """One cluster.
 
-    `audit` is a level such as Metadata or RequestResponse; without it nothing is audited.
+    `audit` is a level such as Metadata or RequestResponse, or the rules of an audit policy; without
+    it nothing is audited.
     `durable` makes etcd wait for the disk. `watch_cache=False` sends every watch to etcd itself, so
     that `compact` makes the next watch from an old version fail with 410; with the cache, the API
     server goes on serving what it remembers until it restarts.
@@ -51,7 +52,7 @@ class ControlPlane:
         self,
         binaries: Path,
         *,
-        audit: str | None = None,
+        audit: str | Sequence[dict[str, Any]] | None = None,
         durable: bool = False,
         watch_cache: bool = True,
         apiserver_args: Sequence[str] = (),
@@ -61,7 +62,8 @@ class ControlPlane:
         self.token = secrets.token_hex(16)
         self._binaries = binaries
         self._settings = Settings(self.folder, durable, watch_cache, audit is not None)
-        self._audit = audit_policy(audit or "None")
+        rules = [{"level": audit or "None"}] if isinstance(audit, str | None) else audit
+        self._audit = audit_policy(*rules)
         self._apiserver_args = apiserver_args
         self._children: dict[str, Child] = {}
         self._port = 0
@@ -93,7 +95,7 @@ class ControlPlane:
         """Start etcd and the API server; on failure nothing is left behind."""
         try:
             self._write_files()
-            self._spawn("etcd", self._settings.etcd()).await_ready(self._etcd_answers)
+            self.start_etcd()
             self.start_apiserver()
         except BaseException:
             self.stop()
@@ -106,6 +108,14 @@ class ControlPlane:
             self._children.popitem()[1].kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def start_etcd(self) -> None:
+        """Start etcd; after a kill, with the objects that it had."""
+        self._spawn("etcd", self._settings.etcd()).await_ready(self._etcd_answers)
+
+    def kill_etcd(self) -> None:
+        """SIGKILL: every request of the API server hangs or fails until it is started again."""
+        self._children.pop("etcd").kill()
+
     def start_apiserver(self) -> None:
         """Start the API server; after a kill, on the port it had."""
         if self._port:
@@ -116,6 +126,11 @@ class ControlPlane:
         admin = self.authority.client(ADMIN, MASTERS)
         config = kubeconfig(self.url, self.authority.certificate, client=admin)
         self.kubeconfig.write_text(json.dumps(config))
+
+    def await_ready(self) -> None:
+        """Wait until the running API server is ready again."""
+        child = self._children["kube-apiserver"]
+        child.await_ready(lambda: self._answers(self._port, "/readyz"))
 
     def kill_apiserver(self) -> None:
         """SIGKILL: open connections are cut, nothing is flushed."""
@@ -174,10 +189,16 @@ class ControlPlane:
         )
 
     def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """One API request with the admin token: the status code and the decoded response."""
+        """One API request with the admin token: the status code and the decoded response.
+
+        The server answers `404 page not found`, without JSON, if it does not know the resource.
+        """
         connection = http_request.tls_connection(self._port, self.authority.certificate)
         status, text = http_request.send(connection, method, path, body, self.token)
-        return status, json.loads(text)
+        try:
+            return status, json.loads(text)
+        except json.JSONDecodeError:
+            return status, {"message": text.decode(errors="replace")}
 
     def compact(self) -> int:
         """Compact etcd's history up to its newest revision, which is returned."""

@@ -44,7 +44,8 @@ def send(
     token: str | None = None,
 ) -> tuple[int, bytes]:
     """Send one request, read the whole response, close."""
-    headers = {"Content-Type": "application/json"}
+    kind = "merge-patch+json" if method == "PATCH" else "json"
+    headers = {"Content-Type": f"application/{kind}"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     try:

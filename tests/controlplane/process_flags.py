@@ -114,13 +114,13 @@ class Settings:
         ]
 
 
-def audit_policy(level: str) -> dict[str, Any]:
-    """Audit every request once, when its response is complete."""
+def audit_policy(*rules: dict[str, Any]) -> dict[str, Any]:
+    """Audit requests by the first rule that fits, once, when the response is complete."""
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
-        "rules": [{"level": level}],
+        "rules": list(rules),
     }
 
 

@@ -82,6 +82,8 @@ class Relay(_Threaded):
         self.delay = 0.0
         """Seconds before each piece of `piece` bytes from the server is passed on."""
         self.piece = 65536
+        self.loses_answers = False
+        """Whether bytes from the server are dropped, while those to the server arrive."""
         self._flowing = threading.Event()
         self._flowing.set()
         self._open: set[asyncio.StreamWriter] = set()
@@ -106,6 +108,7 @@ class Relay(_Threaded):
     def revive(self) -> None:
         """Pass bytes on again, on new connections; the old ones are broken."""
         self.cut()
+        self.loses_answers = False
         self._flowing.set()
 
     async def _cut(self) -> None:
@@ -163,6 +166,8 @@ class Relay(_Threaded):
         while data := await reader.read(self.piece if down else 65536):
             if not self._flowing.is_set():
                 await asyncio.Event().wait()
+            if down and self.loses_answers:
+                continue
             if down and self.delay:
                 await asyncio.sleep(self.delay)  # pace: this relay is slow
             self.down_bytes += len(data) if down else 0
