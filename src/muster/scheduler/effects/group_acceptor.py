@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import VOLCANO_POD_GROUPS, Kind
+from muster.api.pod_groups import VOLCANO_POD_GROUPS, Kind
 from muster.errors import MusterError, NotFound
 from muster.scheduler.effects.refusals import Refusals
 
