@@ -100,7 +100,8 @@ def _at(arguments: list[ast.expr], position: int | None) -> list[ast.expr]:
 def _is_warning(node: ast.Tuple, module: str) -> bool:
     """Whether this is a warning about a job that is parsed: a pair of a reason and a message."""
     others = [ast.unparse(each) for each in node.elts[1:]]
-    return others == ["message"] and module.startswith("muster.jobs")
+    is_value = isinstance(node.ctx, ast.Load)
+    return is_value and others == ["message"] and module.startswith("muster.jobs")
 
 
 def _is_reason(key: ast.expr | None) -> bool:

@@ -12,7 +12,6 @@ import msgspec
 
 from muster.api.kinds import decoder_of
 from muster.errors import ApiError, Cause, Forbidden, ServerError, api_error
-from muster.kube.denial import missing_right
 from muster.kube.request import JSON
 
 if TYPE_CHECKING:
@@ -161,6 +160,8 @@ def _sentence(code: int, status: Status, about: RequestTarget, expired: str) -> 
 
 
 def _missing_right(status: Status, about: RequestTarget) -> MissingRight | None:
+    from muster.kube.denial import missing_right  # quick verbs seldom get here
+
     return missing_right(status.message, about.namespace, about.name)
 
 

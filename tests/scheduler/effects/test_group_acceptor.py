@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api.kinds import Kind
 from muster.api.meta import Key, Raw
-from muster.api.pod_groups import COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS, Kind, VolcanoPodGroup
+from muster.api.pod_groups import COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS, VolcanoPodGroup
 from muster.errors import Unreachable
 from muster.scheduler.effects.group_acceptor import RETRY_SECONDS, GroupAcceptor
 

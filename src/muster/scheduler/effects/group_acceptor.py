@@ -11,13 +11,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from muster.api.pod_groups import VOLCANO_POD_GROUPS, Kind
+from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.errors import MusterError, NotFound
 from muster.scheduler.effects.refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from muster.api.kinds import Kind
     from muster.api.meta import Key
     from muster.api.pod_groups import VolcanoPodGroup
     from muster.kube.client import Client
