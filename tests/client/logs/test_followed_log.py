@@ -18,7 +18,7 @@ from muster.api.pod_logs import POD_LOGS, PodLog
 from muster.client.logs import followed_log, read_logs
 from muster.client.logs.attempts import LogSource
 from muster.client.logs.pod_log import LogOptions
-from muster.errors import BadRequest, MusterError, NotFound, Unreachable
+from muster.errors import BadRequest, MusterError, NotFound, ServerError, Unreachable
 from muster.kube.blocking_client import BlockingClient
 from tests.waiting import until
 
@@ -110,6 +110,35 @@ def test_a_stream_that_ends_while_the_pod_runs_is_opened_again() -> None:
     )
 
     assert run(script, LogOptions(follow=True)) == b"a\nb\n"
+
+
+def test_a_node_that_does_not_answer_is_reported_once_and_asked_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(followed_log, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr("time.sleep", pauses.append)
+    away, later = ServerError("no such host"), ServerError("connection refused")
+    breaks: list[Play] = [[away], [away], [away], [later], [later], [line(1, "a"), away]]
+    script = Script([*breaks, [line(2, "b")]], [*[pod("Running")] * 7, pod("Succeeded")])
+
+    assert notes_of(script) == [
+        f"the log of p broke off: {error}; waiting for the cluster" for error in (away, later, away)
+    ]
+    assert pauses == sorted(pauses)
+    assert 0.3 < sum(pauses) < followed_log.LONGEST_PAUSE * len(breaks)
+
+
+def test_a_log_that_ends_at_once_again_and_again_is_not_opened_without_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(followed_log, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr("time.sleep", pauses.append)
+    script = Script([[line(1, "a")]] * 5, [*[pod("Running")] * 5, pod("Succeeded")])
+
+    assert run(script, LogOptions(follow=True)) == b"a\n"
+    assert len(pauses) == 4
 
 
 @pytest.mark.parametrize("last", ["Running", "Succeeded"])

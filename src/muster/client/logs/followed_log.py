@@ -29,10 +29,42 @@ if TYPE_CHECKING:
     from muster.api.meta import Key
     from muster.client import Notify
     from muster.client.logs.pod_log import LogOptions
+    from muster.errors import MusterError
     from muster.kube.blocking_client import BlockingClient
 
 RECONNECT_TIMEOUT = 120.0
 """Seconds for which a cluster may be unreachable before a followed log ends with an error."""
+LONGEST_PAUSE = 5.0
+"""Seconds between two attempts to open a log that gives no line."""
+
+
+class Breaks:
+    """Streams of one log that gave no line, in a row.
+
+    The API server may answer while the node of the pod does not. Each error is then reported once,
+    and the log is opened again after pauses that grow.
+    """
+
+    def __init__(self, name: str, notify: Notify) -> None:
+        self._name, self._notify = name, notify
+        self._empty = 0
+        self._reported = ""
+
+    def line_came(self) -> None:
+        """The log can be read."""
+        self._empty, self._reported = -1, ""
+
+    def report(self, error: MusterError) -> None:
+        """Tell the user that the stream broke off, unless they know."""
+        if str(error) != self._reported:
+            self._notify(f"the log of {self._name} broke off: {error}; waiting for the cluster")
+        self._reported = str(error)
+
+    def pause(self) -> None:
+        """Wait before the log is opened again: not at all after a stream that gave lines."""
+        self._empty += 1
+        if self._empty:
+            time.sleep(min(LONGEST_PAUSE, POLL_SECONDS * 2.0 ** min(self._empty - 1, 10)))
 
 
 def follow_log(
@@ -43,7 +75,7 @@ def follow_log(
     A new attempt at the container is announced. `former` is the name of the replica's former pod,
     if that was followed: then the first attempt in this pod is new as well.
     """
-    log = ResumableLog(timestamps=options.timestamps)
+    log, breaks = ResumableLog(timestamps=options.timestamps), Breaks(key.name, notify)
     wait_for_start(client, key, notify)
     pod: Pod | None = client.get(PODS, key)
     uid, restarts = "", -1 if former else _restarts(pod, options.container)
@@ -56,13 +88,15 @@ def follow_log(
             # Always with timestamps: ResumableLog recognises repeated lines by them.
             for chunk in open_stream(client, pod, key, options, timestamps=True):
                 if data := log.feed(chunk):
+                    breaks.line_came()
                     yield data
             lost = False
         except (Unreachable, ServerError) as error:
-            notify(f"the log of {key.name} broke off: {error}; waiting for the cluster")
+            breaks.report(error)
             lost = True
         if ended:
             break
+        breaks.pause()
         try:
             pod = _wait_for_restart(client, pod, options.container, notify, lost=lost)
         except NotFound:
