@@ -12,6 +12,7 @@ import pytest
 
 from muster.api.kinds import LEASES
 from muster.cli import main
+from muster.cli.verbs.doctor import print_findings
 from muster.client.doctor.examine import judge
 from muster.client.doctor.facts import Component, Facts
 from muster.client.doctor.finding import Finding
@@ -143,3 +144,16 @@ def test_a_component_that_is_not_ready_for_want_of_rights_points_to_them() -> No
 
     assert ("components", "muster-operator: 0 of 2 ready: it lacks rights, see below") in found
     assert ("rights", "muster-operator may not list services") in found
+
+
+def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFixture[str]) -> None:
+    """An ordinary user may list nothing in the whole cluster."""
+    kinds = ["customresourcedefinitions.apiextensions.k8s.io", "deployments.apps", "pods", "nodes"]
+    unread = [*kinds, "leases.coordination.k8s.io", "configmaps kube-system/muster-line"]
+
+    findings = judge(facts(local=False, unread=unread))
+
+    assert [row.check for row in findings if row.level == "ok"] == ["api server", "clocks"]
+    assert [row.level for row in findings].count("warning") == len(unread)
+    print_findings(findings)
+    assert capsys.readouterr().out.splitlines()[-1] == "no errors, 6 warnings"

@@ -40,7 +40,7 @@ def command(target: Target, output: str) -> None:
         findings = examine(client, target.namespace_in(cluster), local=cluster.local)
     if output == "table":
         print(f"cluster: {cluster.name} (from {cluster.source})")
-        _print(findings)
+        print_findings(findings)
     else:
         import msgspec
 
@@ -51,7 +51,8 @@ def command(target: Target, output: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def print_findings(findings: Sequence[Finding]) -> None:
+    """One line for each finding, its fix below it, and a summary."""
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         level = f"{finding.level:<7}"
@@ -59,5 +60,10 @@ def _print(findings: Sequence[Finding]) -> None:
         print(f"{level}  {finding.check:<{width}}  {finding.text}")
         if finding.fix:
             print(f"{'':7}  {'':<{width}}  fix: {finding.fix}")
-    errors = sum(finding.level == "error" for finding in findings)
-    print("nothing is wrong" if not errors else count(errors, "error"))
+    errors, warnings = (
+        sum(finding.level == level for finding in findings) for level in ("error", "warning")
+    )
+    if errors:
+        print(count(errors, "error"))
+    else:
+        print(f"no errors, {count(warnings, 'warning')}" if warnings else "nothing is wrong")
