@@ -38,6 +38,19 @@ ADMIN = "muster-admin"
 MASTERS = "system:masters"
 
 
+def kwok_node(
+    name: str, room: Mapping[str, str], labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """A node that kwok manages."""
+    metadata = {
+        "name": name,
+        "annotations": {"kwok.x-k8s.io/node": "fake"},
+        "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+    }
+    status = {"allocatable": room, "capacity": room}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+
+
 class ControlPlane:
     """One cluster.
 
@@ -45,7 +58,8 @@ class ControlPlane:
     it nothing is audited.
     `durable` makes etcd wait for the disk. `watch_cache=False` sends every watch to etcd itself, so
     that `compact` makes the next watch from an old version fail with 410; with the cache, the API
-    server goes on serving what it remembers until it restarts.
+    server goes on serving what it remembers until it restarts. `default_admission` has every
+    admission plugin that a cluster has by default; it needs the controller manager.
     """
 
     def __init__(
@@ -55,13 +69,16 @@ class ControlPlane:
         audit: str | Sequence[dict[str, Any]] | None = None,
         durable: bool = False,
         watch_cache: bool = True,
+        default_admission: bool = False,
         apiserver_args: Sequence[str] = (),
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="muster-cp-"))
         self.authority = Authority()
         self.token = secrets.token_hex(16)
         self._binaries = binaries
-        self._settings = Settings(self.folder, durable, watch_cache, audit is not None)
+        self._settings = Settings(
+            self.folder, durable, watch_cache, audit is not None, default_admission
+        )
         rules = [{"level": audit or "None"}] if isinstance(audit, str | None) else audit
         self._audit = audit_policy(*rules)
         self._apiserver_args = apiserver_args
@@ -148,9 +165,26 @@ class ControlPlane:
         port = self._serve(name, lambda port: [*flags(port), *extra_args], "/healthz")
         return f"https://127.0.0.1:{port}"
 
-    def start_kwok(self) -> None:
-        """Start kwok: nodes become Ready and pods bound to them Running, as stages.yaml says."""
-        self._serve("kwok", self._settings.kwok, "/healthz")
+    def start_kwok(self, log: str = "") -> None:
+        """Start kwok: nodes become Ready and pods bound to them Running, as stages.yaml says.
+
+        With `log`, these are the lines that every container of every pod has written.
+        """
+        config = self._log_config(log) if log else None
+        self._serve("kwok", lambda port: self._settings.kwok(port, config), "/healthz")
+
+    def _log_config(self, log: str) -> Path:
+        file, config = self.folder / "pods.log", self.folder / "logs.yaml"
+        lines = [f"2026-01-01T00:00:00.000000000Z stdout F {line}\n" for line in log.splitlines()]
+        file.write_text("".join(lines))  # as container runtimes write logs
+        resource = {
+            "apiVersion": "kwok.x-k8s.io/v1alpha1",
+            "kind": "ClusterLogs",
+            "metadata": {"name": "every-pod"},
+            "spec": {"logs": [{"logsFile": str(file), "follow": False}]},
+        }
+        config.write_text(json.dumps(resource))
+        return config
 
     def add_node(
         self,
@@ -166,15 +200,22 @@ class ControlPlane:
         room = {"cpu": str(cpu), "memory": memory, "pods": str(pods)}
         if gpus:
             room["nvidia.com/gpu"] = str(gpus)
-        metadata = {
-            "name": name,
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-            "labels": {"kubernetes.io/hostname": name, **(labels or {})},
-        }
-        node = {"metadata": metadata, "status": {"allocatable": room, "capacity": room}}
-        status, answer = self.request("POST", "/api/v1/nodes", node)
+        status, answer = self.request("POST", "/api/v1/nodes", kwok_node(name, room, labels))
         if status != http.client.CREATED:
             raise RuntimeError(f"node {name} was not created: {answer.get('message')}")
+
+    def add_nodes(self, count: int, *, of_which_with_gpus: int, gpus: int) -> None:
+        """Create nodes `n000`, `n001` …; the first ones have GPUs."""
+        room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        with_gpus = {**room, "nvidia.com/gpu": str(gpus)}
+        nodes = [
+            kwok_node(f"n{number:03}", with_gpus if number < of_which_with_gpus else room)
+            for number in range(count)
+        ]
+        listed = {"apiVersion": "v1", "kind": "List", "items": nodes}
+        created = self.kubectl("create", "-f", "-", input=json.dumps(listed))
+        if created.returncode:
+            raise RuntimeError(f"nodes were not created: {created.stderr}")
 
     def kubectl(self, *args: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run kubectl as admin; the caller checks its exit code."""

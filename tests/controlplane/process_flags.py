@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tests.controlplane.certificates import Pair
 
 GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+# Without a controller manager nobody would make the default service account that every pod then
+# needs, nor take off the not-ready taint that every new node then gets.
+FEWER_ADMISSION_PLUGINS = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
 STAGES = Path(__file__).with_name("stages.yaml")
 
 
@@ -25,6 +28,7 @@ class Settings:
     durable: bool
     watch_cache: bool
     audited: bool
+    default_admission: bool = False
 
     def etcd(self) -> list[str]:
         # An address must be given for others to reach this one by; in a cluster of one nobody does.
@@ -57,9 +61,7 @@ class Settings:
             "--service-cluster-ip-range=10.0.0.0/16",
             "--authorization-mode=RBAC",
             "--allow-privileged=true",
-            # Without a controller manager nobody would make the default service account that every
-            # pod then needs, nor take off the not-ready taint that every new node then gets.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            *(() if self.default_admission else (FEWER_ADMISSION_PLUGINS,)),
             GATES,
             "--runtime-config=scheduling.k8s.io/v1alpha2=true",
             f"--watch-cache={_flag(self.watch_cache)}",
@@ -76,8 +78,11 @@ class Settings:
             f"--root-ca-file={self.folder}/ca.crt",
         ]
 
-    def kwok(self, port: int) -> list[str]:
+    def kwok(self, port: int, logs: Path | None = None) -> list[str]:
+        # As the kubelet of its nodes, kwok serves logs where the API server asks for them.
+        kubelet = [f"--config={logs}", "--node-ip=127.0.0.1", f"--node-port={port}"]
         return [
+            *(kubelet if logs else ()),
             f"--kubeconfig={self.folder}/kubeconfig",
             f"--config={STAGES}",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",

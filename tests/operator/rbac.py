@@ -6,6 +6,7 @@ missing that only this plugin checks.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -16,19 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from msgspec.structs import replace
 
 from muster.deploy import roles
 from muster.deploy.values import Values
 from muster.kube.auth import kube_config
-from muster.rights import Right, expand
+from muster.rights import Right, Rule, expand
+from tests.audited_rights import Request, denied, requests_of
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.operator.clusters import define
-from tests.waiting import until
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from muster.api.meta import Raw
     from muster.kube.auth.endpoint import Endpoint
@@ -47,36 +48,83 @@ class Watched:
     def admin(self) -> Endpoint:
         return kube_config.load(self.plane.kubeconfig)
 
-    def requests(self, daemon: str) -> list[tuple[Right, int, str]]:
-        """The right, response code and URI of every request of a daemon so far."""
-        return requests_of(self.plane, f"system:serviceaccount:{NAMESPACE}:muster-{daemon}")
+    def account(self, daemon: str) -> str:
+        return f"system:serviceaccount:{NAMESPACE}:muster-{daemon}"
+
+    def requests(self, daemon: str) -> list[Request]:
+        """Every request of a daemon so far."""
+        return requests_of(self.plane, self.account(daemon))
+
+    def denied(self, since: int = 0) -> list[tuple[str, Right]]:
+        """The rights that daemons lacked, from this place in the audit log on."""
+        return [
+            (daemon, right)
+            for daemon in DAEMONS
+            for right in denied(self.plane, self.account(daemon), since)
+        ]
 
 
-def requests_of(plane: ControlPlane, user: str) -> list[tuple[Right, int, str]]:
-    """The right, response code and URI of every request of a user so far."""
-    rows = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
-    own = [row for row in rows if row["user"]["username"] == user]
-    return [(_right(row["objectRef"]), *_answer(row)) for row in map(_complete, own)]
+class MissingRights(AssertionError):
+    """Daemons lacked rights; the message names each."""
+
+    def __init__(self, missing: list[tuple[str, Right]]) -> None:
+        lines = [f"muster-{daemon} may not {right}" for daemon, right in missing]
+        super().__init__("\n".join(lines))
+        self.missing = missing
 
 
-def _complete(row: Raw) -> Raw:
-    return {**row, "objectRef": {**row.get("objectRef", {}), "verb": row["verb"]}}
+async def run_stories(
+    cluster: Watched, stories: Coroutine[Any, Any, None], go_on: float = 15.0
+) -> None:
+    """Run stories; a right that a daemon lacks ends them, and is named.
+
+    Without a right, a story waits in vain: its own failure says nothing of the right. After the
+    first refusal the stories go on for some seconds, so that every right that is missing is named.
+    """
+    start = cluster.plane.audit_log.stat().st_size
+    task = asyncio.create_task(stories)
+    while not task.done() and not cluster.denied(start):
+        await asyncio.wait([task], timeout=0.5)
+    await asyncio.wait([task], timeout=go_on)
+    missing = cluster.denied(start)
+    if missing:
+        task.cancel()
+        await asyncio.wait([task])
+        raise MissingRights(missing)
+    await task
 
 
-def _right(ref: Raw) -> Right:
-    parts = [ref.get("resource", ""), ref.get("subresource", "")]
-    return Right(ref["verb"], ref.get("apiGroup", ""), "/".join(part for part in parts if part))
-
-
-def _answer(row: Raw) -> tuple[int, str]:
-    return row.get("responseStatus", {}).get("code", 0), row["requestURI"]
-
-
-def granted(daemon: str) -> set[Right]:
-    """All rights that the daemon declares, whatever the names of the objects."""
+def granted(daemon: str, *further: Rule) -> set[Right]:
+    """All rights that the daemon declares, and those of further rules."""
     declared = roles.rights_of(daemon, Values())
-    rules = (*declared.served, *declared.cluster, *declared.leases)
-    return {replace(right, name="") for right in expand(rules)}
+    return set(expand((*declared.served, *declared.cluster, *declared.leases, *further)))
+
+
+def without(daemon: str, right: Right) -> list[Raw]:
+    """The roles of a daemon without one of its rights."""
+    objects = roles.build(daemon, Values(), NAMESPACE)
+    for role in objects:
+        role["rules"] = [
+            rule
+            for row in role.get("rules", ())
+            for rule in (_split(row, right) if right in _rights(row) else [row])
+        ]
+    return [role for role in objects if role["rules"]]
+
+
+def _rights(row: Raw) -> set[Right]:
+    names = tuple(row.get("resourceNames", ()))
+    rule = Rule(tuple(row["apiGroups"]), tuple(row["resources"]), tuple(row["verbs"]), names)
+    return set(expand([rule]))
+
+
+def _split(row: Raw, removed: Right) -> list[Raw]:
+    """A rule for each right that is left."""
+    return [
+        Rule((right.group,), (right.resource,), (right.verb,), (right.name,) * bool(right.name))
+        .as_rbac()
+        for right in sorted(_rights(row) - {removed})
+    ]  # fmt: skip
 
 
 @contextmanager
@@ -94,10 +142,14 @@ def running(binaries: Path) -> Iterator[Watched]:
             plane.add_node(f"n{number}", gpus=8)
         _kubectl(plane, "create", "namespace", NAMESPACE)
         for daemon in DAEMONS:
-            objects = roles.build(daemon, Values(), NAMESPACE)
-            _kubectl(plane, "apply", "-f", "-", text=yaml.safe_dump_all(objects))
+            grant(plane, roles.build(daemon, Values(), NAMESPACE))
             on.enter_context(_started(plane, daemon))
         yield Watched(plane)
+
+
+def grant(plane: ControlPlane, objects: list[Raw]) -> None:
+    """Apply accounts, roles and bindings."""
+    _kubectl(plane, "apply", "-f", "-", text=yaml.safe_dump_all(objects))
 
 
 def _kubectl(plane: ControlPlane, *words: str, text: str | None = None) -> str:
@@ -160,7 +212,7 @@ def _started(plane: ControlPlane, daemon: str) -> Iterator[None]:
             process.wait(30)
 
 
-def lead(cluster: Watched) -> None:
+async def lead(cluster: Watched) -> None:
     """Wait until both daemons hold their leases."""
 
     def leads(daemon: str) -> bool:
@@ -168,7 +220,9 @@ def lead(cluster: Watched) -> None:
         code, lease = cluster.plane.request("GET", path)
         return code == 200 and bool(lease["spec"].get("holderIdentity"))
 
-    until(lambda: all(leads(daemon) for daemon in DAEMONS), timeout=60, what="both at work")
+    await eventually(
+        lambda: all(leads(daemon) for daemon in DAEMONS), timeout=60, every=0.2, what="both at work"
+    )
 
 
 def body(kind: str, version: str, name: str, spec: Any, **metadata: Any) -> Raw:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from msgspec.structs import replace
 
 from muster.api.kinds import JOB_KINDS, PODS, TFJOBS
 from muster.api.meta import Raw
@@ -24,18 +23,20 @@ from muster.jobs.exported_models import MODEL_DIR, NPZ, Version
 from muster.kube.auth import kube_config
 from muster.kube.client import Client
 from muster.rights import Right, expand
+from muster.scheduler.waiting_line_format import CONFIG_MAP
 from muster.web.access.gate import Policy
 from muster.web.access.keys import new_token
 from muster.web.app import make_app
 from muster.web.cluster import first_list
+from tests.audited_rights import denied, requests_of, unused
 from tests.cli.conftest import teach
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
-from tests.operator.rbac import requests_of
 from tests.web.objects import job
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 ACCOUNT = "system:serviceaccount:default:"
+READER = f"{ACCOUNT}reader"
 ROLES = {
     "reader": ("muster-dashboard",),
     "writer": ("muster-dashboard", "muster-dashboard-edit"),
@@ -116,18 +117,14 @@ async def test_pages_use_exactly_the_declared_rights(
             assert answer.status == 200, (page, await answer.text())
         await client.get(f"{JOB}/log")  # no kubelet has the log: only the right counts
 
-    requests = requests_of(plane, f"{ACCOUNT}reader")
     declared = dashboard_rights.rights()
-    rules = (*declared.served, *declared.cluster, *declared.leases)
-    granted = {replace(right, name="") for right in expand(rules)}
-    refused = {right for right, code, _ in requests if code == 403}
-    assert refused <= NOT_GRANTED
-    used = {right for right, _, _ in requests}
+    granted = set(expand((*declared.served, *declared.cluster, *declared.leases)))
+    assert set(denied(plane, READER)) <= NOT_GRANTED
     # The log of one job was opened, which is a TFJob.
     others = {Right("get", kind.group, kind.plural) for kind in JOB_KINDS if kind != TFJOBS}
-    # Curves are fetched by the scripts of a page.
-    others.add(Right("list", "metrics.k8s.io", "pods"))
-    assert sorted(granted - used - others) == []
+    # Curves are fetched by the scripts of a page, and commands get the line with the same role.
+    others |= {Right("list", "metrics.k8s.io", "pods"), Right("get", "", "configmaps", CONFIG_MAP)}
+    assert unused(granted - others, requests_of(plane, READER)) == []
 
 
 async def test_changes_use_exactly_the_declared_rights(
@@ -146,12 +143,10 @@ async def test_changes_use_exactly_the_declared_rights(
     async with Client.connect(kube_config.load(tmp_path / "config")) as client:
         await _use_models(client, plane)
 
-    requests = requests_of(plane, f"{ACCOUNT}writer")
-    assert {right for right, code, _ in requests if code == 403} <= {
-        Right("list", "logs.muster.dev", "podlogs"),  # a kind of the local cluster
-    }
-    used = {right for right, _, _ in requests}
-    granted = {replace(right, name="") for right in expand(dashboard_rights.changes().served)}
+    writer = f"{ACCOUNT}writer"
+    # A kind of the local cluster.
+    assert set(denied(plane, writer)) <= {Right("list", "logs.muster.dev", "podlogs")}
+    granted = set(expand(dashboard_rights.changes().served))
     # The job that was changed is a TFJob.
     others = {
         Right(verb, kind.group, kind.plural)
@@ -161,7 +156,7 @@ async def test_changes_use_exactly_the_declared_rights(
     }
     # A websocket is a GET, which newer servers authorize as `create` too.
     others.add(Right("create", "", "pods/exec"))
-    assert sorted(granted - used - others) == []
+    assert unused(granted - others, requests_of(plane, writer)) == []
 
 
 async def _change_jobs(
