@@ -1,4 +1,7 @@
-"""The commands of the seeds, word for word."""
+"""The commands and manifests of the guides that users follow, word for word.
+
+Tests on the local cluster and on real ones run the same words from here.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,20 @@ import shlex
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+MANIFESTS = Path(__file__).parents[1] / "operator" / "end_to_end" / "guides"
+VOLCANO, KUBE_ARBITRATOR = MANIFESTS / "volcano.yaml", MANIFESTS / "kube-arbitrator.yaml"
+MANIFEST_JOB = "tfjob-gang-scheduling"
 SEED = (
     "process -f openshift/tf-job_distributed-template.yaml"
     " --param JOB_NAME=training-distributed-user1 --param IMAGE_NAME=training-user1"
     " --param BUCKET=user1 --param WORKERS=2"
 )
+WORKSHOP = f"oc {SEED} | oc apply -f -"
+WORKSHOP_JOB = "training-distributed-user1"
+WORKSHOP_PODS = "oc get pods | grep user1"
+WORKSHOP_LOGS = f"oc logs -f {WORKSHOP_JOB}-chief-0"
+GANG_VALUES = "enableGangScheduler: true\n"
+"""The edited line of `charts/tfjob/values.yaml`."""
 TENSORFLOW = r"""
 arena submit tf --name=tf-dist-git              \
               --gpus=1              \
@@ -35,6 +47,10 @@ arena submit mpi \
     --tensorboard \
     "mpirun python code/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py --model resnet101 --batch_size 64 --variable_update horovod --train_dir=/training_logs --summary_verbosity=3 --save_summaries_steps=10"
 """  # noqa: E501
+
+
+GET_TENSORFLOW = "arena get tf-dist-data"
+GET_MPI = "arena get mpi-dist"
 
 
 def typed(text: str) -> list[str]:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.seeds import KUBE_ARBITRATOR, VOLCANO
+from tests.cli.seeds import MANIFEST_JOB as JOB
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
-GUIDES = Path(__file__).parent.parent / "operator" / "end_to_end" / "guides"
 PROGRAM = "opt/tf-benchmarks/scripts/tf_cnn_benchmarks"
-JOB = "tfjob-gang-scheduling"
 STAND_IN = """\
 import sys
 
@@ -45,9 +45,9 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster.down()
 
 
-@pytest.mark.parametrize("guide", ["volcano", "kube-arbitrator"])
-def test_a_guides_manifest_runs_to_success_as_written(local: LocalCluster, guide: str) -> None:
-    local.arena("apply", "-f", str(GUIDES / f"{guide}.yaml"))
+@pytest.mark.parametrize("guide", [VOLCANO, KUBE_ARBITRATOR], ids=lambda file: file.stem)
+def test_a_guides_manifest_runs_to_success_as_written(local: LocalCluster, guide: Path) -> None:
+    local.arena("apply", "-f", str(guide))
 
     job = local.wait_job(JOB, "SUCCEEDED", "FAILED")
 

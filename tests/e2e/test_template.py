@@ -11,18 +11,14 @@ from pathlib import Path
 import pytest
 
 from muster.client.models import catalog
+from tests.cli.seeds import WORKSHOP
+from tests.cli.seeds import WORKSHOP_JOB as JOB
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
-LINES = """
-set -euo pipefail
-oc process -f openshift/tf-job_distributed-template.yaml \
- --param JOB_NAME=training-distributed-user1 --param IMAGE_NAME=training-user1 \
- --param BUCKET=user1 --param WORKERS=2 | oc apply -f -
-"""
-JOB = "training-distributed-user1"
+LINES = f"set -euo pipefail\n{WORKSHOP}"
 
 
 @pytest.fixture(scope="module")

@@ -365,6 +365,7 @@
   resourceNames:
   - muster-line
   verbs:
+  - get
   - list
   - watch
 {{- end }}

@@ -26,7 +26,8 @@ def rights() -> Rights:
             Rule(("metrics.k8s.io",), ("pods",), ("list",), why="curves of usage"),
         ),
         cluster=(rule([NODES], READ, "the map of the cluster"),),
-        leases=(Rule(("",), (CONFIG_MAPS.plural,), READ, (CONFIG_MAP,), "the line"),),
+        # Pages watch the line; `arena get` and `arena explain` get it, with the same role.
+        leases=(Rule(("",), (CONFIG_MAPS.plural,), ("get", *READ), (CONFIG_MAP,), "the line"),),
     )
 
 
