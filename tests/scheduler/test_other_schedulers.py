@@ -51,9 +51,8 @@ def lease(
     ("name", "held"),
     [
         ("default-scheduler", "kube-scheduler"),
-        ("volcano", "vc-scheduler"),
         ("volcano", "volcano"),
-        ("kube-batchd", "kube-batch"),
+        ("koord-scheduler", "koord-scheduler"),
         ("my-own", "my-own"),
         ("my-own", "my-own-scheduler"),
     ],

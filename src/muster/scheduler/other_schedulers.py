@@ -30,15 +30,14 @@ if TYPE_CHECKING:
     from muster.kube.client import Client
 
 
-LEASES_OF = {
-    "default-scheduler": ("kube-scheduler",),
-    "volcano": ("volcano", "vc-scheduler"),
-    "scheduler-plugins-scheduler": ("scheduler-plugins-scheduler", "sig-scheduling"),
-    "koord-scheduler": ("koord-scheduler",),
-    "kube-batchd": ("kube-batchd", "kube-batch"),
-    "yunikorn": ("yunikorn", "yunikorn-scheduler"),
-}
-"""The lease names of schedulers whose lease is not named like themselves."""
+LEASES_OF = {"default-scheduler": ("kube-scheduler",)}
+"""The lease names of schedulers whose lease is not named like themselves.
+
+Volcano's lease is `volcano` (commit 04d59659), Koordinator's `koord-scheduler` (15d48f35). Others
+have none by default: kube-batch locks a ConfigMap (1ebe60e4), kube-batchd and YuniKorn nothing, and
+scheduler-plugins 0.35 does not elect. `muster install` and `muster doctor` find these by their
+Deployments.
+"""
 ELECTED = "elected"
 """The holder of the leases of an elected scheduler: its replicas do not warn of each other."""
 ALIVE_SECONDS = 60.0

@@ -20,6 +20,18 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 Plant = Callable[[ControlPlane], AbstractContextManager[None]]
 
 
+KUBE_BATCH: Raw = {
+    "metadata": {"name": "kube-batch"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "kube-batch"}},
+        "template": {
+            "metadata": {"labels": {"app": "kube-batch"}},
+            "spec": {"containers": [{"name": "main", "image": "kubesigs/kube-batch:v0.5"}]},
+        },
+    },
+}
+
+
 @dataclass(frozen=True)
 class Fault:
     plant: Plant
@@ -260,6 +272,10 @@ FAULTS: dict[str, Fault] = {
     "a scheduler name with two answers": Fault(
         partial(added, LEASE(), lease("kube-batch", holder="other")),
         "error", "scheduler names", "2 schedulers answer to kube-batch", "stop one",
+    ),
+    "a name to which a deployed scheduler answers too": Fault(
+        partial(added, DEPLOYMENTS.path("default"), KUBE_BATCH),
+        "error", "scheduler names", "deployment kube-batch in the namespace default", "stop one",
     ),
     "a dialect that is not served": Fault(
         _unserved_dialect,

@@ -8,14 +8,18 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from muster.api.core import Lease, LeaseSpec, Pod
 from muster.api.kinds import LEASES
+from muster.api.meta import ObjectMeta
 from muster.cli import main
 from muster.cli.verbs.doctor import print_findings
 from muster.client.doctor.examine import judge
 from muster.client.doctor.facts import Component, Facts
 from muster.client.doctor.finding import Finding
+from muster.client.doctor.gang_checks import scheduler_names
 from muster.rights import Rule
 from muster.scheduler.rights import name_lease
 from muster.scheduler.settings import NAMES
@@ -157,3 +161,36 @@ def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFix
     assert [row.level for row in findings].count("warning") == len(unread)
     print_findings(findings)
     assert capsys.readouterr().out.splitlines()[-1] == "no errors, 6 warnings"
+
+
+def scheduler_lease(name: str) -> Lease:
+    spec = LeaseSpec("elected", 30, datetime(2026, 1, 1, tzinfo=UTC))
+    return Lease(metadata=ObjectMeta(name=name, namespace="kube-system"), spec=spec)
+
+
+def test_a_scheduler_that_has_only_a_deployment_answers_to_its_name() -> None:
+    """kube-batch and, by default, Volcano hold no lease."""
+    containers = [{"image": "kubesigs/kube-batch:v0.5"}]
+    kube_batch = {
+        "metadata": {"name": "kube-batch", "namespace": "kube-system"},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    }
+    spec = {"schedulerName": "kube-batch", "containers": [{"name": "c"}]}
+    waiting = msgspec.convert({"metadata": {"name": "p", "namespace": "d"}, "spec": spec}, Pod)
+    alone = facts(pending=[waiting], deployments=[kube_batch])
+    both = facts(
+        pending=[waiting],
+        deployments=[kube_batch],
+        leases=[scheduler_lease("muster-scheduler.kube-batch")],
+    )
+    nobody = facts(pending=[waiting])
+
+    def problems(found: Facts) -> list[str]:
+        return [row.text for row in scheduler_names(found) if row.level == "error"]
+
+    assert problems(nobody) == ["no scheduler answers to kube-batch; 1 pods wait for it"]
+    assert problems(alone) == []
+    assert problems(both) == [
+        "2 schedulers answer to kube-batch: lease kube-system/muster-scheduler.kube-batch, "
+        "deployment kube-batch in the namespace kube-system"
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from muster.api import crds
 from muster.api.core import Lease, LeaseSpec
 from muster.api.meta import ObjectMeta, Raw
-from muster.client.install.found import Found, other_operators
+from muster.client.install.found import Found
+from muster.client.install.other_systems import deployed_schedulers, other_operators
 from muster.client.install.plan import Plan, Request, plan
 from muster.deploy.values import OperatorValues, SchedulerValues, Values
 from muster.errors import UsageError
@@ -29,9 +31,13 @@ def names(plan: Plan, kind: str) -> list[str]:
 
 
 def deployment(
-    name: str, image: str = "", replicas: int = 1, labels: dict[str, str] | None = None
+    name: str,
+    image: str = "",
+    replicas: int = 1,
+    labels: dict[str, str] | None = None,
+    args: Sequence[str] = (),
 ) -> Raw:
-    containers = [{"name": "main", "image": image}]
+    containers = [{"name": "main", "image": image, "args": list(args)}]
     return {
         "metadata": {"name": name, "namespace": "kubeflow", "labels": labels or {}},
         "spec": {"replicas": replicas, "template": {"spec": {"containers": containers}}},
@@ -112,6 +118,11 @@ def test_a_crd_that_a_webhook_converts_is_not_taken() -> None:
     [
         ([deployment("training-operator")], [], ["training-operator"]),
         ([deployment("mine", "docker.io/mpioperator/mpi-operator:0.6")], [], ["mpi-operator"]),
+        # Open Data Hub, and arena's chart.
+        ([deployment("kubeflow-training-operator", "x/odh@sha256:1")], [], ["training-operator"]),
+        ([deployment("arena-artifacts-tf-operator", "x/tf-operator:v1")], [], ["tf-operator"]),
+        # Kubeflow Trainer acts on TrainJobs, of another group.
+        ([deployment("kubeflow-trainer-controller-manager")], [], []),
         ([deployment("training-operator", replicas=0)], [], []),
         ([deployment("muster-operator", "registry.example.com/muster:1")], [], []),
         ([], [lease("1ca428e5.training-operator.kubeflow.org")], ["training-operator"]),
@@ -154,6 +165,47 @@ def test_a_name_whose_scheduler_is_alive_is_refused() -> None:
 
     with pytest.raises(UsageError, match="the scheduler of volcano is alive"):
         planned(Found(leases=(lease("volcano"),)), volcano)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "expected"),
+    [
+        (deployment("volcano-scheduler", "docker.io/volcanosh/vc-scheduler:v1.12"), ["volcano"]),
+        (deployment("my-scheduler", "docker.io/volcanosh/vc-scheduler:v1.12"), ["volcano"]),
+        (
+            deployment("volcano-scheduler", "x/vc-scheduler", args=["--scheduler-name=a", "-v=3"]),
+            ["a"],
+        ),
+        (
+            deployment("kube-batch", "x/kube-batch:v0.4", args=["--scheduler-name", "b"]),
+            ["b"],
+        ),
+        (deployment("kube-batch", "kubesigs/kube-batch:v0.5"), ["kube-batch"]),
+        (deployment("kube-batchd", "kubearbitrator/batchd:v0.3"), ["kube-batchd"]),
+        (deployment("scheduler-plugins-scheduler"), ["scheduler-plugins-scheduler"]),
+        (deployment("koord-scheduler"), ["koord-scheduler"]),
+        (deployment("yunikorn-scheduler", "apache/yunikorn:scheduler-1.6.0"), ["yunikorn"]),
+        (deployment("volcano-scheduler", replicas=0), []),
+        (deployment("volcano-controllers", "docker.io/volcanosh/vc-controller-manager:v1"), []),
+        (deployment("muster-scheduler", args=["--scheduler-name=muster"]), []),
+        (deployment("kueue-controller-manager", "registry.k8s.io/kueue/kueue:v0.13"), []),
+    ],
+)
+def test_another_scheduler_is_found_by_its_deployment(theirs: Raw, expected: list[str]) -> None:
+    """Most schedulers have no lease: leader election is off by default, or locks a ConfigMap."""
+    assert [row.name for row in deployed_schedulers([theirs])] == expected
+
+
+def test_a_name_whose_scheduler_is_deployed_is_refused() -> None:
+    running = deployed_schedulers([deployment("kube-batch", "kubesigs/kube-batch:v0.5")])
+
+    with pytest.raises(
+        UsageError,
+        match="the scheduler of kube-batch runs: deployment kube-batch in the namespace kubeflow",
+    ):
+        planned(Found(schedulers=running))
+    names_of_ours = SchedulerValues(names=("muster",))
+    assert planned(Found(schedulers=running), Values(image="x", scheduler=names_of_ours)).objects
 
 
 def test_our_own_elected_scheduler_is_no_obstacle_to_an_upgrade() -> None:

@@ -121,13 +121,13 @@ async def test_a_second_scheduler_of_a_live_name_does_not_start_unless_forced(
 ) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": "volcano-0", "leaseDurationSeconds": 600, "renewTime": now}
-    metadata = {"name": "vc-scheduler", "namespace": "kube-system"}
+    metadata = {"name": "volcano", "namespace": "default"}
     await client.create(LEASES, {"metadata": metadata, "spec": spec})
 
     code, _, stderr = await muster(plane, "scheduler", "--scheduler-name", "volcano")
 
     assert code == 2
-    assert "volcano-0 renewed the lease kube-system/vc-scheduler" in stderr
+    assert "volcano-0 renewed the lease default/volcano" in stderr
     assert "--force" in stderr
 
     lone = real_cluster.member("", "default", "lone", "lone-0", 1, 0)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from muster.api.meta import Key
 from muster.client.doctor.finding import Finding, error, ok, warning
-from muster.client.install.found import other_operators
 from muster.client.install.installation import pod_problem, readiness
+from muster.client.install.other_systems import other_operators
 from muster.operator import rights as operator_rights
 from muster.rights import MissingRight, account_name
 from muster.scheduler import rights as scheduler_rights

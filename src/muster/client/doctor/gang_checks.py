@@ -9,10 +9,12 @@ from muster.api.gang_dialects import DIALECT_BY_NAME, gang_named_by
 from muster.api.meta import find_condition
 from muster.client.doctor.cluster_checks import INSTALL_CRDS
 from muster.client.doctor.finding import Finding, error, ok, warning
+from muster.client.install.other_systems import deployed_schedulers
 from muster.operator.build.dialect_choice import GROUP_KINDS
 from muster.scheduler import waiting_line_format
 from muster.scheduler.other_schedulers import find_others, is_alive
 from muster.scheduler.rights import LEASE, name_lease
+from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +61,12 @@ def _was_looked_at(pod: Pod) -> bool:
 
 
 def _answers(name: str, facts: Facts) -> bool:
-    return bool(find_others([name], facts.leases, facts.server_now))
+    return bool(find_others([name], facts.leases, facts.server_now) or _deployed(name, facts))
+
+
+def _deployed(name: str, facts: Facts) -> list[str]:
+    """The Deployments of other projects' schedulers that answer to a name."""
+    return [other.seen for other in deployed_schedulers(facts.deployments) if other.name == name]
 
 
 def _names_of_muster(facts: Facts) -> set[str]:
@@ -81,9 +88,12 @@ def _live_names(facts: Facts) -> set[str]:
 
 def _twice(name: str, facts: Facts) -> Iterator[Finding]:
     others = find_others([name], facts.leases, facts.server_now)
-    leases = sorted({other.lease for other in others})
-    if len(leases) > 1:
-        text = f"{len(leases)} schedulers answer to {name}: leases {', '.join(leases)}"
+    found = sorted({f"lease {other.lease}" for other in others})
+    if found == [f"lease {LEASE_NAMESPACE}/{name_lease(name)}"]:
+        # A scheduler with a lease of its own is counted by that.
+        found += _deployed(name, facts)
+    if len(found) > 1:
+        text = f"{len(found)} schedulers answer to {name}: {', '.join(found)}"
         yield error("scheduler names", text, f"stop one, or give it a name other than {name}")
 
 

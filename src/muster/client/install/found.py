@@ -13,38 +13,19 @@ import msgspec
 
 from muster.api.kinds import ADMISSION_POLICIES, CRDS, DEPLOYMENTS, LEASES, NAMESPACES
 from muster.api.meta import Key, Raw
+from muster.client.install.other_systems import (
+    OtherSystem,
+    deployed_schedulers,
+    other_operators,
+)
 from muster.errors import Forbidden, NotFound
 from muster.kube import discovery
-from muster.scheduler.other_schedulers import is_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from muster.api.core import Lease
     from muster.api.kinds import Kind
     from muster.kube.blocking_client import BlockingClient
 
 T = TypeVar("T")
-
-OPERATORS = (
-    "training-operator",
-    "tf-operator",
-    "tf-job-operator",
-    "pytorch-operator",
-    "mpi-operator",
-)
-"""Job operators that act on the same kinds: the names of their Deployments, images and leases."""
-TRAINING_OPERATOR_LEASE = ".training-operator.kubeflow.org"
-
-
-class OtherOperator(msgspec.Struct, frozen=True, order=True):
-    """A job operator that runs here, and by which object it was found."""
-
-    name: str
-    seen: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.seen})"
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -52,7 +33,9 @@ class Found(msgspec.Struct, frozen=True):
 
     namespace_exists: bool = False
     crds: dict[str, Raw] = {}
-    operators: tuple[OtherOperator, ...] = ()
+    operators: tuple[OtherSystem, ...] = ()
+    schedulers: tuple[OtherSystem, ...] = ()
+    """By their Deployments."""
     leases: tuple[Any, ...] = ()
     deployments: tuple[Raw, ...] = ()
     """Muster's own, if it is installed."""
@@ -71,6 +54,7 @@ def look(client: BlockingClient, namespace: str) -> Found:
         namespace_exists=_exists(client, namespace),
         crds={crd["metadata"]["name"]: crd for crd in crds},
         operators=other_operators(deployments, leases, datetime.now(UTC)),
+        schedulers=deployed_schedulers(deployments),
         leases=tuple(leases),
         deployments=tuple(row for row in deployments if _is_ours(row, namespace)),
         unread=tuple(unread),
@@ -107,36 +91,3 @@ def _is_ours(deployment: Raw, namespace: str) -> bool:
     meta = deployment["metadata"]
     name: str = meta["name"]
     return bool(meta["namespace"] == namespace) and name.startswith("muster-")
-
-
-def other_operators(
-    deployments: Iterable[Raw], leases: Iterable[Lease], now: datetime
-) -> tuple[OtherOperator, ...]:
-    """The job operators that run: a Deployment that is not scaled to zero, or a live lease."""
-    found = set()
-    for row in deployments:
-        meta, spec = row["metadata"], row.get("spec") or {}
-        name = _operator_of(row)
-        if name and spec.get("replicas", 1) > 0:
-            where = f"deployment {meta['name']} in the namespace {meta['namespace']}"
-            found.add(OtherOperator(name, where))
-    by_name = {other.name for other in found}
-    for lease in leases:
-        name = lease.metadata.name
-        name = "training-operator" if name.endswith(TRAINING_OPERATOR_LEASE) else name
-        if name in OPERATORS and name not in by_name and is_alive(lease, now):
-            where = f"lease {lease.metadata.name} in the namespace {lease.metadata.namespace}"
-            found.add(OtherOperator(name, where))
-    return tuple(sorted(found))
-
-
-def _operator_of(deployment: Raw) -> str:
-    """The job operator that a Deployment runs, by its name or its image; empty if none."""
-    template = (deployment.get("spec") or {}).get("template") or {}
-    containers = (template.get("spec") or {}).get("containers") or []
-    images = [str(row.get("image", "")) for row in containers]
-    repositories = [
-        image.partition("@")[0].rpartition("/")[2].partition(":")[0] for image in images
-    ]
-    names = [deployment["metadata"]["name"], *repositories]
-    return next((name for name in names if name in OPERATORS), "")

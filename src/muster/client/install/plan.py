@@ -113,9 +113,14 @@ def _refuse_schedulers(values: Values, found: Found, now: datetime) -> None:
     alive = find_others(
         values.scheduler.names, found.leases, now, gone=lambda holder: holder == ELECTED
     )
-    if alive:
+    deployed = [
+        f"the scheduler of {other.name} runs: {other.seen}"
+        for other in found.schedulers
+        if other.name in values.scheduler.names
+    ]
+    if alive or deployed:
         raise UsageError(
-            "; ".join(map(str, alive)),
+            "; ".join([*map(str, alive), *deployed]),
             hint="Stop it first, or install with other names: --scheduler-name.",
         )
 
