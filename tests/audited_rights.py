@@ -12,11 +12,23 @@ from tests.controlplane.control_plane import ControlPlane
 
 
 class Request(NamedTuple):
-    """One request: the right it needs, with the name of its object; the answer; where it went."""
+    """One request: the right it needs, with the name of its object; and how it was answered."""
 
     right: Right
     code: int
-    uri: str
+    allowed: bool
+    """By the authorizer; admission may have refused it all the same."""
+    message: str
+
+
+class Refusal(NamedTuple):
+    """A request that was refused: for lack of this right, or by admission for this reason."""
+
+    right: Right
+    because: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.right}: {self.because}" if self.because else str(self.right)
 
 
 def requests_of(plane: ControlPlane, user: str, since: int = 0) -> list[Request]:
@@ -34,13 +46,20 @@ def _request(row: Raw) -> Request:
     parts = [about.get("resource", ""), about.get("subresource", "")]
     plural = "/".join(part for part in parts if part)
     right = Right(row["verb"], about.get("apiGroup", ""), plural, about.get("name", ""))
-    return Request(right, row.get("responseStatus", {}).get("code", 0), row["requestURI"])
+    answer = row.get("responseStatus", {})
+    decision = (row.get("annotations") or {}).get("authorization.k8s.io/decision")
+    return Request(right, answer.get("code", 0), decision == "allow", answer.get("message", ""))
 
 
-def denied(plane: ControlPlane, user: str, since: int = 0) -> list[Right]:
-    """The rights that a user lacked, without the names of objects."""
-    refused = (request.right for request in requests_of(plane, user, since) if request.code == 403)
-    return sorted({Right(right.verb, right.group, right.resource) for right in refused})
+def denied(plane: ControlPlane, user: str, since: int = 0) -> list[Refusal]:
+    """The requests of a user that were refused, without the names of objects."""
+    refused = (request for request in requests_of(plane, user, since) if request.code == 403)
+    return sorted({_refusal(request) for request in refused})
+
+
+def _refusal(request: Request) -> Refusal:
+    right = Right(request.right.verb, request.right.group, request.right.resource)
+    return Refusal(right, request.message if request.allowed else "")
 
 
 def unused(granted: Iterable[Right], requests: Iterable[Request]) -> list[Right]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.rights import Right
-from tests.audited_rights import denied, requests_of
+from tests.audited_rights import Refusal, denied, requests_of
 from tests.cli import seeds
 from tests.cli.seeds import EXAMPLES, KUBE_ARBITRATOR, MANIFEST_JOB, MPI, TENSORFLOW, VOLCANO
 from tests.e2e.installed_cluster import (
@@ -186,7 +186,7 @@ def test_nobody_lacked_a_right_but_the_user_who_did_without(cluster: InstalledCl
         "operator": [],
         "scheduler": [],
     }
-    assert denied(cluster.plane, USER) == sorted(FURTHER | NOT_THERE)
+    assert denied(cluster.plane, USER) == sorted(map(Refusal, FURTHER | NOT_THERE))
     assert "no errors" in cluster.run("muster doctor").stdout
 
 

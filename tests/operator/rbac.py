@@ -22,7 +22,7 @@ from muster.deploy import roles
 from muster.deploy.values import Values
 from muster.kube.auth import kube_config
 from muster.rights import Right, Rule, expand
-from tests.audited_rights import Request, denied, requests_of
+from tests.audited_rights import Refusal, Request, denied, requests_of
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.operator.clusters import define
@@ -55,20 +55,20 @@ class Watched:
         """Every request of a daemon so far."""
         return requests_of(self.plane, self.account(daemon))
 
-    def denied(self, since: int = 0) -> list[tuple[str, Right]]:
-        """The rights that daemons lacked, from this place in the audit log on."""
+    def denied(self, since: int = 0) -> list[tuple[str, Refusal]]:
+        """The refusals that daemons met, from this place in the audit log on."""
         return [
-            (daemon, right)
+            (daemon, refusal)
             for daemon in DAEMONS
-            for right in denied(self.plane, self.account(daemon), since)
+            for refusal in denied(self.plane, self.account(daemon), since)
         ]
 
 
 class MissingRights(AssertionError):
     """Daemons lacked rights; the message names each."""
 
-    def __init__(self, missing: list[tuple[str, Right]]) -> None:
-        lines = [f"muster-{daemon} may not {right}" for daemon, right in missing]
+    def __init__(self, missing: list[tuple[str, Refusal]]) -> None:
+        lines = [f"muster-{daemon} may not {refusal}" for daemon, refusal in missing]
         super().__init__("\n".join(lines))
         self.missing = missing
 

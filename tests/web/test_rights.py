@@ -28,7 +28,7 @@ from muster.web.access.gate import Policy
 from muster.web.access.keys import new_token
 from muster.web.app import make_app
 from muster.web.cluster import first_list
-from tests.audited_rights import denied, requests_of, unused
+from tests.audited_rights import Refusal, denied, requests_of, unused
 from tests.cli.conftest import teach
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
@@ -119,7 +119,7 @@ async def test_pages_use_exactly_the_declared_rights(
 
     declared = dashboard_rights.rights()
     granted = set(expand((*declared.served, *declared.cluster, *declared.leases)))
-    assert set(denied(plane, READER)) <= NOT_GRANTED
+    assert set(denied(plane, READER)) <= set(map(Refusal, NOT_GRANTED))
     # The log of one job was opened, which is a TFJob.
     others = {Right("get", kind.group, kind.plural) for kind in JOB_KINDS if kind != TFJOBS}
     # Curves are fetched by the scripts of a page, and commands get the line with the same role.
