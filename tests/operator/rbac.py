@@ -26,7 +26,7 @@ from tests.audited_rights import Refusal, Request, denied, requests_of
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.operator.clusters import define
-from tests.waiting import eventually
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -100,33 +100,6 @@ def granted(daemon: str, *further: Rule) -> set[Right]:
     return set(expand((*declared.served, *declared.cluster, *declared.leases, *further)))
 
 
-def without(daemon: str, right: Right) -> list[Raw]:
-    """The roles of a daemon without one of its rights."""
-    objects = roles.build(daemon, Values(), NAMESPACE)
-    for role in objects:
-        role["rules"] = [
-            rule
-            for row in role.get("rules", ())
-            for rule in (_split(row, right) if right in _rights(row) else [row])
-        ]
-    return [role for role in objects if role["rules"]]
-
-
-def _rights(row: Raw) -> set[Right]:
-    names = tuple(row.get("resourceNames", ()))
-    rule = Rule(tuple(row["apiGroups"]), tuple(row["resources"]), tuple(row["verbs"]), names)
-    return set(expand([rule]))
-
-
-def _split(row: Raw, removed: Right) -> list[Raw]:
-    """A rule for each right that is left."""
-    return [
-        Rule((right.group,), (right.resource,), (right.verb,), (right.name,) * bool(right.name))
-        .as_rbac()
-        for right in sorted(_rights(row) - {removed})
-    ]  # fmt: skip
-
-
 @contextmanager
 def running(binaries: Path) -> Iterator[Watched]:
     """A cluster with nodes on which pods run, and the daemons."""
@@ -142,14 +115,10 @@ def running(binaries: Path) -> Iterator[Watched]:
             plane.add_node(f"n{number}", gpus=8)
         _kubectl(plane, "create", "namespace", NAMESPACE)
         for daemon in DAEMONS:
-            grant(plane, roles.build(daemon, Values(), NAMESPACE))
+            objects = roles.build(daemon, Values(), NAMESPACE)
+            _kubectl(plane, "apply", "-f", "-", text=yaml.safe_dump_all(objects))
             on.enter_context(_started(plane, daemon))
         yield Watched(plane)
-
-
-def grant(plane: ControlPlane, objects: list[Raw]) -> None:
-    """Apply accounts, roles and bindings."""
-    _kubectl(plane, "apply", "-f", "-", text=yaml.safe_dump_all(objects))
 
 
 def _kubectl(plane: ControlPlane, *words: str, text: str | None = None) -> str:
@@ -212,7 +181,7 @@ def _started(plane: ControlPlane, daemon: str) -> Iterator[None]:
             process.wait(30)
 
 
-async def lead(cluster: Watched) -> None:
+def lead(cluster: Watched) -> None:
     """Wait until both daemons hold their leases."""
 
     def leads(daemon: str) -> bool:
@@ -220,9 +189,7 @@ async def lead(cluster: Watched) -> None:
         code, lease = cluster.plane.request("GET", path)
         return code == 200 and bool(lease["spec"].get("holderIdentity"))
 
-    await eventually(
-        lambda: all(leads(daemon) for daemon in DAEMONS), timeout=60, every=0.2, what="both at work"
-    )
+    until(lambda: all(leads(daemon) for daemon in DAEMONS), timeout=60, what="both at work")
 
 
 def body(kind: str, version: str, name: str, spec: Any, **metadata: Any) -> Raw:

@@ -41,7 +41,7 @@ DIALECTS = ("volcano", "kube-batch", "coscheduling", "pdb", "native")
 
 
 async def stories(cluster: Watched) -> None:
-    await rbac.lead(cluster)
+    await asyncio.to_thread(rbac.lead, cluster)
     async with Client.connect(cluster.admin) as client, asyncio.TaskGroup() as group:
         for name, kind, job in endings():
             group.create_task(ends(client, name, kind, job))

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from muster.api.kinds import JOB_KINDS
-from muster.deploy import roles
-from muster.deploy.values import Values
 from muster.rights import Right, Rule
 from tests.audited_rights import Refusal, unused
 from tests.operator import rbac
@@ -75,12 +73,9 @@ def test_a_surplus_rule_is_named(daemon: str, cluster: Watched) -> None:
 def test_a_missing_right_is_named_and_not_waited_for(
     daemon: str, right: Right, cluster: Watched
 ) -> None:
-    rbac.grant(cluster.plane, rbac.without(daemon, right))
-    try:
-        with pytest.raises(rbac.MissingRights) as missing:
-            asyncio.run(rbac.run_stories(cluster, one_job(cluster, f"lacks-{daemon}"), 2.0))
-    finally:
-        rbac.grant(cluster.plane, roles.build(daemon, Values(), rbac.NAMESPACE))
+    lacking = rbac.without(cluster.plane, daemon, right)
+    with lacking, pytest.raises(rbac.MissingRights) as missing:
+        asyncio.run(rbac.run_stories(cluster, one_job(cluster, f"lacks-{daemon}"), 2.0))
 
     assert missing.value.missing == [(daemon, Refusal(right))]
     assert str(missing.value) == f"muster-{daemon} may not {right}"
@@ -102,13 +97,10 @@ def test_a_right_that_no_request_needs_is_checked_by_the_server(
     right: Right, refused: str, because: str, cluster: Watched
 ) -> None:
     name = right.resource.replace("/", "-")
-    rbac.grant(cluster.plane, rbac.without("operator", right))
+    lacking = rbac.without(cluster.plane, "operator", right)
     job = body("MPIJob", "v1", "j", {"mpiReplicaSpecs": RANKS, "sshAuthMountPath": ""})
-    try:
-        with pytest.raises(rbac.MissingRights) as missing:
-            asyncio.run(rbac.run_stories(cluster, left_behind(cluster, name, job), 2.0))
-    finally:
-        rbac.grant(cluster.plane, roles.build("operator", Values(), rbac.NAMESPACE))
+    with lacking, pytest.raises(rbac.MissingRights) as missing:
+        asyncio.run(rbac.run_stories(cluster, left_behind(cluster, name, job), 2.0))
 
     for daemon, refusal in missing.value.missing:
         assert daemon == "operator"
