@@ -17,11 +17,11 @@ from muster.api.kinds import (
     PRIORITY_CLASSES,
     PYTORCHJOBS,
     SERVICES,
-    SIGS_POD_GROUPS,
     TFJOBS,
     Kind,
 )
 from muster.api.meta import Key, Raw
+from muster.api.pod_groups import SIGS_POD_GROUPS
 from muster.api.storage import NO_PROVISIONER, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from muster.errors import NotFound
 from muster.jobs import names
