@@ -1,12 +1,15 @@
-"""`-i` names an instance by its pod, by its role and index, or by its index."""
+"""Choosing an instance: `-i` by its pod, its role and index or its index; else the job's chief."""
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from muster.client.jobs.instances import named_instance
-from muster.errors import NotFound
+from muster.client.jobs.instances import instance_to_read, named_instance
+from muster.errors import MusterError, NotFound
 from muster.jobs.view.summary import summarize
+from muster.kube.blocking_client import BlockingClient
 from tests.jobs.test_summary import job, pod
 
 
@@ -32,3 +35,15 @@ def test_an_index_means_the_worker_or_the_only_instance_that_has_it(
     for other in ("3", "9", "worker-9", "chief-0"):
         with pytest.raises(NotFound, match=f"no replica {other}"):
             named_instance(summary, other)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_pods_that_are_being_deleted_are_not_offered_in_place_of_the_chief(workers: int) -> None:
+    """A finished job may have lost its launcher or chief while other pods still end."""
+    pods = [pod("worker", index) for index in range(workers)]
+    summary = summarize(job("Succeeded", chief=True), pods)
+
+    with pytest.raises(MusterError, match="the job j has succeeded; its chief has no pod") as none:
+        instance_to_read(cast(BlockingClient, None), summary, follow=False)
+
+    assert "--clean-task-policy=None" in none.value.hint

@@ -140,24 +140,35 @@ def test_a_job_that_runs_or_ran_has_started() -> None:
         (TFJOBS, "worker", "Running", {"cleanPodPolicy": "Running"}, False),
         (TFJOBS, "worker", "Failed", {"ttlSecondsAfterFinished": 1}, False),
         (TFJOBS, "worker", "Failed", {"ttlSecondsAfterFinished": 3600}, True),
-        (MPIJOBS, "launcher", "Failed", {"cleanPodPolicy": "All"}, True),
+        (MPIJOBS, "launcher", "Failed", {"cleanPodPolicy": "Running"}, True),
+        (MPIJOBS, "launcher", "Failed", {"cleanPodPolicy": "All"}, False),
         (MPIJOBS, "worker", "Failed", {"cleanPodPolicy": "All"}, False),
     ],
 )
 def test_pods_that_the_clean_up_keeps_have_logs(
     kind: Kind[Raw], role: str, phase: str, policy: Raw, kept: bool
 ) -> None:
+    hint = hint_of_failure(kind, role, phase, {"runPolicy": policy})
+
+    assert ("arena logs j -n default" in hint) is kept
+    assert ("logs with them" in hint) is not kept
+
+
+def test_the_launcher_of_an_older_version_keeps_its_log() -> None:
+    spec = {"backoffLimit": 6, "cleanPodPolicy": "All"}
+
+    assert "arena logs j -n default" in hint_of_failure(MPIJOBS, "launcher", "Failed", spec)
+
+
+def hint_of_failure(kind: Kind[Raw], role: str, phase: str, spec: Raw) -> str:
     roles = ("launcher", "worker") if kind is MPIJOBS else ("worker",)
     specs = {name: {"template": TEMPLATE} for name in roles}
     raw = {
         "kind": kind.kind,
         "metadata": {"name": "j", "namespace": "default", "uid": "u", "resourceVersion": "1"},
-        "spec": {f"{kind.kind[:-3].lower()}ReplicaSpecs": specs, "runPolicy": policy},
+        "spec": {f"{kind.kind[:-3].lower()}ReplicaSpecs": specs, **spec},
     }
     client = FakeCluster({"pods": [pod(raw, role, 0, phase)]})
     watching = JobWatch(client, kind, raw)
 
-    failure = watching.failure(watching.look())
-
-    assert ("arena logs j -n default" in failure.hint) is kept
-    assert ("logs with them" in failure.hint) is not kept
+    return watching.failure(watching.look()).hint

@@ -234,6 +234,14 @@ def test_flags_reach_the_run_policy(flags: Raw, policy: Raw) -> None:
     assert built(workers=2, **flags)["spec"]["runPolicy"] == policy
 
 
+@pytest.mark.parametrize("kind", [TensorFlow, Mpi, PyTorch, Jax])
+def test_a_submitted_job_keeps_the_pods_that_ran_to_their_end(kind: type[Submission]) -> None:
+    """The log of an MPI job is that of its launcher; with the policy All, it ends with the job."""
+    job = bundle(kind(name="j", command=("python", "t.py"), image="i", workers=2)).job
+
+    assert job["spec"]["runPolicy"]["cleanPodPolicy"] == "Running"
+
+
 def test_retry_restarts_every_role_and_without_it_none() -> None:
     roles = {"workers": 2, "ps": 1, "chief": True, "evaluator": True}
 

@@ -92,6 +92,12 @@ def instance_to_read(
     job = wait_for_instances(client, job, follow=follow, notify=notify)
     if job.chief is not None:
         return job.chief
+    if job.over and job.lead:
+        # Pods that do not exist for long any more are not offered instead.
+        raise MusterError(
+            f"the job {job.name} has {job.status.lower()}; its {job.lead} has no pod{job.because}",
+            hint=KEEP_PODS,
+        )
     if len(job.instances) == 1:
         return job.instances[0]
     names = "\n".join(instance.name for instance in job.instances)

@@ -185,17 +185,21 @@ class JobWatch:
     def keeps_logs(self, job: JobSummary) -> bool:
         """Whether logs of the ended job still exist: its pods, or the job, may be deleted.
 
-        A pod that ran to its end stays unless the policy deletes all; a launcher always stays. The
-        local cluster keeps the logs of deleted pods.
+        A pod that ran to its end stays unless the policy deletes all. A launcher that belongs to a
+        batch Job always stays. The local cluster keeps the logs of deleted pods.
         """
         try:
-            policy = parse.parse_job(self._raw).policy
+            parsed = parse.parse_job(self._raw)
         except InvalidJob:
             return False
+        policy = parsed.policy
         if self._deleted or (policy.ttl_seconds is not None and policy.ttl_seconds < SHORT_TTL):
             return False
-        ended = [row for row in job.instances if row.phase in ("Succeeded", "Failed")]
-        if any(policy.clean_pod_policy != "All" or row.role.lower() == "launcher" for row in ended):
+        ended = {row.role.lower() for row in job.instances if row.phase in ("Succeeded", "Failed")}
+        if policy.clean_pod_policy == "All":
+            stays = parsed.mpi is not None and parsed.mpi.launcher_is_job
+            ended &= {"launcher"} if stays else set()
+        if ended:
             return True
         return bool(attempts_of_job(self._client, self._key, self._uid))
 
