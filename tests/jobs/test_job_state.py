@@ -162,6 +162,11 @@ def test_a_suspended_job_names_the_command_that_resumes_it() -> None:
         (["Succeeded", "Running"], {"Worker": {"succeeded": 1}}, "1 succeeded, 1 running of 3"),
         (["Succeeded", "Running"], {"Worker": {"succeeded": 3}}, "3 succeeded of 3"),
         (
+            ["Succeeded", "Running", "Running"],
+            {"Worker": {"succeeded": 1}, "PS": {"succeeded": 1}},
+            "2 succeeded, 1 running of 3",
+        ),
+        (
             [],
             {"Worker": {"succeeded": 1, "failed": 1}, "PS": {"succeeded": 1}},
             "2 succeeded, 1 failed of 3",

@@ -136,9 +136,7 @@ class JobSummary(msgspec.Struct, frozen=True):
         """How many replicas are in which state: `1 running, 2 pending of 3`; empty if none is."""
         states = Counter(instance.state for instance in self.instances)
         if self.over:
-            ended = Counter(self.ended)
-            # A pod of a complete count may still be listed as running.
-            states = ended if ended.total() >= self.replicas > 0 else states | ended
+            states = _with_ended(states, Counter(self.ended), self.replicas)
         parts = [f"{count} {state}" for state, count in states.items() if count]
         total = max(self.replicas, states.total())
         return f"{', '.join(parts)} of {total}" if parts else ""
@@ -227,6 +225,17 @@ def _instances(pods: Sequence[Pod], leading: Pod | None, status: JobStatus) -> t
         instance(pod, leads=pod is leading, earlier_restarts=restarts.get(id(pod), 0))
         for pod in pods
     )
+
+
+def _with_ended(listed: Counter[str], ended: Counter[str], replicas: int) -> Counter[str]:
+    """The states of listed pods and the ends that the job records; no replica counts twice."""
+    if ended.total() >= replicas > 0:
+        return ended
+    states = listed | ended
+    # The job may record the end of a replica whose pod is still listed as running.
+    surplus = states.total() - max(replicas, listed.total())
+    states["running"] -= min(states["running"], max(0, surplus))
+    return states
 
 
 def _suspended_at(status: JobStatus) -> datetime | None:
