@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muster.api.core import Pod, PodSpec, PodStatus
 from muster.api.meta import Raw
+from muster.cli import main
+from muster.client.models.read_models import failure_in
 from muster.client.models.reader_job import find_place, node_of_volume, reader_job
 from muster.errors import MusterError
 from muster.jobs.exported_models import MODEL_DIR
@@ -138,3 +142,28 @@ def test_the_path_that_a_template_expands_is_refused() -> None:
 
     with pytest.raises(MusterError, match="subPathExpr"):
         find_place(given)
+
+
+def test_a_directory_that_the_reader_may_not_open_is_named_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models").symlink_to("/etc")
+
+    code = main.run("muster", ["models", "print-versions", str(tmp_path), "models"])
+
+    log = ["a warning", *capsys.readouterr().err.splitlines()]
+    assert code == 1
+    assert re.match(r"user \d+ cannot read models in the volume: ", failure_in(log))
+    assert "runAsUser" in failure_in(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        ([], "no answer"),
+        (["warning", "Killed"], "Killed"),
+        (["error: no such command", "See `muster --help`."], "no such command"),
+    ],
+)
+def test_the_failure_of_a_reader_is_its_error_without_hints(log: list[str], why: str) -> None:
+    assert failure_in(log) == why

@@ -207,8 +207,14 @@ def print_versions(top: str, path: str) -> None:
     from muster.client.models.read_models import MARK
     from muster.local.node.models.version_reader import settled_versions
 
-    text = msgspec.json.encode(settled_versions(top, path)).decode()
-    print(f"{MARK}{text}", flush=True)
+    try:
+        versions = settled_versions(top, path)
+    except OSError as error:
+        raise MusterError(
+            f"user {os.getuid()} cannot read {path} in the volume: {error.strerror or error}; the "
+            "reader has the user of the job's container (securityContext.runAsUser)"
+        ) from None
+    print(f"{MARK}{msgspec.json.encode(versions).decode()}", flush=True)
 
 
 def _save(cluster: Cluster, chunks: Chunks, path: str) -> None:

@@ -30,7 +30,7 @@ from muster.jobs import exported_models, names
 from muster.jobs.exported_models import Model, Version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from muster.api.core import Pod
     from muster.client.models.reader_job import Place
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 BATCH_JOBS: Kind[Raw] = Kind.of("batch/v1", "Job", dict)
 MARK = "muster.dev/versions "
 """The start of the line with the result."""
+_ERROR = "error: "
 _MAX_LOG = 4 << 20
 _POLL = 0.3
 _HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError")
@@ -50,9 +51,15 @@ async def read_models(client: Client, job: Raw, image: str) -> PublishedModel:
     lines = (await _run(client, place, namespace, image)).splitlines()
     found = [line.removeprefix(MARK) for line in lines if line.startswith(MARK)]
     if not found:
-        raise MusterError(f"the models were not read: {lines[-1] if lines else 'no answer'}")
+        raise MusterError(f"the models were not read: {failure_in(lines)}")
     versions = decoder_of(tuple[Version, ...]).decode(found[-1])
     return await _publish(client, place, namespace, versions, job)
+
+
+def failure_in(log: Sequence[str]) -> str:
+    """Why a reader printed no versions: its error, without the hints that follow it."""
+    errors = [line.removeprefix(_ERROR) for line in log if line.startswith(_ERROR)]
+    return (errors or [*log] or ["no answer"])[-1]
 
 
 async def find_image(client: Client) -> str:
