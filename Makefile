@@ -60,6 +60,7 @@ test-kube: controlplane
 test-all: test test-kube
 
 test-long: controlplane
+	@if command -v go >/dev/null; then $(BIN)/python -m tests.controlplane.build --node; fi
 	$(BIN)/python -m pytest -m long -o timeout=7200 $(PYTEST_ARGS)
 
 bench: controlplane

@@ -20,7 +20,7 @@ from tests.prerequisites import missing_prerequisite
 
 _SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
 _SUITE = "bookworm"
-_PACKAGES = "ca-certificates,sudo"
+_PACKAGES = ("ca-certificates", "sudo")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _ENTER = """
 set -e
@@ -40,18 +40,19 @@ exec setpriv --reuid="$2" --regid="$2" --clear-groups --reset-env bash -c "$4"
 USER = "someone"
 
 
-def base_system() -> Path:
-    """The archive of the base system; it is made where it does not exist."""
+def base_system(*packages: str) -> Path:
+    """The archive of a base system with these packages; it is made where it does not exist."""
     if os.geteuid() != 0:
         missing_prerequisite("mmdebstrap", "only root can make a Debian in a directory")
     if shutil.which("mmdebstrap") is None:
         missing_prerequisite("mmdebstrap", "no mmdebstrap (apt-get install mmdebstrap)")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muster"
-    archive = cache / f"debian-{_SUITE}.tar"
+    archive = cache / f"debian-{'-'.join((_SUITE, *packages))}.tar"
     if not archive.exists():
         cache.mkdir(parents=True, exist_ok=True)
         partial = archive.with_suffix(".partial.tar")
-        words = ["--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(partial), str(_SOURCES)]
+        include = f"--include={','.join(packages)}"
+        words = ["--variant=minbase", include, _SUITE, str(partial), str(_SOURCES)]
         subprocess.run(["mmdebstrap", *words], check=True, preexec_fn=own_network.leave)
         partial.rename(archive)
     return archive
@@ -63,7 +64,7 @@ class DebianRoot:
     def __init__(self, folder: Path, repository: Path) -> None:
         self._root = folder
         folder.chmod(0o755)
-        subprocess.run(["tar", "-xf", base_system(), "-C", folder], check=True)
+        subprocess.run(["tar", "-xf", base_system(*_PACKAGES), "-C", folder], check=True)
         shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
         names = f"localhost {socket.gethostname()}"  # the installer of Debian writes it
         (folder / "etc/hosts").write_text(f"127.0.0.1 {names}\n::1 localhost\n")

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from muster.local.node.standalone.linux import kernel
 from muster.local.node.standalone.linux.netlink import Netlink
 
 _machine: list[int] = []
-"""File descriptor of the former network namespace; empty while this process is still in it."""
+"""File descriptors of the former network namespaces; empty in the machine's own."""
+
+ADDRESS = "198.51.100.2"
 
 
 def enter() -> None:
@@ -24,11 +28,24 @@ def enter() -> None:
         net.add_bridge("outside")
         links = {link.name: link.number for link in net.links()}
         net.set_up(links["lo"])
-        net.add_address(links["outside"], ipaddress.IPv4Interface("198.51.100.2/24"))
+        net.add_address(links["outside"], ipaddress.IPv4Interface(f"{ADDRESS}/24"))
         net.add_default_route(ipaddress.IPv4Address("198.51.100.1"))
+
+
+@contextmanager
+def entered() -> Iterator[None]:
+    """A new network namespace for one block, in a test process that may be in one already."""
+    former = os.open("/proc/self/ns/net", os.O_RDONLY)
+    enter()
+    try:
+        yield
+    finally:
+        kernel.setns(former, kernel.CLONE_NEWNET)
+        os.close(former)
+        os.close(_machine.pop())
 
 
 def leave() -> None:
     """Return to the machine's network, for a child process that installs packages."""
-    for machine in _machine:
+    for machine in _machine[:1]:
         kernel.setns(machine, kernel.CLONE_NEWNET)

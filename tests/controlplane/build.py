@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.controlplane.pin_versions import HELM, MODULES, PINS, Pin
+from tests.controlplane.pin_versions import HELM, MODULES, NODE, PINS, Pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ def _build_one(pin: Pin, package: str, output: Path) -> None:
 def _ldflags(pin: Pin) -> str:
     """Strip symbols and stamp the version; unstamped, `/version` would say v0.0.0-master."""
     stamps: dict[str, str] = {}
-    if pin.wrapper == "kubernetes":
+    if pin.module == "k8s.io/kubernetes":
         major, minor, _ = pin.version.removeprefix("v").split(".")
         values = {
             "gitVersion": pin.version,
@@ -145,6 +145,8 @@ def main() -> int:
         print(build())
         if "--helm" in sys.argv[1:]:
             build((HELM,))
+        if "--node" in sys.argv[1:]:
+            build(NODE)
     except Unavailable as error:
         print(error, file=sys.stderr)
         return 1

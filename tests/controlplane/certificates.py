@@ -45,12 +45,14 @@ class Authority:
         signed = builder.add_extension(usage, critical=True).sign(self._key, SHA256())
         self.certificate = signed.public_bytes(Encoding.PEM)
 
-    def server(self) -> Pair:
-        """A serving certificate for this machine's loopback names."""
-        names = x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+    def server(self, *others: str) -> Pair:
+        """A serving certificate for this machine's loopback names, and other names or addresses."""
+        names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+        names += [_general_name(other) for other in others]
+        alternatives = x509.SubjectAlternativeName(names)
+        return self._issue(
+            _name("localhost", ()), ExtendedKeyUsageOID.SERVER_AUTH, alternatives, DAY
         )
-        return self._issue(_name("localhost", ()), ExtendedKeyUsageOID.SERVER_AUTH, names, DAY)
 
     def client(self, user: str, *groups: str, lifetime: timedelta = DAY) -> Pair:
         """A client certificate; Kubernetes reads the user and its groups from the subject.
@@ -106,6 +108,13 @@ def _unsigned(
 def _name(common_name: str, organizations: tuple[str, ...]) -> x509.Name:
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
     return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _general_name(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
 
 
 def _key_usage(*, sign: bool, issue: bool) -> x509.KeyUsage:

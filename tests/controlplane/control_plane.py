@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.controlplane import http_request
 from tests.controlplane.certificates import Authority, signing_key
-from tests.controlplane.process_flags import Settings, audit_policy, kubeconfig
+from tests.controlplane.process_flags import IN_CLUSTER_NAMES, Settings, audit_policy, kubeconfig
 from tests.controlplane.processes import Child, start_on_free_port
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class ControlPlane:
     that `compact` makes the next watch from an old version fail with 410; with the cache, the API
     server goes on serving what it remembers until it restarts. `default_admission` has every
     admission plugin that a cluster has by default; it needs the controller manager.
+    `address` is the address of a real node on this machine (`tests/realnode/`): its pods reach the
+    API server there, with the default admission.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class ControlPlane:
         durable: bool = False,
         watch_cache: bool = True,
         default_admission: bool = False,
+        address: str = "",
         apiserver_args: Sequence[str] = (),
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="muster-cp-"))
@@ -77,7 +80,7 @@ class ControlPlane:
         self.token = secrets.token_hex(16)
         self._binaries = binaries
         self._settings = Settings(
-            self.folder, durable, watch_cache, audit is not None, default_admission
+            self.folder, durable, watch_cache, audit is not None, default_admission, address
         )
         rules = [{"level": audit or "None"}] if isinstance(audit, str | None) else audit
         self._audit = audit_policy(*rules)
@@ -249,11 +252,15 @@ class ControlPlane:
         return revision
 
     def _write_files(self) -> None:
-        serving, accounts = self.authority.server(), signing_key()
+        address, accounts = self._settings.address, signing_key()
+        serving = self.authority.server(*((address, *IN_CLUSTER_NAMES) if address else ()))
+        caller = self.authority.client("kube-apiserver-kubelet-client", MASTERS)
         for name, content in {
             "ca.crt": self.authority.certificate,
             "serving.crt": serving.certificate,
             "serving.key": serving.key,
+            "kubelet-client.crt": caller.certificate,
+            "kubelet-client.key": caller.key,
             "accounts.pub": accounts.certificate,
             "accounts.key": accounts.key,
             "tokens.csv": f'{self.token},{ADMIN},{ADMIN},"{MASTERS}"\n'.encode(),

@@ -47,6 +47,22 @@ PINS = (
 HELM = Pin("helm", "helm.sh/helm/v3", "v3.22.0", {"helm": "helm.sh/helm/v3/cmd/helm"})
 """Not a part of the control plane: built apart, for the tests of the chart."""
 
+NODE = (
+    Pin(
+        "node",
+        "k8s.io/kubernetes",
+        PINS[1].version,
+        {name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kubelet", "kube-proxy")},
+    ),
+    Pin(
+        "coredns",
+        "github.com/coredns/coredns",
+        "v1.14.7",
+        {"coredns": "github.com/coredns/coredns"},
+    ),
+)
+"""What a real node needs besides: built apart, for `tests/realnode/`."""
+
 
 def staging_replacements(go_mod: str, version: str) -> list[str]:
     """`name => name v0.N.P` for every module that Kubernetes' go.mod replaces by a folder."""
@@ -91,7 +107,7 @@ def _go(*arguments: str, cwd: Path | None = None) -> str:
 
 def main() -> None:
     MODULES.mkdir(exist_ok=True)
-    for pin in (*PINS, HELM):
+    for pin in (*PINS, HELM, *NODE):
         print(f"pinning {pin.module} {pin.version}", flush=True)
         write(pin)
 

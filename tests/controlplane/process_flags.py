@@ -17,6 +17,15 @@ GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 # Without a controller manager nobody would make the default service account that every pod then
 # needs, nor take off the not-ready taint that every new node then gets.
 FEWER_ADMISSION_PLUGINS = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
+SERVICES = "10.0.0.0/16"
+IN_CLUSTER_NAMES = (
+    "10.0.0.1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
+"""The address and the names by which pods reach the API server."""
 STAGES = Path(__file__).with_name("stages.yaml")
 
 
@@ -29,6 +38,8 @@ class Settings:
     watch_cache: bool
     audited: bool
     default_admission: bool = False
+    address: str = ""
+    """The address of the machine's node, whose pods need the API server; empty without a node."""
 
     def etcd(self) -> list[str]:
         # An address must be given for others to reach this one by; in a cluster of one nobody does.
@@ -49,23 +60,40 @@ class Settings:
     def apiserver(self, port: int) -> list[str]:
         return [
             f"--etcd-servers=unix://{self.folder}/etcd.sock",
-            "--advertise-address=127.0.0.1",
-            "--endpoint-reconciler-type=none",
-            *self._serving(),
+            *(self._with_node() if self.address else self._without_node()),
             f"--secure-port={port}",
             f"--client-ca-file={self.folder}/ca.crt",
             f"--token-auth-file={self.folder}/tokens.csv",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.folder}/accounts.pub",
             f"--service-account-signing-key-file={self.folder}/accounts.key",
-            "--service-cluster-ip-range=10.0.0.0/16",
-            "--authorization-mode=RBAC",
+            f"--service-cluster-ip-range={SERVICES}",
             "--allow-privileged=true",
-            *(() if self.default_admission else (FEWER_ADMISSION_PLUGINS,)),
             GATES,
             "--runtime-config=scheduling.k8s.io/v1alpha2=true",
             f"--watch-cache={_flag(self.watch_cache)}",
             *(self._audit() if self.audited else ()),
+        ]
+
+    def _without_node(self) -> list[str]:
+        return [
+            *self._serving(),
+            "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+            "--authorization-mode=RBAC",
+            *(() if self.default_admission else (FEWER_ADMISSION_PLUGINS,)),
+        ]
+
+    def _with_node(self) -> list[str]:
+        return [
+            *self._serving("0.0.0.0"),
+            f"--advertise-address={self.address}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--kubelet-certificate-authority={self.folder}/ca.crt",
+            f"--kubelet-client-certificate={self.folder}/kubelet-client.crt",
+            f"--kubelet-client-key={self.folder}/kubelet-client.key",
         ]
 
     def scheduler(self, port: int) -> list[str]:
@@ -104,10 +132,10 @@ class Settings:
             f"--secure-port={port}",
         ]
 
-    def _serving(self) -> list[str]:
+    def _serving(self, address: str = "127.0.0.1") -> list[str]:
         certificate, key = f"{self.folder}/serving.crt", f"{self.folder}/serving.key"
         return [
-            "--bind-address=127.0.0.1",
+            f"--bind-address={address}",
             f"--tls-cert-file={certificate}",
             f"--tls-private-key-file={key}",
         ]

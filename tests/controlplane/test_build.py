@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.build import BINARIES
-from tests.controlplane.pin_versions import HELM, MODULES, PINS, Pin, staging_replacements
+from tests.controlplane.pin_versions import HELM, MODULES, NODE, PINS, Pin, staging_replacements
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,7 +130,7 @@ def test_without_go_tests_skip_unless_go_is_required(
     assert "Go is not installed" in report
 
 
-@pytest.mark.parametrize("pin", [*PINS, HELM], ids=lambda pin: pin.wrapper)
+@pytest.mark.parametrize("pin", [*PINS, HELM, *NODE], ids=lambda pin: pin.wrapper)
 def test_the_committed_modules_hold_the_pinned_versions(pin: Pin) -> None:
     text = (MODULES / pin.wrapper / "go.mod").read_text()
 
