@@ -127,7 +127,6 @@ CASES = [
             post(REVISIONS, {"metadata": {"name": "r"}, "data": {"a": 1}, "revision": -1}),
             post(REVISIONS, {"metadata": {"name": "r"}, "data": {"a": 1}, "revision": 1}),
             patch(f"{REVISIONS}/r", {"data": {"a": 2}}),
-            patch(f"{REVISIONS}/r", {"revision": 2}),
         ],
     ),
     Case(
