@@ -83,6 +83,8 @@ class Administrator(Reader):
         listed = json.loads(self.run("kubectl get deployments -n muster -o json"))
         for deployment in listed["items"]:
             arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+            if "--in-cluster" in arguments:  # the dashboard runs only in a pod
+                continue
             words = [word for word in arguments if not word.startswith(OWN_FLAGS)]
             self._start(["muster", *words], f"{words[0]}.log")
 
