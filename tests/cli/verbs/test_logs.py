@@ -144,8 +144,8 @@ def test_following_ends_when_the_job_ends_without_a_launcher(mpi: Scene) -> None
 
     code, _, err = mpi.arena("logs", "-f", "mpi")
 
-    assert code == 2
-    assert "-i reads one of them, --all reads all:" in err
+    assert code == 1
+    assert "the job mpi has failed; its launcher has no pod: no room" in err
 
 
 def test_following_a_job_that_ends_without_pods_reports_its_reason(

@@ -134,7 +134,7 @@ def test_a_port_that_is_taken_leaves_no_network_behind(before: list[str]) -> Non
             check=False,
         )
 
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert f"cannot listen on port {port}" in result.stderr
     assert "bug in Muster" not in result.stderr
     assert not leftovers.of(Home.of_user().data)

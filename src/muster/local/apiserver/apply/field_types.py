@@ -149,6 +149,7 @@ def deduced() -> FieldType:
 def untyped() -> FieldType:
     """The type of values inside an atomic list."""
     anything = FieldType(_ANY)
+    anything.element = anything
     anything.atomic_map = True
     return anything
 
