@@ -164,6 +164,20 @@ async def test_signing_out_ends_the_session_and_its_watches(site: Site) -> None:
         assert clusters._entries == {}
 
 
+@pytest.mark.parametrize("policy", [Policy(sign_in=True, read_only=True)])
+async def test_a_user_signs_out_of_a_read_only_dashboard(site: Site, policy: Policy) -> None:
+    async with browser(site) as session:
+        page = await (await send_form(session, site, owner(site))).text()
+        csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
+        headers = {"Origin": site.origin}
+
+        assert (await session.post("/sign-out", headers=headers)).status == 403  # without CSRF
+        answer = await session.post("/sign-out", data={"csrf": csrf}, headers=headers)
+
+        assert answer.status == 401  # signed out, not refused
+        assert "not signed in" in await answer.text()
+
+
 async def test_a_page_that_is_on_its_way_has_the_csrf_token_of_its_reader(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
