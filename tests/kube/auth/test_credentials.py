@@ -1,4 +1,4 @@
-"""Token files that rotate."""
+"""Token files that rotate, and the tokens of users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import pytest
 
 from muster.errors import ConfigError
 from muster.kube.auth import credentials
-from muster.kube.auth.credentials import Credential, TokenFile
+from muster.kube.auth.credentials import Credential, TokenFile, TokenOfUser
+from muster.kube.auth.endpoint import Endpoint
+from muster.kube.auth.exec_plugin import ExecPlugin, ExecPluginConfig
+from muster.kube.auth.reloading import reloading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,3 +60,27 @@ def test_a_credential_shows_none_of_its_secrets() -> None:
     credential = Credential("Bearer hidden", b"hidden", b"hidden", b"hidden")
 
     assert "hidden" not in f"{credential} {credential!r}"
+
+
+def test_the_token_of_a_user_needs_no_login_of_the_owner() -> None:
+    plugin = ExecPlugin(ExecPluginConfig("config: users[u].user.exec", "muster-no-such-program"))
+    owner = Endpoint("https://example.com", b"old", credentials=plugin)
+    source = TokenOfUser("Bearer mine", reloading(owner, lambda: owner).credentials)
+
+    assert source.is_ready()
+    assert source.get() == Credential("Bearer mine")
+
+
+def test_the_token_of_a_user_follows_the_certificate_authority(tmp_path: Path) -> None:
+    time, file = [0.0], tmp_path / "ca.crt"
+
+    def load() -> Endpoint:
+        return Endpoint("https://example.com", file.read_bytes(), files=(file,))
+
+    file.write_bytes(b"old")
+    source = TokenOfUser("Bearer mine", reloading(load(), load, lambda: time[0]).credentials)
+    assert source.get().ca is None
+    file.write_bytes(b"renewed")
+    time[0] += credentials.REREAD_SECONDS
+
+    assert source.get() == Credential("Bearer mine", ca=b"renewed")

@@ -50,6 +50,9 @@ class CredentialSource(Protocol):
     def reread(self) -> bool:
         """Look at changed files now; whether `get` may now give another. Runs no program."""
 
+    def renewed_ca(self) -> bytes | None:
+        """The `ca` of `get`, for requests with other credentials. Runs no program."""
+
 
 class StaticCredential:
     """One fixed credential."""
@@ -69,24 +72,33 @@ class StaticCredential:
     def reread(self) -> bool:
         return False
 
+    def renewed_ca(self) -> bytes | None:
+        return self._credential.ca
+
 
 class TokenOfUser:
-    """The token of a user, with the certificate authority of a source that follows its files."""
+    """The token of a user, with the certificate authority of a source that follows its files.
+
+    It asks the source for nothing else: a user does not depend on the login of the source's owner.
+    """
 
     def __init__(self, authorization: str, server: CredentialSource) -> None:
         self._authorization, self._server = authorization, server
 
     def is_ready(self) -> bool:
-        return self._server.is_ready()
+        return True
 
     def get(self) -> Credential:
-        return Credential(self._authorization, ca=self._server.get().ca)
+        return Credential(self._authorization, ca=self._server.renewed_ca())
 
     def reject(self, credential: Credential) -> bool:
         return False
 
     def reread(self) -> bool:
         return self._server.reread()
+
+    def renewed_ca(self) -> bytes | None:
+        return self._server.renewed_ca()
 
 
 class TokenFile:
@@ -115,6 +127,9 @@ class TokenFile:
         old = self._token
         self._read()
         return self._token != old
+
+    def renewed_ca(self) -> bytes | None:
+        return self._fixed.ca
 
     def _current(self) -> Credential:
         return self._fixed._replace(authorization=f"Bearer {self._token}")

@@ -90,6 +90,9 @@ class ExecPlugin:
     def reread(self) -> bool:
         return False
 
+    def renewed_ca(self) -> bytes | None:
+        return None
+
     def _run(self) -> Credential:
         plugin = self.plugin
         interactive = _interactive(plugin)

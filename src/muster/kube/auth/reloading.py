@@ -54,8 +54,7 @@ class ReloadedCredentials:
         return self._loaded[0].is_ready()
 
     def get(self) -> Credential:
-        if self._clock() - self._checked_at >= REREAD_SECONDS:
-            self._follow_files()
+        self._follow_files_sometimes()
         source, ca = self._loaded
         credential = source.get()
         if ca is None:
@@ -75,6 +74,14 @@ class ReloadedCredentials:
     def reread(self) -> bool:
         changed = self._follow_files()
         return self._loaded[0].reread() or changed
+
+    def renewed_ca(self) -> bytes | None:
+        self._follow_files_sometimes()
+        return self._loaded[1]
+
+    def _follow_files_sometimes(self) -> None:
+        if self._clock() - self._checked_at >= REREAD_SECONDS:
+            self._follow_files()
 
     def _follow_files(self) -> bool:
         """Load the endpoint again if a file changed; whether that gave other credentials."""
