@@ -76,7 +76,7 @@ async def test_the_cookie_is_a_number_that_no_other_site_gets_and_never_the_toke
         assert owner(site) not in cookie
 
         # Behind an Ingress, the cookie is for TLS alone.
-        headers = {"Host": PUBLIC, "Origin": f"https://{PUBLIC}"}
+        headers = {"Host": PUBLIC, "Origin": f"https://{PUBLIC}", "X-Forwarded-Proto": "https"}
         answer = await session.post("/sign-in", data=data, headers=headers, allow_redirects=False)
         assert answer.headers["Set-Cookie"].startswith("__Host-muster=")
         assert "Secure" in answer.headers["Set-Cookie"]
@@ -109,7 +109,9 @@ async def test_a_wrong_token_shows_the_form_again(site: Site, token: str, senten
         ({"Origin": "http://evil.example"}, "comes from another page"),
         ({}, "the header Origin is missing"),
         ({"Host": "evil.example", "Origin": "http://evil.example"}, "not served as 'evil.example'"),
-        ({"Host": PUBLIC, "Origin": f"http://{PUBLIC}"}, "opened without TLS"),
+        ({"Host": PUBLIC, "Origin": f"http://{PUBLIC}"}, "without TLS"),
+        ({"Host": PUBLIC, "Origin": f"https://{PUBLIC}"}, "without TLS"),
+        ({"Host": PUBLIC, "Sec-Fetch-Site": "same-origin"}, "without TLS"),
     ],
 )
 async def test_no_other_page_and_no_clear_text_can_sign_in(
@@ -122,13 +124,24 @@ async def test_no_other_page_and_no_clear_text_can_sign_in(
         assert sentence in unescape(await answer.text())
 
 
-async def test_a_page_in_clear_text_does_not_ask_for_a_token(site: Site) -> None:
+@pytest.mark.parametrize("proto", [{}, {"X-Forwarded-Proto": "http"}])
+async def test_a_page_in_clear_text_does_not_ask_for_a_token(
+    site: Site, proto: Mapping[str, str]
+) -> None:
+    """A LoadBalancer that passes connections on adds no header."""
     async with browser(site) as session:
-        headers = {"Host": PUBLIC, "X-Forwarded-Proto": "http"}
-        page = await (await session.get("/", headers=headers)).text()
+        answer = await session.get("/", headers={"Host": PUBLIC, **proto})
+        page = unescape(await answer.text())
 
-        assert "opened without TLS" in page
+        assert answer.status == 401
+        assert f"without TLS, so it does not ask for your token. Open https://{PUBLIC}" in page
+        assert "X-Forwarded-Proto: https" in page
         assert 'name="token"' not in page
+
+
+async def test_a_proxy_that_ends_tls_gets_the_form(site: Site) -> None:
+    headers = {"Host": PUBLIC, "X-Forwarded-Proto": "https"}
+    assert 'name="token"' in await site.get("/", headers=headers, status=401)
 
 
 @pytest.mark.parametrize("page", ["//evil.example", "/\\evil.example", "\r\nX: y", "https://e.x"])

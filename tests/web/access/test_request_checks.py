@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from muster.web.access.request_checks import LOOPBACK_NAMES, foreign_page, malformed, wrong_host
+from muster.web.access.request_checks import (
+    LOOPBACK_NAMES,
+    foreign_page,
+    malformed,
+    sends_in_the_clear,
+    wrong_host,
+)
 
 HOST = {"Host": "127.0.0.1:7080"}
 
@@ -72,3 +78,31 @@ def test_own_pages_and_plain_links_are_accepted(method: str, headers: dict[str, 
 )
 def test_requests_of_other_pages_are_refused(method: str, headers: dict[str, str]) -> None:
     assert foreign_page(method, {**HOST, **headers}) != ""
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "127.0.0.1:7080"},
+        {"Host": "localhost:7080", "Origin": "http://localhost:7080"},
+        {"Host": "a.example", "X-Forwarded-Proto": "https"},
+        {"Host": "a.example", "X-Forwarded-Proto": "HTTPS, http"},  # the browser's connection first
+        {"Host": "a.example", "X-Forwarded-Proto": "https", "Origin": "https://a.example"},
+    ],
+)
+def test_a_secret_may_be_sent_over_loopback_or_tls(headers: dict[str, str]) -> None:
+    assert sends_in_the_clear(headers) == ""
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-Forwarded-Proto": "http"},
+        {"X-Forwarded-Proto": "http, https"},
+        {"X-Forwarded-Proto": "https", "Origin": "http://a.example"},
+        {"Origin": "https://a.example"},
+    ],
+)
+def test_a_secret_is_not_sent_where_nothing_tells_of_tls(headers: dict[str, str]) -> None:
+    assert "Open https://a.example" in sends_in_the_clear({"Host": "a.example:80", **headers})

@@ -57,16 +57,19 @@ def wrong_host(host: str, names: Collection[str]) -> str:
 def sends_in_the_clear(headers: Mapping[str, str]) -> str:
     """Why a secret must not be sent from this page; empty if it comes over TLS or loopback.
 
-    Both headers only ever refuse, so it does not matter who may have written them.
+    The dashboard has no TLS of its own, so only the proxy in front of it can tell. Of several
+    proxies, the first is the one to which the browser is connected. Other pages cannot set the
+    header, and whoever sets it by hand gives away nothing but their own token.
     """
-    origin = urlsplit(headers.get("Origin", ""))
-    scheme = origin.scheme or headers.get("X-Forwarded-Proto", "")
     host = urlsplit(f"//{headers.get('Host', '')}").hostname or ""
-    if scheme != "http" or host in LOOPBACK_NAMES:
+    proto = headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
+    origin = urlsplit(headers.get("Origin", "")).scheme
+    if host in LOOPBACK_NAMES or (proto == "https" and origin != "http"):
         return ""
     return (
-        "This page was opened without TLS, so everybody on the way could read your token. "
-        f"Open https://{host} instead."
+        "The dashboard was reached without TLS, so it does not ask for your token. "
+        f"Open https://{host}, through an Ingress or proxy that sends `X-Forwarded-Proto: https`; "
+        "or use `kubectl port-forward`."
     )
 
 
