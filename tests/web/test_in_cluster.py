@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from html import unescape
 from pathlib import Path
@@ -248,6 +248,36 @@ async def test_without_a_token_nothing_is_shown(installed: Installed, path: str)
 
         assert answer.status == 401
         assert 'name="token"' in await answer.text()
+
+
+async def test_strangers_and_many_headers_of_one_token_lock_nobody_out(
+    installed: Installed, jobs: dict[str, str]
+) -> None:
+    """The API server reads two spaces as no token, and nothing behind a second space."""
+    token = installed.token("viewer")
+    accepted = set()
+    async with ClientSession(installed.url) as stranger:
+        for number in range(70):  # more than there is room for
+            for text in (f"Bearer  x{number}", f"Bearer {token} junk{number}"):
+                answer = await stranger.get("/jobs", headers={"Authorization": text})
+                accepted.add(answer.status)
+
+    assert accepted == {400}
+    async with installed.signed_in("editor") as editor:
+        assert (await editor.get("/jobs"))[0] == 200
+
+
+async def test_one_user_with_many_sessions_locks_nobody_out(
+    installed: Installed, jobs: dict[str, str]
+) -> None:
+    async with AsyncExitStack() as stack:
+        for number in range(70):
+            names = f"team-a, n{number}"
+            reader = await stack.enter_async_context(installed.signed_in("viewer", names))
+            assert (await reader.get("/jobs"))[0] in (200, 429)
+
+        editor = await stack.enter_async_context(installed.signed_in("editor"))
+        assert (await editor.get("/jobs"))[0] == 200
 
 
 def test_the_reader_of_a_model_is_accepted_where_pods_are_restricted(

@@ -12,9 +12,12 @@ from aiohttp import ClientResponse, ClientSession, CookieJar
 
 from muster.api.kinds import NAMESPACES, SERVICE_ACCOUNTS, TFJOBS
 from muster.api.meta import Key
+from muster.errors import Forbidden
+from muster.kube.client import Client
+from muster.kube.request import Response
 from muster.web.access import sign_in
 from muster.web.access.gate import Policy
-from muster.web.cluster import first_list
+from muster.web.cluster import first_list, live_clusters
 from muster.web.context import CLUSTERS
 from tests.web.objects import job
 from tests.web.site import HTML, Site, rows
@@ -258,6 +261,62 @@ async def test_strangers_with_wrong_tokens_occupy_nothing(site: Site) -> None:
         await site.get("/jobs", headers={"Authorization": f"Bearer x{number}"}, status=401)
 
     assert clusters._entries == {}
+
+
+@pytest.mark.parametrize("form", ["Bearer  x{}", "Bearer {token} junk{}", "Bearer \tx{}", "Bearer"])
+async def test_a_header_that_is_not_one_token_occupies_nothing(site: Site, form: str) -> None:
+    """kube-apiserver would take it for no token, or for the token before the space."""
+    clusters = site.client.server.app[CLUSTERS]  # type: ignore[attr-defined]
+    for number in range(2):
+        headers = {"Authorization": form.format(number, token=owner(site))}
+        answer = await site.client.get("/jobs", headers=headers)
+        assert answer.status in (400, 401)
+
+    assert clusters._entries == {}
+
+
+DENIED = "{} may not create selfsubjectreviews.authentication.k8s.io; add the rule …"
+
+
+@pytest.mark.parametrize(("user", "status"), [("system:anonymous", 401), ("ann", 200)])
+async def test_a_403_accepts_a_token_unless_it_names_the_anonymous_user(
+    site: Site, monkeypatch: pytest.MonkeyPatch, user: str, status: int
+) -> None:
+    async def send(*_: object) -> None:
+        raise Forbidden(DENIED.format(user), status=403)
+
+    async with browser(site) as session:
+        with monkeypatch.context() as patched:
+            patched.setattr(Client, "send", send)
+            data, headers = {"token": owner(site), "page": "/healthz"}, {"Origin": site.origin}
+            answer = await session.post("/sign-in", data=data, headers=headers)
+
+        assert answer.status == status
+
+
+async def test_an_answer_about_the_anonymous_user_accepts_no_token(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = b'{"status": {"userInfo": {"username": "system:anonymous"}}}'
+
+    async def send(*_: object) -> Response:
+        return Response(201, {}, body)
+
+    monkeypatch.setattr(Client, "send", send)
+    async with browser(site) as session:
+        assert (await send_form(session, site, "x")).status == 401
+
+
+async def test_all_tokens_and_namespaces_of_a_user_count_together(site: Site) -> None:
+    clusters = site.client.server.app[CLUSTERS]  # type: ignore[attr-defined]
+    async with browser(site) as session:
+        for number in range(live_clusters.MAX_OF_ONE_USER + 2):
+            answer = await send_form(session, site, owner(site), namespaces=f"default,n{number}")
+            assert answer.status == 200
+
+    assert len(clusters._entries) == live_clusters.MAX_OF_ONE_USER
+    other = site.service_account("other", "tfjobs")
+    await site.get("/jobs", headers={"Authorization": other})
 
 
 async def test_a_large_form_is_not_read(site: Site) -> None:

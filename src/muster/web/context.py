@@ -55,7 +55,8 @@ async def with_cluster(request: web.Request, handler: Handler) -> web.StreamResp
     if identity is None:  # a public path
         return await handler(request)
     clusters = request.app[CLUSTERS]
-    with clusters.use(identity.user, identity.endpoint, identity.namespaces) as cluster:
+    wanted = identity.user, identity.endpoint, identity.namespaces, identity.owner
+    with clusters.use(*wanted) as cluster:
         request[_CLUSTER] = cluster
         if not _opens_page(request) or request.path_qs in cluster.awaited:
             return await handler(request)

@@ -1,4 +1,4 @@
-"""How long a session lasts at most."""
+"""How long a session lasts at most, and which tokens count as one user's."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ def test_a_session_ends_with_its_token() -> None:
 )
 def test_a_token_that_does_not_tell_its_end_lasts_as_long_as_a_session(opaque: str) -> None:
     assert sign_in._seconds_left(opaque, 1000.0) == sign_in.SESSION_SECONDS
+
+
+def test_tokens_of_one_name_have_one_owner_and_so_has_a_token_with_a_changed_signature() -> None:
+    def owner(name: str, authorization: str) -> str:
+        return sign_in.User(name, authorization).owner
+
+    assert owner("ann", "Bearer a.b.c") == owner("ann", "Bearer x") != owner("bob", "Bearer x")
+    assert owner("", "Bearer a.b.c") == owner("", "Bearer a.b.d") != owner("", "Bearer a.x.c")
+    assert owner("", "Bearer x") != owner("", "Bearer y")

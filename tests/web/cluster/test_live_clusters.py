@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import ExitStack
 
 import pytest
 
@@ -64,6 +65,28 @@ async def test_too_many_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     clusters = LiveClusters()
     with clusters.use("a", NOWHERE), pytest.raises(TooManyRequests), clusters.use("b", NOWHERE):
         pass
+    await clusters.close()
+
+
+async def test_one_user_with_many_tokens_leaves_room_for_others() -> None:
+    clusters = LiveClusters()
+    keys = [f"token-{number}" for number in range(live_clusters.MAX_OF_ONE_USER)]
+    with ExitStack() as stack:
+        used = [stack.enter_context(clusters.use(key, NOWHERE, (), "ann")) for key in keys]
+        with (
+            pytest.raises(TooManyRequests, match="8 tokens"),
+            clusters.use("x", NOWHERE, (), "ann"),
+        ):
+            pass
+        with (
+            clusters.use("b", NOWHERE, (), "bob"),
+            clusters.use(keys[0], NOWHERE, (), "ann") as same,
+        ):
+            assert same is used[0]
+
+    with clusters.use("x", NOWHERE, (), "ann"):  # instead of one that is not in use
+        own = [entry for entry in clusters._entries.values() if entry.owner == "ann"]
+        assert len(own) == live_clusters.MAX_OF_ONE_USER
     await clusters.close()
 
 

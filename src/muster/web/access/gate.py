@@ -77,6 +77,8 @@ class Identity:
     """As the cluster calls the user; empty for the owner on loopback."""
     namespaces: tuple[str, ...] = ()
     """Namespaces that the user has named at the sign-in."""
+    owner: str = ""
+    """The same for all tokens of one user; empty for the owner on loopback."""
 
 
 IDENTITY: web.RequestKey[Identity] = web.RequestKey("identity", Identity)
@@ -89,11 +91,11 @@ class Gate:
         self,
         policy: Policy,
         endpoint: Endpoint,
-        on_login: Callable[[str, Endpoint, tuple[str, ...]], None],
+        on_login: Callable[[str, Endpoint, tuple[str, ...], str], None],
         on_end: Callable[[str], None],
     ) -> None:
-        """`on_login` is called with the user, the credentials and the namespaces of a browser that
-        logs in, `on_end` with a user whose session or token has ended."""
+        """`on_login` is called with the user, the credentials, the namespaces and the owner of a
+        browser that logs in, `on_end` with a user whose session or token has ended."""
         self._policy, self._endpoint = policy, endpoint
         self._on_login, self._on_end = on_login, on_end
         self._tokens, self._sessions = Tokens(policy.keys), Sessions(policy.keys)
@@ -140,7 +142,9 @@ class Gate:
             user, secret = await self._user(request, cookie)
             endpoint = user.endpoint(self._endpoint)
             csrf = self._sessions.csrf(secret)
-            return Identity(user.key, endpoint, secret, csrf, user.name, user.namespaces)
+            return Identity(
+                user.key, endpoint, secret, csrf, user.name, user.namespaces, user.owner
+            )
         if not self._sessions.is_valid(cookie):
             raise self._unauthorized("This browser is not logged in to the dashboard.")
         return Identity(_OWNER, self._endpoint, cookie, self._sessions.csrf(cookie))
@@ -149,6 +153,7 @@ class Gate:
         """The user of a request, and the secret by which the request is known."""
         authorization = request.headers.get("Authorization", "")
         if authorization.startswith(sign_in.BEARER):
+            authorization = sign_in.one_token(authorization.removeprefix(sign_in.BEARER))
             user = sign_in.User("", authorization)
             try:
                 return await self._users.verify(user), authorization
@@ -172,7 +177,7 @@ class Gate:
         form = await request.post()
         given, namespaces = str(form.get("token", "")), str(form.get("namespaces", ""))
         session, user = await self.sign_ins.open(given, namespaces)
-        self._on_login(user.key, user.endpoint(self._endpoint), user.namespaces)
+        self._on_login(user.key, user.endpoint(self._endpoint), user.namespaces, user.owner)
         page = quote(str(form.get("page", "")).lstrip("/\\"), safe="/?&=%+,:@;~")
         answer = web.Response(status=303, headers={"Location": f"/{page}"})
         answer.headers["Cache-Control"] = "no-store"
@@ -206,7 +211,7 @@ class Gate:
         logged_in = self._sessions.is_valid(request.cookies.get(name, ""))
         if not (logged_in or self._tokens.redeem(token)):
             raise self._unauthorized("The address was used before, or is older than ten minutes.")
-        self._on_login(_OWNER, self._endpoint, ())
+        self._on_login(_OWNER, self._endpoint, (), _OWNER)
         # No redirect: after a click on another site, a browser sends a strict cookie only with
         # a request that a page of ours has started.
         answer = web.Response(text=_NEXT_PAGE, content_type="text/html")

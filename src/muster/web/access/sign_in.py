@@ -42,6 +42,7 @@ _AT_ONCE = 8
 _MAX_NAMESPACES = 20
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _REVIEW = "authentication.k8s.io/v1"
+_ANONYMOUS = "system:anonymous"
 
 
 class User(NamedTuple):
@@ -58,6 +59,16 @@ class User(NamedTuple):
         """Different for every token and choice of namespaces."""
         text = "\0".join((self.authorization, *self.namespaces))
         return sha256(text.encode()).hexdigest()
+
+    @property
+    def owner(self) -> str:
+        """The same for all tokens of a user, as far as the cluster tells whose a token is.
+
+        If it does not, the signed part of a JSON web token is taken: the last letter of a signature
+        has bits that nobody reads, so one token can be written in several ways.
+        """
+        signed = self.authorization.rpartition(".")[0] or self.authorization
+        return self.name or sha256(signed.encode()).hexdigest()
 
     def endpoint(self, server: Endpoint) -> Endpoint:
         """The cluster with the credentials of this user, and nobody else's."""
@@ -105,11 +116,15 @@ class Users:
             except Unauthorized:
                 raise
             except ApiError as error:
-                if error.status in (403, 404):  # the token is accepted, the question is not
-                    return ""
-                raise
+                if error.status not in (403, 404):
+                    raise
+                if _ANONYMOUS in str(error):  # the server has seen no token
+                    raise Unauthorized(str(error)) from None
+                return ""  # the token is accepted, the question is not
         info = (msgspec.json.decode(answer.body).get("status") or {}).get("userInfo") or {}
-        return str(info.get("username", ""))
+        if (name := str(info.get("username", ""))) == _ANONYMOUS:
+            raise Unauthorized("the server has seen no token")
+        return name
 
     def _remember(self, digest: str, name: str) -> None:
         self._known.pop(digest, None)
@@ -128,7 +143,7 @@ class SignIns:
 
     async def open(self, token: str, namespaces: str) -> tuple[str, User]:
         """A new session for a token that the cluster accepts."""
-        user = User("", _authorization(token), _names(namespaces))
+        user = User("", one_token(token.strip().removeprefix(BEARER).strip()), _names(namespaces))
         user = await self._users.verify(user)
         if len(self._sessions) >= MAX_SESSIONS:
             self.close(next(iter(self._sessions)))
@@ -162,9 +177,12 @@ class SignIns:
             self.close(session)
 
 
-def _authorization(token: str) -> str:
-    """The header for a token that a person has pasted."""
-    token = token.strip().removeprefix(BEARER).strip()
+def one_token(token: str) -> str:
+    """The header for a token, which is one word.
+
+    kube-apiserver reads the first word of a header alone, and `Bearer  x`, with two spaces, as no
+    token. So one token, or none, could come in as many headers as a stranger likes.
+    """
     if not token:
         raise UsageError("The token is missing.")
     if len(token) > _MAX_TOKEN or not all("!" <= letter <= "~" for letter in token):

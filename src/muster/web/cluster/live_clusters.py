@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 300.0
-MAX_CLUSTERS = 64
+MAX_CLUSTERS, MAX_OF_ONE_USER = 64, 8
 _LIVE = metrics.gauge("web_clusters", "Sets of informers that the dashboard holds, one per user")
 _DROPPED = metrics.counter("web_idle_drops_total", "Sets of informers that nobody used any more")
 
 
 class _Entry:
-    def __init__(self, cluster: LiveCluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: LiveCluster, owner: str) -> None:
+        self.cluster, self.owner = cluster, owner
         self.users = 0
         self.timer: asyncio.TimerHandle | None = None
 
@@ -49,15 +49,19 @@ class LiveClusters:
 
     @contextmanager
     def use(
-        self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...] = ()
+        self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...] = (), owner: str = ""
     ) -> Iterator[LiveCluster]:
-        """The cluster with this user's credentials, kept at least while the block runs."""
+        """The cluster with this user's credentials, kept at least while the block runs.
+
+        `owner` is the same for all tokens of one user, who may have several clusters.
+        """
         entry = self._entries.get(user)
         if entry is None:
+            self._make_room_of(owner)
             if len(self._entries) >= MAX_CLUSTERS:
                 raise TooManyRequests("Too many users look at this dashboard.", status=429)
             cluster = LiveCluster(endpoint, self._connector, namespaces)
-            entry = self._entries[user] = _Entry(cluster)
+            entry = self._entries[user] = _Entry(cluster, owner)
             _LIVE.set(len(self._entries))
         if entry.timer is not None:
             entry.timer.cancel()
@@ -71,13 +75,28 @@ class LiveClusters:
                 loop = asyncio.get_running_loop()
                 entry.timer = loop.call_later(self._idle_seconds, self._drop, user)
 
-    def start(self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...] = ()) -> None:
+    def _make_room_of(self, owner: str) -> None:
+        """Let one user not occupy the clusters of all: a new token replaces one not in use."""
+        own = {key: entry for key, entry in self._entries.items() if owner and entry.owner == owner}
+        if len(own) < MAX_OF_ONE_USER:
+            return
+        idle = next((key for key, entry in own.items() if not entry.users), None)
+        if idle is None:
+            message = f"You look at this dashboard with {MAX_OF_ONE_USER} tokens at the same time."
+            raise TooManyRequests(message, status=429, hint="Close the pages of one of them.")
+        self.end(idle)
+
+    def start(
+        self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...] = (), owner: str = ""
+    ) -> None:
         """Get the objects of the first pages while the browser is on its way to one of them."""
         if user not in self._entries:  # else they are here, or on their way
-            _run(self._start(user, endpoint, namespaces), self._starts)
+            _run(self._start(user, endpoint, namespaces, owner), self._starts)
 
-    async def _start(self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...]) -> None:
-        watching = self.use(user, endpoint, namespaces)
+    async def _start(
+        self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...], owner: str
+    ) -> None:
+        watching = self.use(user, endpoint, namespaces, owner)
         with suppress(MusterError), watching as cluster:  # the page shows the error
             await cluster.start()
 
