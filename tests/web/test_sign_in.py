@@ -12,9 +12,10 @@ from aiohttp import ClientResponse, ClientSession, CookieJar
 
 from muster.api.kinds import NAMESPACES, SERVICE_ACCOUNTS, TFJOBS
 from muster.api.meta import Key
-from muster.errors import Forbidden
+from muster.errors import Forbidden, Unreachable
 from muster.kube.client import Client
 from muster.kube.request import Response
+from muster.web import stream
 from muster.web.access import sign_in
 from muster.web.access.gate import Policy
 from muster.web.cluster import first_list, live_clusters
@@ -168,7 +169,7 @@ async def test_signing_out_ends_the_session_and_its_watches(site: Site) -> None:
         cookie = next(iter(session.cookie_jar))
         other.cookie_jar.update_cookies({cookie.key: cookie.value})
         assert (await other.get("/jobs")).status == 200
-        stream = await session.get("/stream")
+        open_stream = await session.get("/stream")
         headers = {"Origin": site.origin}
 
         assert (await session.post("/sign-out", headers=headers)).status == 403  # without CSRF
@@ -176,7 +177,7 @@ async def test_signing_out_ends_the_session_and_its_watches(site: Site) -> None:
 
         assert answer.status == 401
         assert (await other.get("/jobs")).status == 401  # the number is worth nothing any more
-        await asyncio.wait_for(stream.read(), 10)  # the stream has an end
+        await asyncio.wait_for(open_stream.read(), 10)  # the stream has an end
         assert clusters._entries == {}
 
 
@@ -226,6 +227,48 @@ async def test_a_revoked_token_shows_nothing_after_a_minute(
         monkeypatch.undo()
         assert (await session.get("/jobs")).status == 401
         assert "not signed in" in await (await session.get("/jobs")).text()
+
+
+@pytest.mark.parametrize("from_proxy", [False, True])
+async def test_an_open_stream_ends_when_its_token_is_revoked(
+    site: Site, monkeypatch: pytest.MonkeyPatch, from_proxy: bool
+) -> None:
+    monkeypatch.setattr(stream, "ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(sign_in, "VERIFY_SECONDS", 0.0)
+    authorization = site.service_account("leaver", "tfjobs", "pods")
+    async with browser(site) as session:
+        headers = {"Authorization": authorization} if from_proxy else {}
+        if not from_proxy:
+            await send_form(session, site, authorization.removeprefix("Bearer "))
+        answer = await session.get("/stream", headers=headers)
+        for _ in range(2):  # checked, and alive
+            await asyncio.wait_for(answer.content.readuntil(b":\n\n"), 10)
+
+        site.api.delete(SERVICE_ACCOUNTS, Key(site.namespace, "leaver"))
+
+        await asyncio.wait_for(answer.read(), 10)  # the stream has an end
+        assert (await session.get("/stream", headers=headers)).status == 401
+
+
+async def test_an_open_stream_survives_a_pause_of_the_api_server(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable(*_: object) -> str:
+        raise Unreachable("no answer")
+
+    monkeypatch.setattr(stream, "ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(sign_in, "VERIFY_SECONDS", 0.0)
+    async with browser(site) as session:
+        await send_form(session, site, owner(site))
+        async with session.get("/stream") as answer:
+            monkeypatch.setattr(sign_in.Users, "_ask", unreachable)
+
+            for _ in range(3):
+                await asyncio.wait_for(answer.content.readuntil(b":\n\n"), 10)
+
+
+def test_a_stream_is_checked_within_a_minute() -> None:
+    assert sign_in.VERIFY_SECONDS + stream.ALIVE_SECONDS <= 60.0
 
 
 async def test_a_user_of_one_namespace_names_it(site: Site) -> None:
@@ -330,8 +373,6 @@ async def test_a_large_form_is_not_read(site: Site) -> None:
 async def test_the_page_survives_a_pause_of_the_api_server(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from muster.errors import Unreachable
-
     async with browser(site) as session:
         assert (await send_form(session, site, owner(site))).status == 200
 

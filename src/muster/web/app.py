@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiohttp import web
 
 from muster.web import error_pages, static_files, stream
-from muster.web.access.gate import Gate, Policy
+from muster.web.access.gate import VERIFY, Gate, Policy
 from muster.web.access.request_checks import SECURITY_HEADERS
 from muster.web.cluster.live_clusters import LiveClusters
 from muster.web.context import CLUSTERS, NAVIGATION, POLICY, with_cluster
@@ -83,7 +83,7 @@ def make_app(
     app.on_response_prepare.append(_add_headers)
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)
-    app[GATE] = gate
+    app[GATE], app[VERIFY] = gate, gate.verify
     pages = [row for row in PAGES if not (row.writes and policy.read_only)]
     _add_routes(app.router, pages)
     app[NAVIGATION] = [(row.path, row.title) for row in pages if row.title]

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from muster.errors import BadRequest, MusterError, NotFound, TooManyRequests
+from muster.errors import BadRequest, MusterError, NotFound, TooManyRequests, Unauthorized
+from muster.web.access.gate import VERIFY
 from muster.web.context import cluster_of, identity_of
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Stream:
         with suppress(ConnectionResetError):
             async with self._group:
                 await self._send("hello", {"id": name})
-                alive = self._group.create_task(self._keep_alive())
+                alive = self._group.create_task(self._keep_alive(request))
                 while changed := await self._subscription.take():
                     version = self._cluster.changes.version
                     await self._send("changed", {"topics": changed, "version": version})
@@ -80,9 +81,17 @@ class Stream:
         except MusterError as error:
             await self._send("data", {"topic": topic, "error": str(error)})
 
-    async def _keep_alive(self) -> None:
+    async def _keep_alive(self, request: web.Request) -> None:
+        """Show that the stream is alive, until its token or session is not."""
         while True:
             await asyncio.sleep(ALIVE_SECONDS)
+            try:
+                await request.app[VERIFY](request)
+            except Unauthorized:
+                self._subscription.close()
+                return
+            except MusterError:
+                pass  # the API server is away, not the user
             await self._response.write(b":\n\n")
 
     async def _send(self, event: str, data: object) -> None:

@@ -28,7 +28,7 @@ from muster.web.access.request_checks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from aiohttp.typedefs import Handler
 
@@ -81,6 +81,8 @@ class Identity:
     """The same for all tokens of one user; empty for the owner on loopback."""
 
 
+VERIFY: web.AppKey[Callable[[web.Request], Awaitable[None]]] = web.AppKey("verify")
+"""Raises Unauthorized if the user of a request that is still open may no longer use it."""
 IDENTITY: web.RequestKey[Identity] = web.RequestKey("identity", Identity)
 
 
@@ -124,6 +126,10 @@ class Gate:
         if (request.method, request.path) == ("POST", SIGN_OUT):
             return self._sign_out(request, identity)
         return await handler(request)
+
+    async def verify(self, request: web.Request) -> None:
+        """Ask again whose a request is that was let in; Unauthorized if nobody's any more."""
+        await self._identity(request)
 
     @property
     def _has_users(self) -> bool:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 BEARER = "Bearer "
 SESSION_SECONDS = 12 * 3600.0
-VERIFY_SECONDS = 60.0
+VERIFY_SECONDS = 45.0
+"""With the time between two checks of an open stream, this is a minute."""
 MAX_SESSIONS = 2000
 _MAX_TOKEN = 16 << 10
 _AT_ONCE = 8
