@@ -12,6 +12,7 @@ from muster.deploy import manifests, roles, values, workloads
 from muster.deploy.values import DashboardValues, OperatorValues, SchedulerValues, Values
 from muster.errors import UsageError
 from muster.rights import expand
+from muster.web.access.sign_in import SESSION_SECONDS
 
 IMAGE = "registry.example.com/muster:1"
 
@@ -66,6 +67,8 @@ def test_the_service_of_the_dashboard_keeps_a_browser_at_one_pod() -> None:
     service = of_kind(built(), "Service")["muster-dashboard"]["spec"]
 
     assert service["sessionAffinity"] == "ClientIP"
+    affinity = service["sessionAffinityConfig"]["clientIP"]
+    assert affinity == {"timeoutSeconds": SESSION_SECONDS}  # Kubernetes' default is three hours
     assert service["ports"][0] == {"name": "http", "port": 7080, "targetPort": "http"}
 
 

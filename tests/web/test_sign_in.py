@@ -298,6 +298,18 @@ async def test_a_proxy_may_pass_the_token_on(site: Site) -> None:
     assert "does not accept the token" in page
 
 
+@pytest.mark.parametrize("policy", [Policy(sign_in=True, hosts=("Muster.Example",))])
+async def test_the_name_of_a_host_has_no_case(site: Site, policy: Policy) -> None:
+    authorization = {"Authorization": f"Bearer {owner(site)}"}
+    for name in (PUBLIC, "MUSTER.example"):
+        assert "Jobs" in await site.get("/jobs", headers={"Host": name, **authorization})
+
+
+async def test_the_form_says_which_namespaces_to_name(site: Site) -> None:
+    form = await site.get("/", status=401)
+    assert "Namespaces you can read, if you cannot read all, for example team-a, team-b." in form
+
+
 async def test_strangers_with_wrong_tokens_occupy_nothing(site: Site) -> None:
     clusters = site.client.server.app[CLUSTERS]  # type: ignore[attr-defined]
     for number in range(3):

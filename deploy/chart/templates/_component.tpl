@@ -167,6 +167,9 @@ spec:
     app.kubernetes.io/name: muster-{{ .component }}
   {{- if $pages }}
   sessionAffinity: ClientIP
+  sessionAffinityConfig:
+    clientIP:
+      timeoutSeconds: 43200
   {{- end }}
   ports:
   {{- if $pages }}

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 AUTHORITY = "kube-root-ca.crt"
 AUTHORITY_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
+SESSION_SECONDS = 12 * 3600
+"""The longest session of a user of the dashboard."""
 SETTINGS_FOLDER = "/etc/muster"
 SETTINGS_FILE = "settings.json"
 """JSON is YAML too, and has one way to write a value: the chart gives the same text."""
@@ -172,6 +174,7 @@ def _service(component: str, values: Values, namespace: str) -> Raw:
     if component == "dashboard":
         ports["http"] = values.dashboard.port
         spec["sessionAffinity"] = "ClientIP"  # a session is in the memory of one pod
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": SESSION_SECONDS}}
     if values.metrics.service:
         port = str(values.metrics.port)
         meta["annotations"] = {"prometheus.io/port": port, "prometheus.io/scrape": "true"}

@@ -128,6 +128,8 @@ def _pod(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
         sign_in=True,
         hosts=given["hosts"],
         reader_image=given["reader_image"],
+        login_hint="Sign in with a bearer token of the cluster on any page, or send it with the "
+        "request: `Authorization: Bearer TOKEN`.",
     )
     return endpoint, policy
 

@@ -103,7 +103,10 @@ class Gate:
         self._tokens, self._sessions = Tokens(policy.keys), Sessions(policy.keys)
         self._users = sign_in.Users(endpoint)
         self.sign_ins = sign_in.SignIns(self._users, on_end)
-        self._hosts = frozenset(policy.proxy_hosts) or LOOPBACK_NAMES.union(policy.hosts)
+        proxies, hosts = (
+            [n.lower() for n in names] for names in (policy.proxy_hosts, policy.hosts)
+        )
+        self._hosts = frozenset(proxies) or LOOPBACK_NAMES.union(hosts)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
