@@ -108,13 +108,18 @@ def test_ctrl_c_removes_the_reader(local: LocalCluster, api: BlockingClient) -> 
     local.arena("models", "read", "mnist")  # for the next test
 
 
-def test_a_directory_that_is_gone_is_no_model(local: LocalCluster, api: BlockingClient) -> None:
+def test_a_directory_that_is_missing_leaves_the_list_as_it_is(
+    local: LocalCluster, api: BlockingClient
+) -> None:
+    local.arena("models", "read", "mnist")
     body = {"metadata": {"annotations": {"muster.dev/model-dir": "/models/nothing"}}}
     kind: Kind[Raw] = Kind.of("kubeflow.org/v1", "TFJob", dict)
     api.patch(kind, Key("default", "mnist"), body)
     try:
-        err = local.arena("models", "read", "mnist").stderr
-        assert "there is no complete model in /models/nothing of mnist" in err
+        result = local.arena("models", "read", "mnist", check=False)
+        assert result.returncode == 1
+        assert "there is no directory nothing in the volume" in result.stderr
+        assert api.find(CONFIG_MAPS, MODEL) is not None
     finally:
         body["metadata"]["annotations"]["muster.dev/model-dir"] = "/models/mnist"
         api.patch(kind, Key("default", "mnist"), body)

@@ -203,18 +203,35 @@ def read(target: Target, job: str, image: str) -> None:
 @click.argument("top")
 @click.argument("path")
 def print_versions(top: str, path: str) -> None:
-    """Print the versions in a directory of a mounted volume: the program of a reader's pod."""
+    """Print the versions in a directory of a mounted volume: the program of a reader's pod.
+
+    No versions are printed after a look that is not complete: the list of the job's models would
+    be deleted.
+    """
     from muster.client.models.read_models import MARK
-    from muster.local.node.models.version_reader import settled_versions
+    from muster.local.node.models.version_reader import WAIT, settled_look
 
     try:
-        versions = settled_versions(top, path)
+        found = settled_look(top, path)
     except OSError as error:
-        raise MusterError(
-            f"user {os.getuid()} cannot read {path} in the volume: {error.strerror or error}; the "
-            "reader has the user of the job's container (securityContext.runAsUser)"
-        ) from None
-    print(f"{MARK}{msgspec.json.encode(versions).decode()}", flush=True)
+        raise _unreadable(path, error.strerror or str(error)) from None
+    if found.is_missing:
+        raise MusterError(f"there is no directory {path} in the volume")
+    if found.unread:
+        name, why = next(iter(found.unread.items()))
+        raise _unreadable(os.path.normpath(os.path.join(path, name)), why)
+    if found.versions or not found.unsettled:
+        print(f"{MARK}{msgspec.json.encode(found.newest_first()).decode()}", flush=True)
+    if found.unsettled:
+        names = ", ".join(os.path.normpath(os.path.join(path, row)) for row in found.unsettled)
+        raise MusterError(f"not a complete model after {WAIT:.0f} s, or damaged: {names}")
+
+
+def _unreadable(path: str, why: str) -> MusterError:
+    return MusterError(
+        f"user {os.geteuid()} cannot read {printable(path)} in the volume: {why}; the "
+        "reader has the user of the job's container (securityContext.runAsUser)"
+    )
 
 
 def _save(cluster: Cluster, chunks: Chunks, path: str) -> None:

@@ -46,14 +46,25 @@ _HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateCont
 
 
 async def read_models(client: Client, job: Raw, image: str) -> PublishedModel:
-    """Read the model directory of a job in its volume, and list what is there."""
+    """Read the model directory of a job in its volume, and list what is there.
+
+    The list is deleted only if the reader saw all of the directory and found nothing. Versions
+    that are not complete are an error, after those that are have been listed.
+    """
     place, namespace = reader_job.find_place(job), key_of(job).namespace
     lines = (await _run(client, place, namespace, image)).splitlines()
     found = [line.removeprefix(MARK) for line in lines if line.startswith(MARK)]
     if not found:
         raise MusterError(f"the models were not read: {failure_in(lines)}")
     versions = decoder_of(tuple[Version, ...]).decode(found[-1])
-    return await _publish(client, place, namespace, versions, job)
+    published = await _publish(client, place, namespace, versions, job)
+    if any(line.startswith(_ERROR) for line in lines):
+        names = ", ".join(row.version for row in versions)
+        raise MusterError(
+            f"not all models are listed: {failure_in(lines)}",
+            hint=f"Listed: {names}. Read again when the others are complete.",
+        )
+    return published
 
 
 def failure_in(log: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ hold one model itself.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ from muster.local.node.standalone.linux import kernel
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    Unread = dict[str, str]
+    """Folders and files that are there and cannot be read, with the reason."""
+
 MAX_VERSIONS = 50
 """Versions of one model that are read: the newest."""
 _MAX_ENTRIES = 10_000
@@ -33,6 +37,8 @@ _MAX_DEPTH = 5
 _MAX_LISTED = 50
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""Errors of a path that was deleted meanwhile, or is a link, which is never followed."""
 _PARTS = ("variables", "assets", "fingerprint.pb", "assets.extra")
 """Folders of a SavedModel that is in the directory itself; others there are not the model's."""
 
@@ -65,6 +71,7 @@ class Contents:
     format: str = ""
     main: str = ""
     """The file that describes the model."""
+    unread: Unread = field(default_factory=dict)
 
     @property
     def created(self) -> datetime:
@@ -108,25 +115,36 @@ def _descend(folder: int, path: str) -> int:
     return opened
 
 
-def find_versions(directory: int) -> list[Folder]:
+@contextlib.contextmanager
+def noting(unread: Unread, path: str) -> Iterator[None]:
+    """Go on after an error of a path; note it, unless the path is not there."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            unread[path] = error.strerror or str(error)
+
+
+def find_versions(directory: int, unread: Unread | None = None) -> list[Folder]:
     """The folders of the versions, newest first."""
-    rows = _numbered(directory, "")
-    with contextlib.suppress(OSError), _opened(directory, "export") as export:
+    unread = {} if unread is None else unread
+    rows = _numbered(directory, "", unread)
+    with noting(unread, "export"), _opened(directory, "export") as export:
         have = {row.version for row in rows}
-        rows += [row for row in _numbered(export, "export/") if row.version not in have]
+        rows += [row for row in _numbered(export, "export/", unread) if row.version not in have]
     if not rows:
         return [Folder(UNVERSIONED, ".", _stamp(os.fstat(directory)))]
     rows.sort(key=lambda row: exported_models.version_order(row.version), reverse=True)
     return rows[:MAX_VERSIONS]
 
 
-def _numbered(directory: int, prefix: str) -> list[Folder]:
+def _numbered(directory: int, prefix: str, unread: Unread) -> list[Folder]:
     rows = []
     for entry in _entries(directory):
         name = entry.name
         if not (name.isascii() and name.isdigit() and len(name) <= 18):
             continue
-        with contextlib.suppress(OSError):
+        with noting(unread, prefix + name):
             info = entry.stat(follow_symlinks=False)
             if stat.S_ISDIR(info.st_mode):
                 rows.append(Folder(name, prefix + name, _stamp(info)))
@@ -177,9 +195,10 @@ def _walk(
         if contents.count >= _MAX_FILES or contents.entries > _MAX_ENTRIES:
             return
         path = prefix + entry.name
-        try:
+        info = None
+        with noting(contents.unread, path):
             info = entry.stat(follow_symlinks=False)
-        except OSError:  # deleted meanwhile
+        if info is None:
             continue
         if stat.S_ISREG(info.st_mode):
             if not whole and not prefix and not _belongs(entry.name):
@@ -195,7 +214,7 @@ def _walk(
             if not whole and not prefix and entry.name not in _PARTS:
                 continue
             contents.changed = max(contents.changed, info.st_ctime_ns)
-            with contextlib.suppress(OSError), _opened(folder, entry.name) as below:
+            with noting(contents.unread, path), _opened(folder, entry.name) as below:
                 _walk(below, f"{path}/", contents, states, whole=whole)
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SETTLED = 2.0
 _LOOKS = 5
 """Looks at a directory in which versions are being written."""
+WAIT = _LOOKS * SETTLED
 _TENSORS: dict[str, Callable[[int], tuple[Tensor, ...]]] = {
     NPZ: npz_archive.npz,
     SAFETENSORS: tensors.safetensors,
@@ -55,8 +56,16 @@ class Look:
     """The state of their folders."""
     states: dict[str, int] = field(default_factory=dict)
     """The state of the files of every version that was read."""
-    unsettled: bool = False
-    """Whether a version is there that is not complete yet."""
+    unsettled: list[str] = field(default_factory=list)
+    """The paths of versions that are not complete yet."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Paths that are there and cannot be read, with the reason."""
+    is_missing: bool = False
+    """Whether the directory is not there."""
+
+    def newest_first(self) -> tuple[Version, ...]:
+        rows = sorted(self.versions.values(), key=lambda row: version_order(row.version))
+        return tuple(reversed(rows))
 
 
 def look(
@@ -76,30 +85,30 @@ def look(
     try:
         directory = folders.open_directory(top, path)
     except (FileNotFoundError, NotADirectoryError):
+        result.is_missing = True
         return result
     if is_hidden(folders.real_path(directory)):
         os.close(directory)
         return result
     try:
-        for folder in folders.find_versions(directory):
+        for folder in folders.find_versions(directory, result.unread):
             if folder.stamp[:2] not in others:
-                with contextlib.suppress(OSError):  # deleted meanwhile, or not ours to read
+                with folders.noting(result.unread, folder.path):
                     _read(directory, folder, last, job_uid, result)
     finally:
         os.close(directory)
     return result
 
 
-def settled_versions(top: str, path: str) -> tuple[Version, ...]:
-    """The complete versions of a directory, newest first; waits for those that just change."""
+def settled_look(top: str, path: str) -> Look:
+    """A look at a directory that waits for versions that just change, up to WAIT seconds."""
     result = look(top, path, Look(), "", ())
     for _ in range(_LOOKS):
         if not result.unsettled:
             break
         time.sleep(SETTLED)
         result = look(top, path, result, "", ())
-    rows = sorted(result.versions.values(), key=lambda row: version_order(row.version))
-    return tuple(reversed(rows))
+    return result
 
 
 def remaining(top: str, path: str, last: Look) -> Look:
@@ -130,8 +139,11 @@ def _read(directory: int, folder: Folder, last: Look, job_uid: str, result: Look
         return
     contents = folders.read_contents(directory, folder)
     result.states[path] = contents.state
+    for name, why in contents.unread.items():
+        result.unread[name if path == "." else f"{path}/{name}"] = why
     if not contents.format:
-        result.unsettled |= contents.count > 0
+        if contents.count > 0:
+            result.unsettled.append(path)
         return
     is_same = last.states.get(path) == contents.state
     # Without a stamp, `before` describes older files than those of the last look.
@@ -139,14 +151,14 @@ def _read(directory: int, folder: Folder, last: Look, job_uid: str, result: Look
         result.versions[path], result.stamps[path] = before, folder.stamp
         return
     if not is_same and time.time() - contents.changed / 1e9 < SETTLED:
-        result.unsettled = True
+        result.unsettled.append(path)
         if before is not None:  # until the new files are complete
             result.versions[path] = before
         return
     try:
         version = _version(directory, folder, contents, job_uid)
     except Damaged:
-        result.unsettled = True
+        result.unsettled.append(path)
         return
     if before is not None and structs.replace(version, job_uid=before.job_uid) == before:
         version = before  # read again after a restart
