@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.crds import PART_OF
 from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, PODS, Kind, decoder_of
 from muster.api.meta import Key, Raw, key_of
 from muster.client.models import reader_job
@@ -36,6 +35,11 @@ if TYPE_CHECKING:
     from muster.client.models.reader_job import Place
     from muster.kube.client import Client
 
+_BINDINGS: Kind[Raw] = Kind.of(
+    "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", dict, namespaced=False
+)
+_COMPONENTS = ("muster-scheduler", "muster-operator")
+"""The names of Deployments, service accounts and ClusterRoleBindings of an installation."""
 BATCH_JOBS: Kind[Raw] = Kind.of("batch/v1", "Job", dict)
 MARK = "muster.dev/versions "
 """The start of the line with the result."""
@@ -74,14 +78,20 @@ def failure_in(log: Sequence[str]) -> str:
 
 
 async def find_image(client: Client) -> str:
-    """The image of an installation, if the user may look for it."""
-    try:
-        found = await client.list(DEPLOYMENTS, labels=f"{PART_OF}=muster")
-    except ApiError:
-        return ""
-    for item in found.items:
-        containers = item["spec"]["template"]["spec"]["containers"]
-        return str(containers[0].get("image", ""))
+    """The image of the installation; empty if the user may not look for it.
+
+    Anybody can give a Deployment Muster's name and labels in a namespace of their own, and the
+    reader runs with the user's rights. Only administrators write ClusterRoleBindings, so these
+    say in which namespace Muster is.
+    """
+    for name in _COMPONENTS:
+        with contextlib.suppress(ApiError):
+            binding = await client.get(_BINDINGS, Key("", name))
+            for subject in binding.get("subjects") or ():
+                if subject["kind"] == "ServiceAccount" and subject["name"] == name:
+                    found = await client.get(DEPLOYMENTS, Key(subject["namespace"], name))
+                    containers = found["spec"]["template"]["spec"]["containers"]
+                    return str(containers[0].get("image", ""))
     return ""
 
 
@@ -185,6 +195,7 @@ def check_image(image: str) -> str:
     if not image:
         raise UsageError(
             "the image of Muster is not known, and only a pod with it can read the volume",
-            hint="Name it with --image: the one that `muster install` was given.",
+            hint="Name it, the one that `muster install` was given: `arena models read JOB --image "
+            "IMAGE`, or `muster dashboard --reader-image IMAGE`.",
         )
     return image
