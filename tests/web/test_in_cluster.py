@@ -288,7 +288,8 @@ def test_the_reader_of_a_model_is_accepted_where_pods_are_restricted(
     spec = made["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     spec["volumes"] = [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}]
     spec["containers"][0]["volumeMounts"] = [{"name": "models", "mountPath": "/models"}]
-    body = reader_job(find_place(made), "team-a", "registry.example.com/m:1", node="n0")
+    beside = {"spec": {"nodeName": "n0"}}
+    body = reader_job(find_place(made), "team-a", "registry.example.com/m:1", beside)
     label = "pod-security.kubernetes.io/enforce=restricted"
     installed.plane.kubectl("label", "--overwrite", "namespace", "team-a", label)
     pod = {"metadata": {"name": "reader"}, "spec": body["spec"]["template"]["spec"]}

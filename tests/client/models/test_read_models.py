@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
+from muster.api.core import Event
 from muster.api.meta import Key, Raw
-from muster.client.models import read_models
-from muster.errors import Forbidden, NotFound, UsageError
+from muster.client.models import read_models, reader_job
+from muster.errors import Forbidden, MusterError, NotFound, UsageError
 from muster.kube.decoding import ObjectList
 
 
@@ -73,3 +76,56 @@ async def test_without_a_binding_no_image_is_taken_from_a_tenant(cluster: Cluste
         read_models.check_image(image)
     assert "--image" in caught.value.hint
     assert "--reader-image" in caught.value.hint
+
+
+READER = {
+    "kind": "Job",
+    "metadata": {"namespace": "team", "name": "model-reader-tfjob-j", "uid": "u"},
+}
+
+
+def failed_create(message: str) -> Raw:
+    raw = {"kind": "Event", "metadata": {"namespace": "team", "name": "e"}, "message": message}
+    return {**raw, "reason": "FailedCreate"}
+
+
+class Pods(Cluster):
+    """A cluster whose objects of kind Event are structs, as a client reads them."""
+
+    async def list(self, kind: Any, namespace: str = "", **given: str) -> Any:
+        found = await super().list(kind, namespace)
+        if kind.kind == "Event":
+            assert "involvedObject.uid=u" in given["fields"]
+            return ObjectList([msgspec.convert(row, Event) for row in found.items], "1")
+        return found
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'Error creating: pods "r-" is forbidden: exceeded quota: q',
+        'Error creating: pods "r-" is forbidden: violates PodSecurity "restricted:latest"',
+    ],
+)
+async def test_a_reader_without_a_pod_says_at_once_what_forbids_it(message: str) -> None:
+    cluster = Pods(failed_create(message))
+
+    with pytest.raises(MusterError, match=re.escape(message)):
+        await read_models._ended(cluster, READER)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "why"),
+    [
+        (Pods(failed_create("webhook timed out")), "webhook timed out"),
+        (Pods(failed_create("hidden"), secret=("Event",)), "it has no pod yet"),
+        (Pods(), "it has no pod yet"),
+    ],
+)
+async def test_a_reader_without_a_pod_says_why_when_its_time_is_over(
+    cluster: Pods, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_job, "DEADLINE_SECONDS", 0.1)
+
+    with pytest.raises(MusterError, match=f"has not finished after 0.1 s: {why}"):
+        await read_models._ended(cluster, READER)  # type: ignore[arg-type]

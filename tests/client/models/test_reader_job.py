@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from muster.api.core import Pod, PodSpec, PodStatus
 from muster.api.meta import Raw
 from muster.cli import main
 from muster.client.models.read_models import failure_in
-from muster.client.models.reader_job import find_place, node_of_volume, reader_job
+from muster.client.models.reader_job import find_place, pod_with_volume, reader_job
 from muster.errors import MusterError
+from muster.jobs import names
 from muster.jobs.exported_models import MODEL_DIR
 from tests.client.models.test_runner_pod import CLAIM, job
 
@@ -21,8 +21,8 @@ from tests.client.models.test_runner_pod import CLAIM, job
 def read(given: Raw, **options: Any) -> tuple[Raw, Raw, Raw]:
     """The Job, the spec of its pod, and its container."""
     made = reader_job(find_place(given), "team", "muster:1", **options)
-    pod = made["spec"]["template"]["spec"]
-    return made, pod, pod["containers"][0]
+    spec = made["spec"]["template"]["spec"]
+    return made, spec, spec["containers"][0]
 
 
 def with_uid(volume: Raw = CLAIM, **spec: Any) -> Raw:
@@ -97,22 +97,51 @@ def test_the_reader_is_the_user_of_the_job_without_its_privileges(
     }
 
 
-def test_the_reader_runs_where_the_volume_is_attached() -> None:
-    place = find_place(with_uid())
-    pods = [
-        Pod(spec=PodSpec(node_name="n1"), status=PodStatus(phase="Succeeded")),
-        Pod(spec=PodSpec(node_name="n2"), status=PodStatus(phase="Running")),
-        Pod(status=PodStatus(phase="Pending")),
-    ]
+def pod(node: str, volume: Raw, phase: str = "Running", **spec: Any) -> Raw:
+    """A pod of the job that has a volume."""
+    return {
+        "metadata": {"name": node, "labels": {names.JOB: "j"}},
+        "spec": {"nodeName": node, "volumes": [{"name": "any", **volume}], **spec},
+        "status": {"phase": phase},
+    }
 
-    assert node_of_volume(place, pods) == "n2"
-    assert node_of_volume(place, pods[:1]) == ""
-    _, pod, _ = read(with_uid(), node="n2")
-    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+
+OTHER = {"persistentVolumeClaim": {"claimName": "other"}}
+DISK = {"hostPath": {"path": "/disk"}}
+
+
+@pytest.mark.parametrize(
+    ("volume", "pods", "node"),
+    [
+        (CLAIM, [pod("a", OTHER), pod("z", CLAIM)], "z"),
+        (CLAIM, [pod("a", CLAIM, "Succeeded"), pod("z", CLAIM)], "z"),
+        (CLAIM, [pod("a", CLAIM, "Pending"), pod("z", CLAIM)], "z"),
+        (CLAIM, [pod("", CLAIM, "Pending"), pod("a", OTHER)], None),
+        (CLAIM, [{**pod("z", CLAIM), "metadata": {"name": "of-another-job"}}], "z"),
+        (DISK, [pod("a", CLAIM), pod("z", DISK)], "z"),
+        (DISK, [{**pod("z", DISK), "metadata": {"name": "of-another-job"}}], None),
+    ],
+)
+def test_the_reader_runs_where_the_volume_is(volume: Raw, pods: list[Raw], node: str) -> None:
+    found = pod_with_volume(find_place(with_uid(volume)), pods)
+
+    assert (found["spec"]["nodeName"] if found else None) == node
+
+
+def test_the_reader_tolerates_what_the_pod_beside_it_tolerates() -> None:
+    tolerations = [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 9}]
+    given = with_uid(tolerations=[{"key": "old"}])
+
+    _, made, _ = read(given, beside=pod("n2", CLAIM, tolerations=tolerations))
+
+    (term,) = made["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
         "nodeSelectorTerms"
     ]
     assert term["matchFields"][0]["values"] == ["n2"]
-    assert "affinity" not in read(with_uid())[1]
+    assert made["tolerations"] == tolerations
+    assert "nodeSelector" not in made
+    assert "affinity" not in read(given)[1]
+    assert read(given)[1]["tolerations"] == [{"key": "old"}]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, PODS, Kind, decoder_of
+from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, EVENTS, PODS, Kind, decoder_of
 from muster.api.meta import Key, Raw, key_of
 from muster.client.models import reader_job
 from muster.client.models.catalog import PublishedModel
@@ -21,11 +21,12 @@ from muster.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Forbidden,
     MusterError,
     NotFound,
     UsageError,
 )
-from muster.jobs import exported_models, names
+from muster.jobs import exported_models
 from muster.jobs.exported_models import Model, Version
 
 if TYPE_CHECKING:
@@ -97,19 +98,18 @@ async def find_image(client: Client) -> str:
 
 async def _run(client: Client, place: Place, namespace: str, image: str) -> str:
     """The log of a reader, which is gone afterwards."""
-    async with _started(client, place, namespace, image) as key:
-        pod = await _ended(client, key)
+    async with _started(client, place, namespace, image) as job:
+        pod = await _ended(client, job)
         return await _log(client, pod.metadata.key)
 
 
 @contextlib.asynccontextmanager
 async def _started(
     client: Client, place: Place, namespace: str, image: str
-) -> AsyncGenerator[Key, None]:
-    labels = f"{names.JOB}={place.maker.name}"
-    pods = (await client.list(PODS, namespace, labels=labels)).items
-    node = reader_job.node_of_volume(place, pods)
-    body = reader_job.reader_job(place, namespace, image, node)
+) -> AsyncGenerator[Raw, None]:
+    pods = (await client.list(PODS.read_as(dict), namespace)).items
+    beside = reader_job.pod_with_volume(place, pods)
+    body = reader_job.reader_job(place, namespace, image, beside)
     try:
         created = await client.create(BATCH_JOBS, body)
     except AlreadyExists:
@@ -119,7 +119,7 @@ async def _started(
             hint="They are listed when the reader has finished, within two minutes.",
         ) from None
     try:
-        yield key_of(created)
+        yield created
     finally:
         with contextlib.suppress(MusterError):
             uid = created["metadata"]["uid"]
@@ -127,9 +127,9 @@ async def _started(
             await asyncio.shield(removal)
 
 
-async def _ended(client: Client, key: Key) -> Pod:
+async def _ended(client: Client, job: Raw) -> Pod:
     """Wait for the end of the reader's pod."""
-    why = "it has no pod yet"
+    key, why = key_of(job), "it has no pod yet"
     try:
         async with asyncio.timeout(reader_job.DEADLINE_SECONDS):
             while True:
@@ -138,10 +138,26 @@ async def _ended(client: Client, key: Key) -> Pod:
                     if pod.finished:
                         return pod
                     why = _why(pod) or why
+                if not pods.items:
+                    why = await _why_no_pod(client, job) or why
                 await asyncio.sleep(_POLL)
     except TimeoutError:
         message = f"the reader {key.name} has not finished after {reader_job.DEADLINE_SECONDS} s"
         raise MusterError(f"{message}: {why}") from None
+
+
+async def _why_no_pod(client: Client, job: Raw) -> str:
+    """Why the Job controller could not create the pod; MusterError if a rule forbids it."""
+    key, uid = key_of(job), job["metadata"]["uid"]
+    fields = f"involvedObject.uid={uid},reason=FailedCreate"
+    try:
+        events = (await client.list(EVENTS, key.namespace, fields=fields)).items
+    except Forbidden:  # the user may not read events
+        return ""
+    message = events[-1].message if events else ""
+    if "is forbidden" in message:  # by a quota or by pod security: not before somebody acts
+        raise MusterError(f"the reader {key.name} cannot start: {message}")
+    return message
 
 
 def _why(pod: Pod) -> str:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.api.meta import key_of
 from muster.client.models import runner_pod
 from muster.errors import MusterError, UsageError
+from muster.jobs import names
 from muster.jobs.exported_models import MODEL_DIR, MODEL_NAME, Maker, directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.core import Pod
     from muster.api.meta import Raw
 
 CONTAINER = "reader"
@@ -75,10 +75,37 @@ def _refuse_unreadable(mount: Raw, volume: Raw) -> None:
         )
 
 
-def node_of_volume(place: Place, pods: Iterable[Pod]) -> str:
-    """The node of a live pod of the job: a volume may be attached to one node at a time."""
-    live = (pod for pod in pods if pod.spec.node_name and not pod.finished)
-    return min((pod.spec.node_name for pod in live), default="")
+def pod_with_volume(place: Place, pods: Iterable[Raw]) -> Raw | None:
+    """The live pod that has the volume: many volumes can be attached to one node at a time."""
+    live = [
+        pod
+        for pod in pods
+        if pod["spec"].get("nodeName")
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        and _has_volume(pod, place)
+    ]
+    return min(live, key=_node_order, default=None)
+
+
+def _node_order(pod: Raw) -> tuple[bool, str]:
+    """Running pods first: one that does not run may wait for the volume itself."""
+    return (pod.get("status") or {}).get("phase") != "Running", pod["spec"]["nodeName"]
+
+
+def _has_volume(pod: Raw, place: Place) -> bool:
+    """Whether a pod has the claim; of other volumes, only the job's own pods tell the node."""
+    source = _source(place.volume)
+    if "persistentVolumeClaim" not in source:
+        labels = pod["metadata"].get("labels") or {}
+        own = labels.get(names.JOB) == place.maker.name
+        return own and any(_source(row) == source for row in pod["spec"].get("volumes") or ())
+    claim = source["persistentVolumeClaim"]["claimName"]
+    claims = (row.get("persistentVolumeClaim") or {} for row in pod["spec"].get("volumes") or ())
+    return any(row.get("claimName") == claim for row in claims)
+
+
+def _source(volume: Raw) -> Raw:
+    return {name: value for name, value in volume.items() if name != "name"}
 
 
 def name_of(place: Place) -> str:
@@ -89,8 +116,8 @@ def name_of(place: Place) -> str:
     return f"{name[:41].rstrip('-.')}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
 
 
-def reader_job(place: Place, namespace: str, image: str, node: str = "") -> Raw:
-    """The batch Job that prints the versions in a model directory."""
+def reader_job(place: Place, namespace: str, image: str, beside: Raw | None = None) -> Raw:
+    """The batch Job that prints the versions in a directory, on the node of the pod `beside`."""
     job = place.maker
     labels = {LABEL: job.name[:63].rstrip("-._")}
     owner = {"apiVersion": job.api_version, "kind": job.kind, "name": job.name, "uid": job.uid}
@@ -107,13 +134,15 @@ def reader_job(place: Place, namespace: str, image: str, node: str = "") -> Raw:
             "backoffLimit": 0,
             "activeDeadlineSeconds": DEADLINE_SECONDS,
             "ttlSecondsAfterFinished": _TTL_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": _pod(place, image, node)},
+            "template": {"metadata": {"labels": labels}, "spec": _pod(place, image, beside)},
         },
     }
 
 
-def _pod(place: Place, image: str, node: str) -> Raw:
+def _pod(place: Place, image: str, beside: Raw | None) -> Raw:
     spec = place.pod_spec
+    if beside is not None:  # its node is the only one, so its tolerations count and no selector
+        spec = {**spec, "nodeSelector": {}, "tolerations": beside["spec"].get("tolerations")}
     pod: Raw = {
         **{field: spec[field] for field in _POD_FIELDS if spec.get(field)},
         "restartPolicy": "Never",
@@ -123,7 +152,8 @@ def _pod(place: Place, image: str, node: str) -> Raw:
         "volumes": [place.volume],
         "containers": [_container(place, image)],
     }
-    if node:
+    if beside is not None:
+        node = beside["spec"]["nodeName"]
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         pod["affinity"] = {"nodeAffinity": required}
