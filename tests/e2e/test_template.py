@@ -60,7 +60,7 @@ def test_the_workshop_commands_train_and_export_a_model(local: LocalCluster) -> 
 def versions(local: LocalCluster) -> list[str]:
     """The published versions of the model, by the API alone."""
     with local.client() as client:
-        rows = catalog.read_models(client, "default")
+        rows = catalog.list_models(client, "default")
     return [version.version for row in rows for version in row.model.versions]
 
 

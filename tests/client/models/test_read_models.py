@@ -127,5 +127,5 @@ async def test_a_reader_without_a_pod_says_why_when_its_time_is_over(
 ) -> None:
     monkeypatch.setattr(reader_job, "DEADLINE_SECONDS", 0.1)
 
-    with pytest.raises(MusterError, match=f"has not finished after 0.1 s: {why}"):
+    with pytest.raises(MusterError, match=f"is not finished after 0.1 seconds: {why}"):
         await read_models._ended(cluster, READER)  # type: ignore[arg-type]

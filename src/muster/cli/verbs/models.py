@@ -81,7 +81,7 @@ def _list(target: Target, *, all_namespaces: bool, all_versions: bool, output: s
     cluster = target.cluster()
     namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
-        rows = catalog.read_models(client, namespace)
+        rows = catalog.list_models(client, namespace)
     if output == "name":
         for row in rows:
             print(printable(row.model.name))
@@ -259,7 +259,7 @@ async def _write(chunks: AsyncGenerator[bytes, None], file: IO[bytes]) -> None:
 def _chosen(target: Target, name: str, version: str) -> tuple[Cluster, PublishedModel, Version]:
     cluster = target.cluster()
     with cluster.connect() as client:
-        model = catalog.find_model(catalog.read_models(client, target.namespace_in(cluster)), name)
+        model = catalog.find_model(catalog.list_models(client, target.namespace_in(cluster)), name)
     return cluster, model, catalog.find_version(model, version)
 
 

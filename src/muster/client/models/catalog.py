@@ -47,7 +47,7 @@ def _newest(row: PublishedModel) -> float:
     return max((v.created.timestamp() for v in row.model.versions if v.created), default=0.0)
 
 
-def read_models(client: BlockingClient, namespace: str) -> list[PublishedModel]:
+def list_models(client: BlockingClient, namespace: str) -> list[PublishedModel]:
     """All models of a namespace, of all for an empty one."""
     return published_models(client.list(CONFIG_MAPS, namespace, labels=MODEL).items)
 

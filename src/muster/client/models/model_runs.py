@@ -1,21 +1,18 @@
 """Using a model in a short-lived pod: a prediction, or an archive of a version's files.
 
-Everything goes through the Kubernetes API with the rights of the user: the pod is created, its log
-or its exec stream is read, and it is deleted, whatever happens.
+A prediction is read from the pod's log, an archive from an exec stream.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from muster.api.kinds import PODS, Kind
-from muster.api.meta import Key
-from muster.client.models import runner_pod
+from muster.api.meta import Key, key_of
+from muster.client.models import runner_pod, short_lived_pod
 from muster.client.models.predict_program import MARK, MAX_OUTPUT
 from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
@@ -34,7 +31,6 @@ MAX_INPUT = 64 << 10
 _START_SECONDS = 60
 _RUN_SECONDS = 120
 _DOWNLOAD_SECONDS = 3600
-_POLL = 0.2
 
 
 async def predict(client: Client, published: PublishedModel, version: Version, text: str) -> Any:
@@ -44,7 +40,7 @@ async def predict(client: Client, published: PublishedModel, version: Version, t
     command = runner_pod.python_command("predict_program", folder, version.format, text)
     async with _running(client, published, command, _RUN_SECONDS) as pod:
         ended = await _until(client, pod, _RUN_SECONDS, "finished")
-        log = await _log(client, pod)
+        log = await short_lived_pod.read_log(client, pod, runner_pod.CONTAINER, 2 * MAX_OUTPUT)
     lines = [line for line in log.splitlines() if line.startswith(MARK)]
     if not lines:
         reason = ended.status.reason or "; ".join(log.splitlines()[-3:]) or ended.status.phase
@@ -98,13 +94,8 @@ async def _running(
     """A pod of the model's job that runs this command; it is deleted at the end."""
     owner = await _owner(client, published)
     body = runner_pod.runner_pod(published, owner, command, seconds=seconds)
-    created = await client.create(PODS, body)
-    key = created.metadata.key
-    try:
-        yield key
-    finally:
-        with contextlib.suppress(MusterError):
-            await asyncio.shield(client.delete(PODS, key, uid=created.metadata.uid, grace=0))
+    async with short_lived_pod.created(client, PODS.read_as(dict), body) as pod:
+        yield key_of(pod)
 
 
 async def _owner(client: Client, published: PublishedModel) -> Raw:
@@ -126,31 +117,10 @@ async def _owner(client: Client, published: PublishedModel) -> Raw:
     return owner
 
 
-async def _until(client: Client, key: Key, seconds: float, state: str) -> Pod:
-    """Wait until the pod runs or has ended."""
-    try:
-        async with asyncio.timeout(seconds):
-            while True:
-                pod = await client.get(PODS, key)
-                if pod.finished or (state == "running" and pod.status.phase == "Running"):
-                    break
-                await asyncio.sleep(_POLL)
-    except TimeoutError:
-        raise MusterError(
-            f"the pod {key.name} is not {state} after {seconds:.0f} seconds: {_why(pod)}"
-        ) from None
-    if state == "running" and pod.finished:
-        raise MusterError(f"the pod {key.name} has ended ({pod.status.phase})")
-    return pod
+async def _until(
+    client: Client, pod: Key, seconds: float, state: Literal["running", "finished"]
+) -> Pod:
+    async def find() -> Pod:
+        return await client.get(PODS, pod)
 
-
-def _why(pod: Pod) -> str:
-    messages = [row.message for row in pod.status.conditions if row.message]
-    return messages[0] if messages else pod.status.phase or "Pending"
-
-
-async def _log(client: Client, key: Key) -> str:
-    data = b""
-    async for chunk in client.logs(key, container=runner_pod.CONTAINER):
-        data = (data + chunk)[-2 * MAX_OUTPUT :]
-    return data.decode(errors="replace")
+    return await short_lived_pod.wait_until(state, f"the pod {pod.name}", find, seconds)

@@ -6,7 +6,6 @@ listed. The pod is removed, whatever happens: by us, else by the cluster (`reade
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ import msgspec
 
 from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, EVENTS, PODS, Kind, decoder_of
 from muster.api.meta import Key, Raw, key_of
-from muster.client.models import reader_job
+from muster.client.models import reader_job, short_lived_pod
 from muster.client.models.catalog import PublishedModel
 from muster.errors import (
     AlreadyExists,
@@ -46,8 +45,6 @@ MARK = "muster.dev/versions "
 """The start of the line with the result."""
 _ERROR = "error: "
 _MAX_LOG = 4 << 20
-_POLL = 0.3
-_HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError")
 
 
 async def read_models(client: Client, job: Raw, image: str) -> PublishedModel:
@@ -100,7 +97,9 @@ async def _run(client: Client, place: Place, namespace: str, image: str) -> str:
     """The log of a reader, which is gone afterwards."""
     async with _started(client, place, namespace, image) as job:
         pod = await _ended(client, job)
-        return await _log(client, pod.metadata.key)
+        return await short_lived_pod.read_log(
+            client, pod.metadata.key, reader_job.CONTAINER, _MAX_LOG
+        )
 
 
 @contextlib.asynccontextmanager
@@ -111,39 +110,27 @@ async def _started(
     beside = reader_job.pod_with_volume(place, pods)
     body = reader_job.reader_job(place, namespace, image, beside)
     try:
-        created = await client.create(BATCH_JOBS, body)
+        async with short_lived_pod.created(client, BATCH_JOBS, body) as job:
+            yield job
     except AlreadyExists:
         raise Conflict(
             f"the models of {place.maker.name} are being read already",
             status=409,
             hint="They are listed when the reader has finished, within two minutes.",
         ) from None
-    try:
-        yield created
-    finally:
-        with contextlib.suppress(MusterError):
-            uid = created["metadata"]["uid"]
-            removal = client.delete(BATCH_JOBS, key_of(created), uid=uid, propagation="Background")
-            await asyncio.shield(removal)
 
 
 async def _ended(client: Client, job: Raw) -> Pod:
     """Wait for the end of the reader's pod."""
-    key, why = key_of(job), "it has no pod yet"
-    try:
-        async with asyncio.timeout(reader_job.DEADLINE_SECONDS):
-            while True:
-                pods = await client.list(PODS, key.namespace, labels=f"job-name={key.name}")
-                for pod in pods.items:
-                    if pod.finished:
-                        return pod
-                    why = _why(pod) or why
-                if not pods.items:
-                    why = await _why_no_pod(client, job) or why
-                await asyncio.sleep(_POLL)
-    except TimeoutError:
-        message = f"the reader {key.name} has not finished after {reader_job.DEADLINE_SECONDS} s"
-        raise MusterError(f"{message}: {why}") from None
+    key = key_of(job)
+
+    async def find() -> Pod | str:
+        pods = await client.list(PODS, key.namespace, labels=f"job-name={key.name}")
+        return pods.items[0] if pods.items else await _why_no_pod(client, job)
+
+    hint = "Its image is Muster's own; --image names another."
+    name, seconds = f"the reader {key.name}", reader_job.DEADLINE_SECONDS
+    return await short_lived_pod.wait_until("finished", name, find, seconds, hint)
 
 
 async def _why_no_pod(client: Client, job: Raw) -> str:
@@ -158,26 +145,6 @@ async def _why_no_pod(client: Client, job: Raw) -> str:
     if "is forbidden" in message:  # by a quota or by pod security: not before somebody acts
         raise MusterError(f"the reader {key.name} cannot start: {message}")
     return message
-
-
-def _why(pod: Pod) -> str:
-    """Why the pod does not run yet; MusterError if it never will."""
-    for row in pod.status.container_statuses:
-        waiting = row.state.waiting
-        if waiting is not None and waiting.reason in _HOPELESS:
-            raise MusterError(
-                f"the reader cannot start: {waiting.reason}: {waiting.message}".rstrip(": "),
-                hint="Its image is Muster's own; --image names another.",
-            )
-    messages = [row.message for row in pod.status.conditions if row.message]
-    return messages[0] if messages else pod.status.phase
-
-
-async def _log(client: Client, key: Key) -> str:
-    data = b""
-    async for chunk in client.logs(key, container=reader_job.CONTAINER):
-        data = (data + chunk)[-_MAX_LOG:]
-    return data.decode(errors="replace")
 
 
 async def _publish(
