@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from muster.api.meta import Key, Raw
 from muster.client.models import read_models, reader_job
 from muster.errors import Forbidden, MusterError, NotFound, UsageError
 from muster.kube.decoding import ObjectList
+from tests.client.models.test_runner_pod import CLAIM, job
 
 
 class Cluster:
@@ -129,3 +131,46 @@ async def test_a_reader_without_a_pod_says_why_when_its_time_is_over(
 
     with pytest.raises(MusterError, match=f"is not finished after 0.1 seconds: {why}"):
         await read_models._ended(cluster, READER)  # type: ignore[arg-type]
+
+
+class Lists:
+    """A client that remembers how the list of models was changed."""
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+
+    async def patch(self, kind: Any, key: Key, body: Raw) -> None:
+        self.changes.append("patch")
+
+    async def delete(self, kind: Any, key: Key) -> None:
+        self.changes.append("delete")
+
+
+@pytest.mark.parametrize(
+    ("log", "changes", "problem"),
+    [
+        (f'{read_models.MARK}[{{"version": "1", "path": "1"}}]', ["patch"], None),
+        (f"{read_models.MARK}[]", ["delete"], None),
+        ("error: there is no directory m", [], "were not read: there is no directory m"),
+        (
+            f'{read_models.MARK}[{{"version": "1", "path": "1"}}]\nerror: not complete: m/2',
+            ["patch"],
+            "not all models are listed: not complete: m/2",
+        ),
+    ],
+)
+async def test_the_list_is_deleted_only_after_a_complete_look_that_found_nothing(
+    log: str, changes: list[str], problem: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(*_: Any) -> str:
+        return log
+
+    monkeypatch.setattr(read_models, "_run", run)
+    given, client = job(CLAIM), Lists()
+    given["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    error = pytest.raises(MusterError, match=problem) if problem else nullcontext()
+
+    with error:
+        await read_models.read_models(client, given, "muster:1")  # type: ignore[arg-type]
+
+    assert client.changes == changes
