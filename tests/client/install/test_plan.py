@@ -12,10 +12,12 @@ import pytest
 from muster.api import crds
 from muster.api.core import Lease, LeaseSpec
 from muster.api.meta import ObjectMeta, Raw
+from muster.client.install.bindings import binding_of
 from muster.client.install.found import Found
 from muster.client.install.other_systems import deployed_schedulers, other_operators
 from muster.client.install.plan import Plan, Request, plan
-from muster.deploy.values import OperatorValues, SchedulerValues, Values
+from muster.deploy.manifests import components
+from muster.deploy.values import DashboardValues, OperatorValues, SchedulerValues, Values
 from muster.errors import UsageError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -219,6 +221,37 @@ def test_an_installation_by_helm_is_left_to_helm() -> None:
 
     with pytest.raises(UsageError, match="installed with Helm"):
         planned(Found(deployments=(deployment("muster-operator", labels=labels),)))
+
+
+def installed(values: Values, namespace: str) -> Found:
+    """A cluster on which an installation was made before."""
+    rows = [row for row in components(values, namespace) if row["kind"].endswith("RoleBinding")]
+    return Found(namespace_exists=True, bindings=tuple(map(binding_of, rows)))
+
+
+def team(namespace: str) -> Values:
+    """The values of an operator for one namespace."""
+    return Values(
+        image="x",
+        operator=OperatorValues(watch_namespace=namespace),
+        scheduler=SchedulerValues(enabled=False),
+        dashboard=DashboardValues(enabled=False),
+    )
+
+
+def test_a_second_installation_in_another_namespace_is_refused() -> None:
+    """It would take the rights of the first one: the bindings have fixed names."""
+    with pytest.raises(UsageError, match="is installed in the namespace ml; ") as refused:
+        planned(installed(VALUES, "ml"))
+
+    assert "muster install --namespace ml" in refused.value.hint
+    assert names(planned(installed(VALUES, "muster")), "Deployment") == DEPLOYMENTS
+
+
+def test_a_second_operator_for_the_same_namespace_is_refused() -> None:
+    with pytest.raises(UsageError, match="muster-operator is installed in the namespace ml"):
+        planned(installed(team("a"), "ml"), team("a"))
+    assert names(planned(installed(team("b"), "b"), team("a")), "Deployment") == ["muster-operator"]
 
 
 def test_a_user_who_may_not_read_crds_installs_none() -> None:

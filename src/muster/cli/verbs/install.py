@@ -112,7 +112,9 @@ def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
         )
     note_cluster(cluster)
     with cluster.connect() as client:
-        planned = plan(request, found.look(client, request.namespace), datetime.now(UTC))
+        watched = request.values.operator.watch_namespace
+        state = found.look(client, request.namespace, watched)
+        planned = plan(request, state, datetime.now(UTC))
         for text in planned.notes:
             note(f"note: {text}", "warn")
         confirm(cluster, _question(planned, request.namespace), yes=given["yes"])

@@ -13,6 +13,8 @@ import msgspec
 
 from muster.api.kinds import ADMISSION_POLICIES, CRDS, DEPLOYMENTS, LEASES, NAMESPACES
 from muster.api.meta import Key, Raw
+from muster.client.install import bindings
+from muster.client.install.bindings import Binding  # noqa: TC001 - msgspec resolves annotations
 from muster.client.install.other_systems import (
     OtherSystem,
     deployed_schedulers,
@@ -39,13 +41,15 @@ class Found(msgspec.Struct, frozen=True):
     leases: tuple[Any, ...] = ()
     deployments: tuple[Raw, ...] = ()
     """Muster's own, if it is installed."""
+    bindings: tuple[Binding, ...] = ()
+    """Of Muster's roles, also by installations in other namespaces."""
     unread: tuple[str, ...] = ()
     serves_policies: bool = True
     """Whether the API server has admission policies."""
 
 
-def look(client: BlockingClient, namespace: str) -> Found:
-    """The state of the cluster now."""
+def look(client: BlockingClient, namespace: str, watched: str = "") -> Found:
+    """The state of the cluster now, for an operator that serves all namespaces or the given one."""
     unread: list[str] = []
     crds = _list(client, CRDS.read_as(dict), unread)
     deployments = _list(client, DEPLOYMENTS, unread)
@@ -57,6 +61,7 @@ def look(client: BlockingClient, namespace: str) -> Found:
         schedulers=deployed_schedulers(deployments),
         leases=tuple(leases),
         deployments=tuple(row for row in deployments if _is_ours(row, namespace)),
+        bindings=bindings.read(client, (namespace, watched or namespace)),
         unread=tuple(unread),
         serves_policies=_serves_policies(client),
     )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from muster.api.crds import PART_OF, load_all
 from muster.api.kinds import ADMISSION_POLICIES, JOB_KINDS
+from muster.client.install.bindings import binding_of
 from muster.deploy import manifests
 from muster.errors import UsageError
 
@@ -52,6 +53,7 @@ def plan(request: Request, found: Found, now: datetime) -> Plan:
     _refuse_schedulers(values, found, now)
     own, extended, about_crds = _crds(request, found)
     objects, about_policy = _components(values, request.namespace, found)
+    _refuse_second(objects, request.namespace, found)
     if not found.namespace_exists:
         objects = [manifests.namespace_of(values, request.namespace), *own, *objects]
     else:
@@ -79,6 +81,22 @@ def _refuse_helm(found: Found) -> None:
             raise UsageError(
                 f"{name} was installed with Helm",
                 hint="Change it with `helm upgrade`, or `helm uninstall` it first.",
+            )
+
+
+def _refuse_second(objects: list[Raw], namespace: str, found: Found) -> None:
+    """Refuse to take the rights of the same component in another namespace."""
+    owners = {binding.key: binding.owners for binding in found.bindings}
+    for item in objects:
+        if not item["kind"].endswith("RoleBinding"):
+            continue
+        key = binding_of(item).key
+        if others := sorted(owners.get(key, frozenset()) - {namespace}):
+            raise UsageError(
+                f"{key.name} is installed in the namespace {others[0]}; a second one would take "
+                "its rights, and it would stop",
+                hint=f"Change it with `muster install --namespace {others[0]}`, or remove it first "
+                f"with `muster uninstall --namespace {others[0]}`.",
             )
 
 
