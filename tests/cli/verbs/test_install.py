@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.api.kinds import CRDS, DEPLOYMENTS, PODS, TFJOBS
+from muster.api.kinds import CRDS, DEPLOYMENTS, PODS, ROLE_BINDINGS, TFJOBS
 from muster.api.meta import Raw
 from muster.cli import main
 from tests.controlplane.control_plane import ControlPlane
@@ -79,7 +79,7 @@ def test_an_installation_from_beginning_to_end(cluster: ControlPlane, run: Run) 
     assert (status, "'0day-worker-0', derived from it, is not" in answer["message"]) == (422, True)
     code, out, err = run("uninstall", "--yes")
     assert code == 0, err
-    assert "deployment/muster-operator deleted" in out
+    assert "deployment/muster-operator in the namespace muster deleted" in out
     assert "validatingadmissionpolicy/muster-jobs deleted" in out
     assert "validatingadmissionpolicybinding/muster-jobs deleted" in out
     assert "1 job left on the cluster" in err
@@ -222,4 +222,44 @@ def test_an_operator_for_one_namespace_works_with_rights_there_alone(
     assert all("priorityclasses" in line for line in refused), log_text
     code, out, err = run("uninstall", "--yes", "-n", "team")
     assert code == 0, err
-    assert "lease/muster-operator deleted" in out
+    assert "lease/muster-operator in the namespace team deleted" in out
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_two_teams_with_an_operator_each(cluster: ControlPlane, run: Run) -> None:
+    for name in ("red", "blue"):
+        cluster.kubectl("create", "namespace", name)
+        only = ("--operator-only", "--watch-namespace", name, "-n", name)
+        assert run("install", *IMAGE, "--yes", "--no-wait", *only)[0] == 0
+
+    code, out, _ = run("uninstall", "--dry-run", "-n", "red")
+    assert (code, "blue" in out) == (0, False)
+    assert "deployment/muster-operator in the namespace red would be deleted" in out
+    code, out, _ = run("uninstall", "--yes")
+    assert out == (
+        "Muster is not installed in the namespace muster, but in blue, red: use --namespace\n"
+    )
+    assert run("uninstall", "--yes", "-n", "red")[0] == 0
+
+    assert cluster.request("GET", DEPLOYMENTS.path("blue", "muster-operator"))[0] == 200
+    assert cluster.request("GET", ROLE_BINDINGS.path("blue", "muster-operator"))[0] == 200
+    assert cluster.request("GET", ROLE_BINDINGS.path("red", "muster-operator"))[0] == 404
+    assert run("uninstall", "--yes", "-n", "blue")[0] == 0
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_second_installation_is_refused_and_the_first_keeps_its_rights(
+    cluster: ControlPlane, run: Run
+) -> None:
+    assert run("install", *IMAGE, "--yes", "--no-wait", "-n", "first")[0] == 0
+
+    code, _, err = run("install", *IMAGE, "--yes", "--no-wait", "-n", "second")
+
+    assert code == 2
+    assert "muster-operator is installed in the namespace first" in err
+    assert cluster.request("GET", "/api/v1/namespaces/second")[0] == 404
+    account = "--as=system:serviceaccount:first:muster-operator"
+    assert cluster.kubectl("auth", "can-i", "create", "pods", account).stdout == "yes\n"
+    assert run("uninstall", "--yes", "-n", "first")[0] == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from muster.cli.confirmation import confirm
@@ -11,6 +13,9 @@ from muster.cli.show.messages import note, note_cluster
 from muster.errors import UsageError
 from muster.jobs.view.units import count
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 @click.command(name="uninstall")
 @click.option("--crds", is_flag=True, help="Delete Muster's CRDs too, and with them ALL jobs.")
@@ -18,19 +23,22 @@ from muster.jobs.view.units import count
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cluster_options
 def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
-    """Remove the operator and the scheduler, their roles and records.
+    """Remove the operator, the scheduler and the dashboard, their roles and records.
 
-    Jobs stay, and so do running pods, the CRDs and the namespace. An installation by Helm is
-    removed with `helm uninstall`.
+    Only the installation in the namespace `muster`, or in --namespace, is removed. Jobs stay, and
+    so do running pods, the CRDs and the namespace. An installation by Helm is removed with
+    `helm uninstall`.
 
     \b
     Examples:
       muster uninstall --dry-run
+      muster uninstall --namespace team
       muster uninstall --crds
     """
     from muster.client.install import removal
     from muster.deploy.values import NAMESPACE
 
+    namespace = target.namespace or NAMESPACE
     cluster = target.cluster()
     if cluster.local:
         raise UsageError(
@@ -40,16 +48,16 @@ def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
     if not dry_run:
         note_cluster(cluster)
     with cluster.connect() as client:
-        found = removal.find(client, target.namespace or NAMESPACE, crds=crds)
+        found, others = removal.find(client, namespace, crds=crds)
         if not found:
-            print("Muster is not installed")
+            print(_absent(namespace, others))
             return
         jobs = removal.count_jobs(client)
         if dry_run:
             for row in found:
                 print(f"{row} would be deleted")
             return
-        action = f"Remove Muster ({count(len(found), 'object')})"
+        action = f"Remove Muster from the namespace {namespace} ({count(len(found), 'object')})"
         if crds and jobs:
             action += f" and DELETE {count(jobs, 'job')}"
         confirm(cluster, action, yes=yes)
@@ -61,3 +69,10 @@ def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
         failures.raise_if_any(len(found), "objects")
     if jobs and not crds:
         note(f"{count(jobs, 'job')} left on the cluster; nothing changes until an operator runs")
+
+
+def _absent(namespace: str, others: Sequence[str]) -> str:
+    if not others:
+        return "Muster is not installed"
+    places = ", ".join(others)
+    return f"Muster is not installed in the namespace {namespace}, but in {places}: use --namespace"

@@ -1,13 +1,15 @@
-"""Removing Muster from a cluster. Jobs stay, and so do the CRDs, unless they are asked for.
+"""Removing the installation in one namespace. Jobs stay, and CRDs, unless they are asked for.
 
-Objects are found by their label, not by the values of the installation, which nobody remembers.
+Objects are found by their label, not by the values of the installation, which nobody remembers. A
+cluster may have an operator per team: the subjects of the bindings tell whose roles and leases in
+other namespaces are. What a cluster has once (the roles of users, the admission policy) goes with
+the last installation that serves the whole cluster.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.api.crds import PART_OF
 from muster.api.kinds import (
     ADMISSION_POLICIES,
     CONFIG_MAPS,
@@ -16,11 +18,15 @@ from muster.api.kinds import (
     JOB_KINDS,
     LEASES,
     POD_DISRUPTION_BUDGETS,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICE_ACCOUNTS,
     SERVICES,
     Kind,
 )
 from muster.api.meta import Key, Raw
+from muster.client.install import bindings
+from muster.client.install.bindings import CLUSTER_ROLE_BINDINGS, LABELS, Binding
 from muster.client.install.plan import HELM
 from muster.errors import Forbidden, NotFound, UsageError
 from muster.operator import rights as operator_rights
@@ -29,11 +35,14 @@ from muster.scheduler.other_schedulers import LEASE_FIELD_SELECTOR
 from muster.scheduler.waiting_line_format import CONFIG_MAP, NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from muster.kube.blocking_client import BlockingClient
 
-_RBAC = "rbac.authorization.k8s.io/v1"
+_CLUSTER_ROLES: Kind[Raw] = Kind.of(
+    "rbac.authorization.k8s.io/v1", "ClusterRole", dict, namespaced=False
+)
+_RBAC_KINDS = (ROLE_BINDINGS, ROLES, CLUSTER_ROLE_BINDINGS, _CLUSTER_ROLES)
 REMOVED: tuple[Kind[Any], ...] = (
     *reversed(ADMISSION_POLICIES),
     DEPLOYMENTS,
@@ -41,10 +50,7 @@ REMOVED: tuple[Kind[Any], ...] = (
     SERVICES,
     Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", dict),
     CONFIG_MAPS,
-    Kind.of(_RBAC, "RoleBinding", dict),
-    Kind.of(_RBAC, "Role", dict),
-    Kind.of(_RBAC, "ClusterRoleBinding", dict, namespaced=False),
-    Kind.of(_RBAC, "ClusterRole", dict, namespaced=False),
+    *_RBAC_KINDS,
     SERVICE_ACCOUNTS,
 )
 """In this order: no job is rejected without an operator, and the components stop before they lose
@@ -58,50 +64,119 @@ class Installed(NamedTuple):
     key: Key
 
     def __str__(self) -> str:
-        return f"{self.kind.kind.lower()}/{self.key.name}"
+        where = f" in the namespace {self.key.namespace}" if self.key.namespace else ""
+        return f"{self.kind.kind.lower()}/{self.key.name}{where}"
 
 
-def find(client: BlockingClient, namespace: str, *, crds: bool) -> list[Installed]:
-    """The objects to delete, in order."""
-    found = [row for kind in REMOVED for row in _labelled(client, kind, namespace)]
-    found += [row for row in _records(client, namespace) if row not in found]
-    return [*found, *(_labelled(client, CRDS, namespace) if crds else ())]
+class Installation(NamedTuple):
+    """The objects of the installation in one namespace, in the order of their deletion."""
+
+    objects: list[Installed]
+    others: tuple[str, ...]
+    """Other namespaces with installations, which stay."""
 
 
-def _labelled(client: BlockingClient, kind: Kind[Any], namespace: str) -> Iterator[Installed]:
-    labels = f"{PART_OF}=muster"
-    raw: Kind[Raw] = kind.read_as(dict)
-    try:
-        items = client.list(raw, labels=labels).items
-    except Forbidden:
-        if not kind.namespaced:
-            return  # whoever may not list them has not installed them either
-        items = client.list(raw, namespace, labels=labels).items
-    except NotFound:
-        return  # the cluster does not have the kind
-    for item in items:
+class Scope(NamedTuple):
+    """Which objects belong to the installation in one namespace."""
+
+    namespace: str
+    bindings: tuple[Binding, ...]
+    is_last: bool
+    """Whether no other installation serves the whole cluster, and uses what is there only once."""
+
+    def has(self, kind: Kind[Any], key: Key) -> bool:
+        if kind in _RBAC_KINDS:
+            owners = self.owners(key)
+            return self.namespace in owners if owners else self._has_unbound(key)
+        return key.namespace == self.namespace if kind.namespaced else self.is_last
+
+    def has_record(self, key: Key, role: str) -> bool:
+        """Whether a lease or record that the holder of this role writes is of this installation."""
+        owners = self.owners(Key(key.namespace, role))
+        return self.namespace in owners if owners else self._has_unbound(key)
+
+    def owners(self, key: Key) -> frozenset[str]:
+        """The namespaces of the accounts that have the role of this name."""
+        return frozenset().union(*(row.owners for row in self.bindings if row.key == key))
+
+    def _has_unbound(self, key: Key) -> bool:
+        if key.namespace == self.namespace:
+            return True
+        return self.is_last and key.namespace in ("", NAMESPACE)
+
+
+def find(client: BlockingClient, namespace: str, *, crds: bool) -> Installation:
+    """The installation in a namespace."""
+    deployments, everywhere = _labelled(client, DEPLOYMENTS, (namespace,))
+    elsewhere = [row for row in deployments if row["metadata"]["namespace"] != namespace]
+    others = tuple(sorted({row["metadata"]["namespace"] for row in elsewhere}))
+    if crds and others:
+        raise UsageError(
+            f"Muster is installed in the namespace {others[0]} too, and needs the CRDs",
+            hint=f"`muster uninstall --namespace {others[0]}` removes it.",
+        )
+    places = (namespace, *_watched(row for row in deployments if row not in elsewhere))
+    is_last = everywhere and all(_watched([row]) for row in elsewhere)
+    scope = Scope(namespace, bindings.read(client, places), is_last)
+    kinds = (*REMOVED, CRDS) if crds else REMOVED
+    found = [row for kind in kinds for row in _of_kind(client, kind, scope, places)]
+    records = [row for row in _records(client, scope, places) if row not in found]
+    return Installation([*found, *records], others)
+
+
+def _watched(deployments: Iterable[Raw]) -> list[str]:
+    """The namespaces to which operators are limited."""
+    containers = (row["spec"]["template"]["spec"]["containers"][0] for row in deployments)
+    words = (str(word) for container in containers for word in container.get("args") or [])
+    return [word.partition("=")[2] for word in words if word.startswith("--namespace=")]
+
+
+def _of_kind(
+    client: BlockingClient, kind: Kind[Any], scope: Scope, places: Iterable[str]
+) -> Iterator[Installed]:
+    for item in _labelled(client, kind, places)[0]:
         meta = item["metadata"]
+        row = Installed(kind, Key(meta.get("namespace", ""), meta["name"]))
+        if not scope.has(kind, row.key):
+            continue
         if meta["labels"].get("app.kubernetes.io/managed-by") == HELM and kind != CRDS:
             raise UsageError(
-                f"{kind.kind.lower()}/{meta['name']} was installed with Helm",
-                hint="Remove it with `helm uninstall`.",
+                f"{row} was installed with Helm", hint="Remove it with `helm uninstall`."
             )
-        yield Installed(kind, Key(meta.get("namespace", ""), meta["name"]))
+        yield row
 
 
-def _records(client: BlockingClient, namespace: str) -> Iterator[Installed]:
+def _labelled(
+    client: BlockingClient, kind: Kind[Any], places: Iterable[str]
+) -> tuple[list[Raw], bool]:
+    """The objects with Muster's label, and whether they are those of all namespaces."""
+    raw: Kind[Raw] = kind.read_as(dict)
+    try:
+        return list(client.list(raw, labels=LABELS).items), True
+    except NotFound:
+        return [], True  # the cluster does not have the kind
+    except Forbidden:
+        if not kind.namespaced:
+            return [], True  # whoever may not list them has not installed them either
+    lists = (client.list(raw, place, labels=LABELS).items for place in dict.fromkeys(places))
+    return [item for items in lists for item in items], False
+
+
+def _records(client: BlockingClient, scope: Scope, places: Iterable[str]) -> Iterator[Installed]:
     """The leases and the published line, which the components themselves wrote."""
     try:
-        leases = client.list(LEASES, fields=LEASE_FIELD_SELECTOR).items
+        leases = list(client.list(LEASES, fields=LEASE_FIELD_SELECTOR).items)
         line = client.find(CONFIG_MAPS, Key(NAMESPACE, CONFIG_MAP))
     except Forbidden:
-        leases, line = client.list(LEASES, namespace).items, None
+        lists = (client.list(LEASES, place).items for place in dict.fromkeys(places))
+        leases, line = [lease for items in lists for lease in items], None
     for lease in leases:
-        name = lease.metadata.name
-        if name == operator_rights.LEASE or name.split(".")[0] == scheduler_rights.LEASE:
+        role = lease.metadata.name.split(".")[0]
+        is_ours = role == scheduler_rights.LEASE or lease.metadata.name == operator_rights.LEASE
+        if is_ours and scope.has_record(lease.metadata.key, role):
             yield Installed(LEASES, lease.metadata.key)
-    if line is not None:
-        yield Installed(CONFIG_MAPS, Key(NAMESPACE, CONFIG_MAP))
+    if line is not None and scope.has_record(line.metadata.key, scheduler_rights.LEASE):
+        yield Installed(CONFIG_MAPS, line.metadata.key)
 
 
 def count_jobs(client: BlockingClient) -> int:
