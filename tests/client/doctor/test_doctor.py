@@ -152,6 +152,34 @@ def test_a_component_that_is_not_ready_for_want_of_rights_points_to_them() -> No
     assert ("rights", "muster-operator may not list services") in found
 
 
+def test_the_operators_of_two_teams_have_findings_of_their_own() -> None:
+    def operator(namespace: str) -> Component:
+        pod = {"serviceAccountName": "muster-operator", "containers": [{"name": "operator"}]}
+        spec = {"replicas": 1, "template": {"spec": pod}}
+        metadata = {"name": "muster-operator", "namespace": namespace}
+        return Component("operator", {"metadata": metadata, "spec": spec}, [])
+
+    red, blue = operator("red"), operator("blue")
+    both = facts(local=False, components=[red, blue])
+
+    assert both.name_of(red) == "muster-operator in the namespace red"
+    assert facts(components=[red]).name_of(red) == "muster-operator"
+    known = facts(
+        local=False,
+        components=[red, blue],
+        missing={
+            "you": [],
+            both.name_of(red): [Rule(("",), ("services",), ("list",))],
+            both.name_of(blue): [],
+        },
+    )
+    texts = [row.text for row in judge(known)]
+    assert "muster-operator in the namespace red may not list services" in texts
+    assert [text for text in texts if "it lacks rights, see below" in text] == [
+        "muster-operator in the namespace red: 0 of 1 ready: it lacks rights, see below"
+    ]
+
+
 def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFixture[str]) -> None:
     """An ordinary user may list nothing in the whole cluster."""
     kinds = ["customresourcedefinitions.apiextensions.k8s.io", "deployments.apps", "pods", "nodes"]

@@ -156,10 +156,19 @@ def test_the_operator_is_refused_while_another_one_runs() -> None:
 
 
 def test_an_operator_alone_is_refused_while_another_one_runs() -> None:
-    alone = Values(image="x", scheduler=SchedulerValues(enabled=False))
+    without = SchedulerValues(enabled=False)
+    alone = Values(image="x", scheduler=without, dashboard=DashboardValues(enabled=False))
 
     with pytest.raises(UsageError, match="nothing else to install"):
         planned(Found(operators=RUNNING), alone)
+
+
+def test_a_dashboard_without_a_scheduler_is_installed_beside_another_operator() -> None:
+    values = Values(image="x", scheduler=SchedulerValues(enabled=False))
+
+    result = planned(Found(operators=RUNNING), values)
+
+    assert names(result, "Deployment") == ["muster-dashboard"]
 
 
 def test_a_name_whose_scheduler_is_alive_is_refused() -> None:

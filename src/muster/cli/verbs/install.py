@@ -97,10 +97,9 @@ def command(target: Target, **given: Any) -> None:
 
 
 def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
-    from datetime import UTC, datetime
-
     from muster.client.install import found
     from muster.client.install.plan import plan
+    from muster.client.server_clock import server_now
     from muster.jobs.build.flag_values import seconds
 
     timeout = seconds("--timeout", given["timeout"])
@@ -113,8 +112,8 @@ def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
     note_cluster(cluster)
     with cluster.connect() as client:
         watched = request.values.operator.watch_namespace
-        state = found.look(client, request.namespace, watched)
-        planned = plan(request, state, datetime.now(UTC))
+        now = server_now(client)
+        planned = plan(request, found.look(client, request.namespace, now, watched), now)
         for text in planned.notes:
             note(f"note: {text}", "warn")
         confirm(cluster, _question(planned, request.namespace), yes=given["yes"])

@@ -9,7 +9,7 @@ from muster.client.doctor.finding import Finding, error, ok, warning
 from muster.client.install.installation import pod_problem, readiness
 from muster.client.install.other_systems import other_operators
 from muster.operator import rights as operator_rights
-from muster.rights import MissingRight, account_name
+from muster.rights import MissingRight
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.other_schedulers import is_alive
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
@@ -45,25 +45,25 @@ def components(facts: Facts) -> Iterator[Finding]:
 
 
 def _component(component: Component, facts: Facts) -> Iterator[Finding]:
-    key = component.key
+    key, name = component.key, facts.name_of(component)
     ready, wanted = readiness(component.deployment)
     if wanted == 0:
         count = 2 if component.name in LEASES else 1
         fix = f"kubectl -n {key.namespace} scale deployment {key.name} --replicas={count}"
-        yield error("components", f"{key.name} is scaled to zero", fix)
+        yield error("components", f"{name} is scaled to zero", fix)
     elif ready < wanted:
         why = pod_problem(component.pods) or _replica_failure(component)
         # Without the right to list its objects, a component starts and never becomes ready.
-        lacks = facts.missing.get(account_name(component.account))
+        lacks = facts.missing.get(name)
         why = why or ("it lacks rights, see below" if lacks else "no reason is known")
         fix = f"kubectl -n {key.namespace} describe pods -l app.kubernetes.io/name={key.name}"
-        text = f"{key.name}: {ready} of {wanted} ready: {why}"
+        text = f"{name}: {ready} of {wanted} ready: {why}"
         yield (error if ready == 0 else warning)("components", text, fix)
     elif not _is_led(component, facts):
         fix = f"kubectl -n {key.namespace} logs deployment/{key.name}"
-        yield error("components", f"{key.name}: no replica holds the lease {key.name}", fix)
+        yield error("components", f"{name}: no replica holds the lease {key.name}", fix)
     else:
-        yield ok("components", f"{key.name}: {ready} of {wanted} ready")
+        yield ok("components", f"{name}: {ready} of {wanted} ready")
 
 
 def _replica_failure(component: Component) -> str:
@@ -105,7 +105,7 @@ def rights(facts: Facts) -> Iterator[Finding]:
     missing = [MissingRight(who, rule) for who, rules in facts.missing.items() for rule in rules]
     found = [error("rights", row.problem, row.fix) for row in missing]
     for row, where in facts.reported.items():
-        if row.who not in facts.missing:  # else it was asked above
+        if not any(row.who == name.partition(" ")[0] for name in facts.missing):  # else asked above
             found.append(warning("rights", f"{row.problem}, by an event on {where}", row.fix))
     found += [warning("rights", f"you may not list {name}: not checked") for name in facts.unread]
     complete = ", ".join(facts.missing)

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from muster.client.doctor import access, cluster_checks, component_checks, facts, gang_checks
 from muster.client.doctor.finding import Finding, warning
-from muster.rights import account_name
 
 if TYPE_CHECKING:
     from muster.client.doctor.facts import Facts
@@ -36,10 +35,10 @@ def examine(client: BlockingClient, namespace: str, *, local: bool) -> list[Find
     for component in found.components:
         rules = access.missing_of_component(client, component)
         if rules is None:
-            text = f"you may not ask for the rights of {component.key.name}: not checked"
+            text = f"you may not ask for the rights of {found.name_of(component)}: not checked"
             unknown.append(warning("rights", text))
         else:
-            missing.setdefault(account_name(component.account), []).extend(rules)
+            missing[found.name_of(component)] = rules
     return [*judge(replace(found, missing=missing, reported=reported)), *unknown]
 
 

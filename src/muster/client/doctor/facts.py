@@ -7,7 +7,6 @@ nothing, and a warning says so.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,10 +15,11 @@ from muster.api.crds import PART_OF
 from muster.api.gang_dialects import DIALECTS
 from muster.api.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
 from muster.api.meta import Key, Raw
+from muster.client.server_clock import seconds_ahead
 from muster.deploy.values import COMPONENTS
 from muster.errors import ApiError, Forbidden, NotFound
 from muster.kube.request import Request
-from muster.rights import MissingRight, Rule  # noqa: TC001 - msgspec resolves annotations at run time
+from muster.rights import MissingRight, Rule, account_name
 from muster.scheduler import waiting_line_format
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Facts(msgspec.Struct, frozen=True):
     """The groups of each resource that the cluster serves, as NAMESPACE/NAME."""
     line: dict[str, str] = {}
     missing: dict[str, list[Rule]] = {}
-    """Rights that are missing, by component (`you` is the user), as rules."""
+    """Rights that are missing, by component as in `name_of` (`you` is the user), as rules."""
     reported: dict[MissingRight, str] = {}
     """Missing rights that components reported by events, and the objects of these events."""
     unread: list[str] = []
@@ -93,6 +93,12 @@ class Facts(msgspec.Struct, frozen=True):
     @property
     def server_now(self) -> datetime:
         return self.now - timedelta(seconds=self.skew)
+
+    def name_of(self, component: Component) -> str:
+        """The name of a component's account; where several have it, with the namespace."""
+        name = account_name(component.account)
+        same = [row for row in self.components if account_name(row.account) == name]
+        return f"{name} in the namespace {component.key.namespace}" if len(same) > 1 else name
 
 
 class Reader:
@@ -145,13 +151,8 @@ def read(client: BlockingClient, *, local: bool) -> Facts:
 def _version(client: BlockingClient) -> tuple[str, float]:
     before = datetime.now(UTC)
     response = client.send(Request("GET", "/version"))
-    headers = {name.lower(): value for name, value in response.headers.items()}
     version = str(msgspec.json.decode(response.body).get("gitVersion", ""))
-    if "date" not in headers:
-        return version, 0.0
-    server = parsedate_to_datetime(headers["date"])
-    # The header has whole seconds: half a second is the best guess for the rest.
-    return version, (before - server).total_seconds() - 0.5
+    return version, seconds_ahead(response, before)
 
 
 def _failed_checks(client: BlockingClient) -> dict[str, str]:

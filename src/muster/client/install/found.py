@@ -6,7 +6,6 @@ namespace can install an operator there.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -24,6 +23,8 @@ from muster.errors import Forbidden, NotFound
 from muster.kube import discovery
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from muster.api.kinds import Kind
     from muster.kube.blocking_client import BlockingClient
 
@@ -48,8 +49,11 @@ class Found(msgspec.Struct, frozen=True):
     """Whether the API server has admission policies."""
 
 
-def look(client: BlockingClient, namespace: str, watched: str = "") -> Found:
-    """The state of the cluster now, for an operator that serves all namespaces or the given one."""
+def look(client: BlockingClient, namespace: str, now: datetime, watched: str = "") -> Found:
+    """The state of the cluster, for an operator that serves all namespaces or the given one.
+
+    `now` is the time by the server's clock.
+    """
     unread: list[str] = []
     crds = _list(client, CRDS.read_as(dict), unread)
     deployments = _list(client, DEPLOYMENTS, unread)
@@ -57,7 +61,7 @@ def look(client: BlockingClient, namespace: str, watched: str = "") -> Found:
     return Found(
         namespace_exists=_exists(client, namespace),
         crds={crd["metadata"]["name"]: crd for crd in crds},
-        operators=other_operators(deployments, leases, datetime.now(UTC)),
+        operators=other_operators(deployments, leases, now),
         schedulers=deployed_schedulers(deployments),
         leases=tuple(leases),
         deployments=tuple(row for row in deployments if _is_ours(row, namespace)),

@@ -69,12 +69,15 @@ def wait_until_ready(
 
 
 def readiness(deployment: Raw) -> tuple[int, int]:
-    """How many replicas of the newest template are available, and how many are wanted."""
-    status, spec = deployment.get("status") or {}, deployment["spec"]
+    """How many replicas of the newest template are available, and how many are wanted.
+
+    While a Deployment is scaled down, pods beyond the wanted number do not count.
+    """
+    status, wanted = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):
-        return 0, spec.get("replicas", 1)
-    updated = status.get("updatedReplicas", 0)
-    return min(updated, status.get("availableReplicas", 0)), spec.get("replicas", 1)
+        return 0, wanted
+    updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
+    return min(updated, available, wanted), wanted
 
 
 def _pods(client: BlockingClient, key: Key) -> list[Raw]:

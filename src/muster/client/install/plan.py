@@ -111,7 +111,7 @@ def _beside_operators(request: Request, found: Found) -> tuple[Values, list[str]
             f"another job operator runs: {running}; two operators would act on the same jobs",
             hint="Scale it to zero first, for example with `kubectl scale --replicas=0`.",
         )
-    if not values.scheduler.enabled:
+    if values.components == ("operator",):
         raise UsageError(
             f"another job operator runs: {running}; there is nothing else to install",
             hint="Scale it to zero first, and then use --operator.",
