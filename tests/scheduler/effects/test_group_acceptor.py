@@ -71,6 +71,42 @@ async def test_a_write_that_fails_is_tried_again() -> None:
     assert client.log == [("g0", {"phase": "Inqueue"}, "status")]
 
 
+async def test_a_group_that_arrives_while_others_are_written_does_not_wait() -> None:
+    class Slow(Client):
+        async def patch(self, kind: Kind[Any], key: Key, body: Raw, subresource: str) -> None:
+            await asyncio.sleep(0.1)
+            await super().patch(kind, key, body, subresource)
+
+    client = Slow()
+    acceptor = GroupAcceptor(client, ("volcano",))  # type: ignore[arg-type]
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(acceptor.run())
+        for name in ("first", "second"):
+            new = group(name)
+            acceptor.group_changed(VOLCANO_POD_GROUPS, new.metadata.key, new)
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
+        running.cancel()
+
+    assert [name for name, _, _ in client.log] == ["first", "second"]
+
+
+async def test_a_group_that_arrives_does_not_hasten_the_retry_of_another() -> None:
+    client = Client(failures=1)
+    acceptor = GroupAcceptor(client, ("volcano",))  # type: ignore[arg-type]
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(acceptor.run())
+        for name in ("fails", "second"):
+            new = group(name)
+            acceptor.group_changed(VOLCANO_POD_GROUPS, new.metadata.key, new)
+            await asyncio.sleep(0.1)
+        assert [name for name, _, _ in client.log] == ["second"]
+        await asyncio.sleep(RETRY_SECONDS)
+        running.cancel()
+
+    assert [name for name, _, _ in client.log] == ["second", "fails"]
+
+
 async def test_groups_that_are_deleted_or_of_another_system_are_not_written() -> None:
     client = Client()
     acceptor = GroupAcceptor(client, ("volcano",))  # type: ignore[arg-type]

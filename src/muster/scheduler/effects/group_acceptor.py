@@ -8,6 +8,7 @@ the name `volcano` accepts groups: under any other name, Volcano itself may be a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,8 @@ class GroupAcceptor:
 
     def __init__(self, client: Client, names: Collection[str]) -> None:
         self._client, self._active = client, VOLCANO in names
-        self._waiting: dict[Key, None] = {}
+        self._waiting: dict[Key, float] = {}
+        """The groups, and when each is to be written, by the clock of the loop."""
         self._wake = asyncio.Event()
         self._refusals = Refusals(log)
 
@@ -46,22 +48,24 @@ class GroupAcceptor:
         if not self._active or kind is not VOLCANO_POD_GROUPS:
             return
         if new is not None and new.status.phase in NOT_ACCEPTED:
-            self._waiting[key] = None
+            self._waiting.setdefault(key, 0.0)
             self._wake.set()
         else:
             self._waiting.pop(key, None)
 
     async def run(self) -> None:
         """Accept groups until cancelled."""
+        clock = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
-            for key in list(self._waiting):
-                if await self._accept(key):
-                    self._waiting.pop(key, None)
-            if self._waiting:
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
-                await self._wake.wait()
+            for key in [key for key, due in self._waiting.items() if due <= clock()]:
+                # Taken out first: a group of the same name that arrives meanwhile is written too.
+                if self._waiting.pop(key, None) is not None and not await self._accept(key):
+                    self._waiting.setdefault(key, clock() + RETRY_SECONDS)
+            # Groups that arrived during the writes have set the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(self._waiting.values(), default=None)):
+                    await self._wake.wait()
 
     async def _accept(self, key: Key) -> bool:
         """Write the phase; False if that failed and is to be tried again."""
