@@ -22,6 +22,7 @@ from muster.deploy.admission import policy
 from muster.deploy.values import NAMESPACE, Values
 from muster.rights import rule
 from muster.scheduler.rights import name_lease
+from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +40,12 @@ _PLACES = {
     "cluster": "in the whole cluster",
     "leases": "in the namespace of its leases",
 }
+_PLACES_OF_USERS = {
+    "served": "in the user's namespaces",
+    "cluster": "in the whole cluster",
+    "leases": f"in {LEASE_NAMESPACE}",
+}
+"""The same for roles that are bound to users."""
 _BEGIN, _END = "<!-- rights: made by `make docs` -->", "<!-- end of rights -->"
 
 
@@ -136,7 +143,8 @@ def _table(component: str) -> Iterable[str]:
     yield f"\n**muster-{component}**\n"
     yield "| where | resources | verbs | why |"
     yield "|---|---|---|---|"
-    for place, words in _PLACES.items():
+    places = _PLACES_OF_USERS if component.startswith("dashboard") else _PLACES
+    for place, words in places.items():
         for row in getattr(rights, place):
             names = f" named {', '.join(row.names)}" if row.names else ""
             groups = " of " + ", ".join(g or "the core group" for g in row.groups)

@@ -44,8 +44,8 @@ asyncio.run(main())
 """
 """Serves the metrics of a process that has imported these modules, and reads them by HTTP."""
 COMPONENTS = {
-    "operator": ("**Both components**", "**The operator**"),
-    "scheduler": ("**Both components**", "**The scheduler**"),
+    "operator": ("**The operator and the scheduler**", "**The operator**"),
+    "scheduler": ("**The operator and the scheduler**", "**The scheduler**"),
 }
 LABEL_VALUES = {
     "component": {"operator", "scheduler"},
@@ -141,7 +141,7 @@ def _table(title: str) -> dict[str, list[str]]:
 
 
 def _labels_on_the_page() -> dict[str, list[str]]:
-    titles = re.findall(r"^\*\*(?:Both|The) .*?\*\*", PAGE.read_text(), re.MULTILINE)
+    titles = re.findall(r"^\*\*The .*?\*\*", PAGE.read_text(), re.MULTILINE)
     return {name: labels for title in titles for name, labels in _table(title).items()}
 
 

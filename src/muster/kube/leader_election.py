@@ -137,7 +137,7 @@ class LeaderElection:
             return False  # another contender wrote first
         except MusterError as error:
             if str(error) != self._problem:  # a missing right would be logged every two seconds
-                log.warning("%s: %s", self._key, error)
+                log.warning("lease %s not acquired or renewed: %s", self._key, error)
             self._problem = str(error)
             return False
         self._problem = ""

@@ -151,7 +151,7 @@ class Service:
         self._loop.settled(result)
 
     def delete(self, delete: Delete) -> None:
-        log.warning("%s: %s: %s", delete.gang, delete.reason, delete.why)
+        log.warning("%s: pods are deleted: %s: %s", delete.gang, delete.reason, delete.why)
         if self._shadow:
             log.info("would delete %s", [pod.metadata.name for pod in delete.pods])
         else:

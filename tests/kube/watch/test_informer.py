@@ -179,7 +179,9 @@ async def test_a_forbidden_list_is_logged_once_exposed_and_retried(
         await eventually(lambda: informer.has_synced, timeout=600)
         assert informer.stale_reason == ""
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
-    assert [r.getMessage() for r in warnings] == ["pods: not allowed to list pods: no"]
+    assert [r.getMessage() for r in warnings] == [
+        "cannot list or watch pods: not allowed to list pods: no"
+    ]
 
 
 async def test_one_object_that_cannot_be_read_does_not_hide_the_others(

@@ -229,7 +229,7 @@ class Informer(Generic[T]):
             self._synced.set()
         elif not isinstance(error, Gone) and str(error) != self.stale_reason:
             self.failure = error
-            log.warning("%s: %s", self.kind.resource, error)
+            log.warning("cannot list or watch %s: %s", self.kind.resource, error)
         return pause
 
     def _is_dispensable(self) -> bool:
