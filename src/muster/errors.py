@@ -43,6 +43,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from muster.rights import MissingRight
+
 
 class MusterError(Exception):
     """The root. `str(error)` is one clear sentence; `hint`, if any, is the next step."""
@@ -108,8 +110,10 @@ class Forbidden(ApiError):
     """The user lacks the permission, or a quota or a policy of the cluster is in the way."""
 
     cli_exit_code = 4
-    missing_right = ""
-    """Who lacks which right, and the rule to add; empty if the reason is another."""
+    missing_right: MissingRight | None = None
+    """Who lacks which right; None if the reason is another."""
+    action = ""
+    """The verb and the resource that were refused, as `patch pods/status`; empty if not known."""
 
 
 class NotFound(ApiError):

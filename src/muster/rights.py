@@ -146,11 +146,6 @@ def compact(rights: Iterable[Right]) -> list[Rule]:
     ]
 
 
-def how_to_grant(rights: Iterable[Right]) -> str:
-    """The smallest fix for missing rights."""
-    return "; ".join(f"add the rule {row}" for row in compact(rights))
-
-
 def lease_rules(name: str) -> tuple[Rule, ...]:
     """The rules of leader election with a lease of this name."""
     group, leases = ("coordination.k8s.io",), ("leases",)

@@ -187,7 +187,7 @@ async def test_a_forbidden_request_names_the_user_and_the_rule_to_add(
         sentence = "stranger may not list pods; "
         sentence += 'add the rule {apiGroups: [""], resources: [pods], verbs: [list]}'
         assert str(refused.value) == f"{sentence} in the namespace default"
-        assert refused.value.missing_right == sentence
+        assert str(refused.value.missing_right) == sentence
         with pytest.raises(Forbidden, match=r"may not create leases\.coordination\.k8s\.io; add"):
             await client.create(LEASES, {"metadata": {"name": "x", "namespace": "default"}})
         with pytest.raises(Forbidden, match="stranger may not watch nodes; add"):

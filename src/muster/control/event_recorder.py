@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.kube.client import Client
+    from muster.rights import MissingRight
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class EventRecorder:
         self._clock = clock
         self._busy = busy
         self._queue: asyncio.Queue[_RecordedEvent] = asyncio.Queue(_MAX_QUEUED)
-        self._missing_right = ""
+        self._missing_right: MissingRight | None = None
         self._known: dict[tuple[EventSubject, EventText], _RecordedEvent] = {}
 
     def record(self, subject: EventSubject, text: EventText) -> None:
@@ -160,7 +161,7 @@ class EventRecorder:
 
     def _log(self, event: _RecordedEvent, error: MusterError) -> None:
         """Log that an event is not written; a missing right concerns all events, so once."""
-        missing = error.missing_right if isinstance(error, Forbidden) else ""
+        missing = error.missing_right if isinstance(error, Forbidden) else None
         if missing and missing == self._missing_right:
             return
         self._missing_right = missing

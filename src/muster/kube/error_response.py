@@ -137,8 +137,9 @@ def error_from_status(
         ),
         retry_after=details.retry_after_seconds,
     )
-    if isinstance(error, Forbidden) and (missing := _missing_right(status, about)):
-        error.missing_right = str(missing)
+    if isinstance(error, Forbidden):
+        error.missing_right = _missing_right(status, about)
+        error.action = f"{about.verb} {about.resource}"
     if code == 404 and _no_such_kind(status) and about.resource.endswith(".kubeflow.org"):
         error.hint = HOW_TO_INSTALL_JOB_KINDS
     return error

@@ -19,6 +19,7 @@ from muster.api.kinds import EVENTS, PODS, Kind
 from muster.api.meta import Condition, Key, ObjectMeta
 from muster.api.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
 from muster.errors import Forbidden, Unreachable
+from muster.rights import MissingRight, Rule
 from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import Delete, Report
 from muster.scheduler.decisions.reasons import Reason
@@ -389,7 +390,7 @@ async def test_a_pod_that_cannot_be_deleted_is_reported_on_its_gang_and_not_too_
     assert "g-0 could not be deleted, and is tried again: the policy says no" in event["message"]
 
 
-NO_RIGHT = "muster-scheduler may not patch pods/status; add the rule {}"
+NO_RIGHT = MissingRight("muster-scheduler", Rule(("",), ("pods/status",), ("patch",)))
 
 
 class Rightless(Writes):
@@ -418,9 +419,9 @@ async def test_a_missing_permission_is_logged_once_and_not_for_every_pod(
             await asyncio.sleep(60)  # pace: virtual
 
     assert len(caplog.messages) == 1
-    assert NO_RIGHT in caplog.text
+    assert str(NO_RIGHT) in caplog.text
     events = [body for _, _, body in writes.log if body.get("reason") == "MissingRight"]
-    assert {event["message"] for event in events} == {NO_RIGHT}
+    assert {event["message"] for event in events} == {str(NO_RIGHT)}
     assert sorted({event["involvedObject"]["name"] for event in events}) == [
         f"p{i}" for i in range(5)
     ]

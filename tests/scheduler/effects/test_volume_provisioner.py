@@ -11,6 +11,7 @@ import pytest
 from muster.api.gang import GangKey
 from muster.api.meta import Key
 from muster.errors import Forbidden
+from muster.rights import MissingRight, Rule
 from muster.scheduler.cluster.volumes import VolumeChoice
 from muster.scheduler.decisions.decision import Provision
 from muster.scheduler.effects.volume_provisioner import Provisioner
@@ -19,7 +20,7 @@ from tests.scheduler.volume_builders import claim, cluster_of
 pytestmark = pytest.mark.looptime
 
 
-NO_RIGHT = "muster-scheduler may not patch persistentvolumeclaims; add the rule {}"
+NO_RIGHT = MissingRight("muster-scheduler", Rule(("",), ("persistentvolumeclaims",), ("patch",)))
 
 
 class RecordingClient:
@@ -58,7 +59,7 @@ async def test_a_choice_is_not_written_once_its_volume_is_gone_or_the_lead_is_lo
 class RightlessClient(RecordingClient):
     async def patch(self, kind: Any, key: Key, body: Any) -> None:
         await super().patch(kind, key, body)
-        error = Forbidden(NO_RIGHT, status=403)
+        error = Forbidden(str(NO_RIGHT), status=403)
         error.missing_right = NO_RIGHT
         raise error
 
@@ -86,7 +87,7 @@ async def test_a_missing_right_is_told_to_the_gang_and_tried_again_after_a_while
     task.cancel()
 
     assert told == [(gang, (), NO_RIGHT)] * 2
-    assert caplog.messages == [NO_RIGHT]
+    assert caplog.messages == [str(NO_RIGHT)]
     due = cluster.state.line.next_timer()
     assert due is not None
     assert due > asyncio.get_running_loop().time() + 5

@@ -113,8 +113,8 @@ class Informer(Generic[T]):
         page: int = PAGE,
     ) -> None:
         self.kind = kind
-        self.missing_right = ""
-        """Which right an optional informer lacks, in one sentence; empty if none."""
+        self.refused: Forbidden | None = None
+        """Why an optional informer may not list its objects."""
         self._optional = optional
         self.installed = True
         """Whether the server has the kind, as far as known."""
@@ -210,7 +210,7 @@ class Informer(Generic[T]):
     def _recovered(self) -> None:
         if self.failure:
             log.info("%s: watching again", self.kind.resource)
-        self.failure, self.missing_right = None, ""
+        self.failure = self.refused = None
 
     def _failed(self, error: MusterError) -> float:
         pause = self._progress.failed(error)
@@ -222,9 +222,9 @@ class Informer(Generic[T]):
             self._notify(self._cache.replace(()))  # with its CRD, all objects of a kind are deleted
             self._synced.set()
         elif isinstance(error, Forbidden) and self._is_dispensable():
-            if not self.missing_right:
+            if self.refused is None:
                 log.warning("%s; continuing without it", error)
-            self.missing_right = str(error)
+            self.refused = error
             self.installed = False
             self._synced.set()
         elif not isinstance(error, Gone) and str(error) != self.stale_reason:
@@ -234,4 +234,4 @@ class Informer(Generic[T]):
 
     def _is_dispensable(self) -> bool:
         """Whether the kind counts as not installed: we could not list it at the start."""
-        return self._optional and (bool(self.missing_right) or not self.has_synced)
+        return self._optional and (self.refused is not None or not self.has_synced)

@@ -36,7 +36,9 @@ def events_of_stage(
     """
     result = _event_of_result(stage, changes, errors)
     missing = (error.missing_right for error in errors if isinstance(error, Forbidden))
-    rights = [EmitEvent(MISSING_RIGHT, text, "Warning") for text in dict.fromkeys(missing) if text]
+    rights = [
+        EmitEvent(MISSING_RIGHT, str(row), "Warning") for row in dict.fromkeys(missing) if row
+    ]
     return [*([result] if result is not None else ()), *rights]
 
 

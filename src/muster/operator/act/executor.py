@@ -296,7 +296,7 @@ def _with_missing_right(job: Job, action: Create | Patch, error: ApiError) -> Ap
     if missing is None:
         return error
     named = Forbidden(str(missing), status=error.status, reason=error.reason)
-    named.missing_right = str(missing)
+    named.missing_right = missing
     return named
 
 

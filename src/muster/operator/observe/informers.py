@@ -90,7 +90,7 @@ class Informers:
     def missing_rights(self) -> str:
         """The rights that the operator lacks for some jobs only, for its health page."""
         informers = (*self.informers(), self.priorities)
-        return "; ".join(sorted({informer.missing_right for informer in informers} - {""}))
+        return "; ".join(sorted({str(i.refused) for i in informers if i.refused is not None}))
 
     def connect(self, own_writes: OwnWrites, wake: Callable[[JobRef], None]) -> None:
         """Wake a job when it or one of its objects changes.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.kube.client import Client
+    from muster.rights import MissingRight
     from muster.scheduler.decisions.decision import Bind
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class BindResult(NamedTuple):
     binding: PendingBind
     outcome: BindOutcome
     why: str = ""
-    missing_right: str = ""
+    missing_right: MissingRight | None = None
     """Who lacks which right, if that is why."""
 
 
@@ -118,7 +119,7 @@ class Binder:
 
     async def _settle(self, binding: PendingBind) -> BindResult:
         """Bind; after an unclear answer read the pod, and bind again if it is not bound."""
-        why, missing_right = "this process no longer leads", ""
+        why, missing_right = "this process no longer leads", None
         for attempt in range(ATTEMPTS):
             if not self._may_act():
                 break
@@ -126,7 +127,7 @@ class Binder:
                 await self._bind(binding)
             except MusterError as error:
                 why = str(error)
-                missing_right = error.missing_right if isinstance(error, Forbidden) else ""
+                missing_right = error.missing_right if isinstance(error, Forbidden) else None
                 if not (is_temporary(error) or isinstance(error, NotFound | Conflict)):
                     break
                 log.info("%s: bind unclear: %s", binding.pod.metadata.key, error)

@@ -7,7 +7,6 @@ Event with a count of repetitions.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from muster.errors import Forbidden, MusterError
@@ -18,20 +17,19 @@ if TYPE_CHECKING:
 
     from muster.api.core import Pod
     from muster.api.gang import GangKey
+    from muster.rights import MissingRight
 
-    ReportRight = Callable[[GangKey, Iterable[Pod], str], None]
-
-_RULE = re.compile(r"not allowed to (\S+ \S+)")
+    ReportRight = Callable[[GangKey, Iterable[Pod], MissingRight], None]
 
 
-def report_to_nobody(gang: GangKey, pods: Iterable[Pod], sentence: str) -> None:
+def report_to_nobody(gang: GangKey, pods: Iterable[Pod], missing: MissingRight) -> None:
     """For callers whose gangs nobody reads about."""
 
 
 class Refusals:
     """The rejections that one part of the scheduler has met.
 
-    `report` gets the gang, pods of it and the sentence about a right that is missing.
+    `report` gets the gang, pods of it and a right that is missing.
     """
 
     def __init__(self, log: logging.Logger, report: ReportRight = report_to_nobody) -> None:
@@ -39,11 +37,11 @@ class Refusals:
 
     def take(self, error: MusterError, gang: GangKey | None, pods: Iterable[Pod] = ()) -> None:
         """Log an error unless the same rule was missing before; tell the gang, if one is given."""
-        missing = error.missing_right if isinstance(error, Forbidden) else ""
-        match = _RULE.search(str(error))
-        rule = missing or (match[1] if match is not None else str(error))
-        if rule not in self._known:
-            self._known.add(rule)
+        refused = error if isinstance(error, Forbidden) else Forbidden("")
+        missing = refused.missing_right
+        about = str(missing or refused.action or error)
+        if about not in self._known:
+            self._known.add(about)
             self._log.warning("%s", error)
         if missing and gang is not None:
             self._report(gang, pods, missing)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from muster.api.kinds import Kind
     from muster.api.meta import Raw
     from muster.kube.client import Client
+    from muster.rights import MissingRight
     from muster.scheduler.decisions.decision import Delete, Report
     from muster.scheduler.decisions.reasons import Reason
     from muster.scheduler.gangs.gang_index import Gang
@@ -154,9 +155,9 @@ class Reporter:
             event = EventText("FailedDelete", f"{text} ({delete.why})", "Warning")
             self._record(delete.gang, (pod,), event)
 
-    def missing_right(self, gang: GangKey, pods: Iterable[Pod], sentence: str) -> None:
+    def missing_right(self, gang: GangKey, pods: Iterable[Pod], missing: MissingRight) -> None:
         """Report by an event that the scheduler lacks a right that the gang needs."""
-        self._record(gang, pods, EventText(MISSING_RIGHT, sentence, "Warning"))
+        self._record(gang, pods, EventText(MISSING_RIGHT, str(missing), "Warning"))
 
     def _record(self, gang: GangKey, pods: Iterable[Pod], event: EventText) -> None:
         subject = self._subject(self._state.index.gangs.get(gang), pods)

@@ -21,7 +21,7 @@ from muster.kube.blocking_client import BlockingClient
 from muster.kube.client import Client
 from muster.kube.request import Request
 from muster.kube.watch.any_version import AnyVersionInformer
-from muster.rights import READ, expand, how_to_grant
+from muster.rights import READ, MissingRight
 from muster.rights import rule as rule_of
 from muster.web import threads
 from muster.web.cluster.changes import Changes
@@ -144,7 +144,7 @@ class LiveCluster:
         )
         missing = [i for i in informers if i.missing_right]
         if len(missing) == len(informers):
-            rule = how_to_grant(expand([rule_of(JOB_KINDS, READ)]))
+            rule = MissingRight("you", rule_of(JOB_KINDS, READ)).fix
             raise Forbidden(missing[0].missing_right, status=403, hint=rule)
         if self._jobs.version != self.changes.version:
             jobs = [

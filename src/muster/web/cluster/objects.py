@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from muster.rights import READ, Right, how_to_grant
+from muster.rights import READ, MissingRight, rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -36,27 +36,29 @@ class Objects(Generic[T]):
     @property
     def informers(self) -> Sequence[Informer[T]]:
         """Those whose objects are shown."""
-        if self._whole.missing_right and self._parts:
+        if self._whole.refused and self._parts:
             return tuple(self._parts.values())
         return (self._whole,)
 
     @property
     def namespaces(self) -> tuple[str, ...]:
         """The namespaces that are shown, if not all are."""
-        if not self._whole.missing_right:
+        if not self._whole.refused:
             return ()
-        return tuple(name for name, part in self._parts.items() if not part.missing_right)
+        return tuple(name for name, part in self._parts.items() if not part.refused)
 
     @property
     def missing_right(self) -> str:
         """Why nothing is shown, without the rule that would mend it; usually empty."""
-        return "" if self.namespaces else self._whole.missing_right.partition("; add the rule")[0]
+        refused = self._whole.refused
+        if refused is None or self.namespaces:
+            return ""
+        return refused.missing_right.problem if refused.missing_right else str(refused)
 
     @property
     def missing_rule(self) -> str:
         """The smallest fix for the missing right."""
-        kind = self.kind
-        return how_to_grant(Right(verb, kind.group, kind.plural) for verb in READ)
+        return MissingRight("you", rule([self.kind], READ)).fix
 
     @property
     def stale_reason(self) -> str:
