@@ -178,7 +178,7 @@ async def test_the_api_refuses_at_the_form(site: Site) -> None:
 
     assert answer.status == 403, text
     assert 'role="alert"' in text
-    assert "may not create tfjobs.kubeflow.org; add the rule" in text.partition('role="alert"')[2]
+    assert "may not get configmaps; add the rule" in text.partition('role="alert"')[2]
     assert 'value="hello"' in text
 
 
