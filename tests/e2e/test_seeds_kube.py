@@ -185,8 +185,8 @@ def test_nobody_lacked_a_right_but_the_user_who_did_without(cluster: InstalledCl
         "operator": [],
         "scheduler": [],
     }
-    refused = set(denied(cluster.plane, USER))
-    assert set(map(Refusal, FURTHER)) <= refused <= set(map(Refusal, FURTHER | NOT_THERE))
+    denials = set(denied(cluster.plane, USER))
+    assert set(map(Refusal, FURTHER)) <= denials <= set(map(Refusal, FURTHER | NOT_THERE))
     assert "no errors" in cluster.run("muster doctor").stdout
 
 
