@@ -100,6 +100,6 @@ def newer_version_is_refused(local: LocalCluster) -> None:
 
     failed = local.arena("up", "--detach", check=False)
 
-    assert failed.returncode == 1
+    assert failed.returncode == 2
     assert "was written by a newer version of Muster" in failed.stderr
     assert "bug" not in failed.stderr
