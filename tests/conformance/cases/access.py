@@ -160,6 +160,7 @@ RIGHTS = [
             may(ACCOUNT, verb="list", resource="pods", namespace="$ns"),
             post(f"{MAY}/selfsubjectrulesreviews", {"spec": {"namespace": "$ns"}}, user="nobody"),
         ],
+        ("managed-fields",),
     ),
     Case(
         "a cluster role bound in a namespace",
@@ -247,6 +248,7 @@ REVIEWS = [
                 for spec in PATHS
             ),
         ],
+        ("managed-fields",),
     ),
     Case(
         "may they",
@@ -255,6 +257,7 @@ REVIEWS = [
             for place in ("subjectaccessreviews", "namespaces/$ns/localsubjectaccessreviews")
             for who, attributes in THEY
         ],
+        ("managed-fields",),
     ),
     Case(
         "who am I",
@@ -267,6 +270,7 @@ REVIEWS = [
             post(f"{WHO}/tokenreviews", {"spec": {}}),
             post(f"{MAY}/selfsubjectrulesreviews", {"spec": {}}),
         ],
+        ("managed-fields",),
     ),
 ]
 
@@ -292,6 +296,7 @@ TOKENS = [
             get(f"{ACCOUNTS}/a/token"),
             delete(f"{ACCOUNTS}/a"),
         ],
+        ("managed-fields",),
     ),
 ]
 
@@ -318,6 +323,7 @@ TOKENS += [
             reviewed("x", "foo"),
             post(f"{WHO}/selfsubjectreviews", {}),
         ],
+        ("managed-fields",),
     ),
 ]
 

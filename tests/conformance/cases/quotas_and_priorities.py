@@ -72,6 +72,7 @@ QUOTA = [
             post(f"{NS}/secrets", {"metadata": {"name": "a"}}),
             get(f"{QUOTAS}/q"),
         ],
+        ("managed-fields",),
     ),
     Case(
         "as much as a quota allows",
@@ -102,6 +103,7 @@ QUOTA = [
             post(PODS, wanting("c", requests={"cpu": "1", "memory": "1Mi"}, limits={"cpu": "1"})),
             get(f"{QUOTAS}/q"),
         ],
+        ("managed-fields",),
     ),
     Case(
         "a job is counted by its kind",
@@ -117,6 +119,7 @@ QUOTA = [
                 },
             ),
         ],
+        ("managed-fields",),
     ),
 ]
 

@@ -32,7 +32,8 @@ async def create_missing(verbs: Verbs) -> None:
     async with asyncio.TaskGroup() as group:
         for resource, obj in _initial_objects():
             if verbs.store.get(codec.key(resource, "", obj["metadata"]["name"])) is None:
-                group.create_task(verbs.create(Call.internal(resource, "create", obj)))
+                call = Call.internal(resource, "create", obj, agent="kube-apiserver")
+                group.create_task(verbs.create(call))
 
 
 def _initial_objects() -> Iterator[tuple[Resource, Raw]]:

@@ -92,7 +92,7 @@ def query_bool(text: str | None) -> bool:
 
 MAX_FIELD_MANAGER = 128
 """Bytes of the name of a field manager."""
-_INTERNAL_AGENT = "kube-controller-manager"
+CONTROLLERS = "kube-controller-manager"
 """In a real cluster, controllers make the writes that follow from other writes."""
 _INTEGER = re.compile("[+-]?[0-9]{1,20}")
 
@@ -114,7 +114,14 @@ class Call:
     """Sent with the answer, whether the request succeeds or fails."""
 
     @classmethod
-    def internal(cls, resource: Resource, verb: str, obj: Raw, subresource: str = "") -> Call:
+    def internal(
+        cls,
+        resource: Resource,
+        verb: str,
+        obj: Raw,
+        subresource: str = "",
+        agent: str = CONTROLLERS,
+    ) -> Call:
         """A write by the server itself."""
         group, version, plural = resource.group, resource.version, resource.plural
         namespace = obj["metadata"].get("namespace", "")
@@ -125,7 +132,7 @@ class Call:
             resource,
             body=codec.dump(obj),
             content_type="application/json",
-            user_agent=_INTERNAL_AGENT,
+            user_agent=agent,
         )
 
     def warn(self, *warnings: str) -> None:
