@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.api.conditions import FILES_DISCARDED
 from muster.api.meta import find_condition
-from muster.jobs.this_machine import FILES_DISCARDED
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 

@@ -36,6 +36,9 @@ def disruption_condition(reason: str, message: str, now: datetime) -> Raw:
 PREEMPTION = "PreemptionByScheduler"
 """The reason of DisruptionTarget on a pod that is deleted to make room for another."""
 _PREEMPTED = "preempted by "
+FILES_DISCARDED = "muster.dev/FilesDiscarded"
+"""A condition of a pod on the local cluster that wrote files to private directories: the message
+names the first."""
 
 
 def preemption_message(preemptor: str) -> str:

@@ -16,7 +16,5 @@ LAST_PROGRAMS = f"{FOLDER}/last"
 """A directory in every pod with the `tensorboard` of Muster, for the end of PATH."""
 PYTHON = "MUSTER_PYTHON"
 """The variable with the interpreter; without it, the interpreter of `arena up` is used."""
-FILES_DISCARDED = "muster.dev/FilesDiscarded"
-"""A condition of a pod that wrote files to private directories: the message names the first."""
 PRIVATE_DIRECTORIES = ("/tmp", "/run", "/var/tmp")
 """Directories of which every pod has its own, and does not see this machine's."""

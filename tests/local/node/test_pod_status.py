@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api.conditions import FILES_DISCARDED
 from muster.api.core import PodStatus
-from muster.jobs.this_machine import FILES_DISCARDED
 from muster.local.node.pod import Pod
 from muster.local.node.pod_status import WaitingReason, pod_status
 from muster.local.node.runtime.pod_records import LOST, Attempt, PodRecord, State

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from muster.api.conditions import FILES_DISCARDED
 from muster.api.kinds import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from muster.api.meta import MAX_SECONDS, Key, condition_is_true
-from muster.jobs.this_machine import FILES_DISCARDED
 from muster.local.apiserver.streams.node_interface import ExecOptions
 from tests.local.node import leftovers
 from tests.local.node.exec_client import ExecClient

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from muster.api.conditions import FILES_DISCARDED
 from muster.api.meta import Key, Raw, find_condition, read_timestamp
 from muster.errors import InvalidJob
 from muster.jobs import log_tail, names, parse
@@ -26,7 +27,6 @@ from muster.jobs.job_state import (
     state_of,
 )
 from muster.jobs.job_status import decode_status
-from muster.jobs.this_machine import FILES_DISCARDED
 from muster.jobs.view.finished_job import is_settling, left_pods, replica_ends
 from muster.jobs.view.instance import (
     Instance,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import to_builtins
 
-from muster.api.conditions import disruption_condition
+from muster.api.conditions import FILES_DISCARDED, disruption_condition
 from muster.api.meta import find_condition, timestamp
-from muster.jobs.this_machine import FILES_DISCARDED
 from muster.local.node import decide
 from muster.local.node.machine import shutdown
 from muster.local.node.pod import is_sidecar_container
