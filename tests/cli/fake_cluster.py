@@ -29,12 +29,12 @@ Raw = dict[str, Any]
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
 CLOCKED = (
     "jobs.view.units",
-    "cli.verbs.data",
-    "cli.verbs.explain",
-    "cli.verbs.get",
-    "cli.verbs.list",
-    "cli.verbs.models",
-    "cli.verbs.prune",
+    "cli.verbs.data.data",
+    "cli.verbs.jobs.explain",
+    "cli.verbs.jobs.get",
+    "cli.verbs.jobs.list",
+    "cli.verbs.data.models",
+    "cli.verbs.jobs.prune",
     "client.jobs.explain",
     "client.jobs.lookup",
     "client.jobs.usage",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.verbs import config
+from muster.cli.verbs.program import config
 from muster.client import config_file
 from muster.errors import ConfigError, UsageError
 

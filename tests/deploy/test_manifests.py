@@ -128,7 +128,8 @@ def test_settings_of_the_scheduler_become_its_settings_file() -> None:
 
 @pytest.mark.parametrize("component", values.COMPONENTS)
 def test_the_components_know_every_flag_that_they_are_given(component: str) -> None:
-    from muster.cli.verbs import dashboard, operator, scheduler
+    from muster.cli.verbs.daemons import operator, scheduler
+    from muster.cli.verbs.dashboard import dashboard
 
     verbs = {"operator": operator, "scheduler": scheduler, "dashboard": dashboard}
     command = verbs[component].command

@@ -137,7 +137,7 @@ def test_job_explanation_imports_neither_numpy_nor_asyncio() -> None:
     heavy = ["numpy", "asyncio", "aiohttp", "yaml"]
     program = f"""
 import json, sys
-import muster.cli.verbs.explain
+import muster.cli.verbs.jobs.explain
 print(json.dumps([name for name in {heavy!r} if name in sys.modules]))
 """
     answer = subprocess.run(

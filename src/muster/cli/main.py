@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """A row of the verb table; the module of that name has the click command `command`."""
+    """A row of the verb table. The section is the heading in the help and the verb's package."""
 
     name: str
     help: str
     section: str
+
+    @property
+    def module(self) -> str:
+        """The module with the click command `command`."""
+        return f"muster.cli.verbs.{self.section.lower()}.{self.name}"
 
 
 VERBS: tuple[Verb, ...] = (
@@ -40,10 +45,11 @@ VERBS: tuple[Verb, ...] = (
     Verb("resume", "Start suspended jobs again", "Jobs"),
     Verb("scale", "Change the number of a job's workers", "Jobs"),
     Verb("top", "Show the CPU, memory and GPUs that nodes and jobs use", "Jobs"),
-    Verb("open", "Open the dashboard, or a job's TensorBoard, in the browser", "Jobs"),
-    Verb("logviewer", "Print the address of a job's page in the dashboard", "Jobs"),
-    Verb("models", "List the models that jobs exported; download one, or try it", "Jobs"),
-    Verb("data", "List the volumes that jobs can mount", "Jobs"),
+    Verb("models", "List the models that jobs exported; download one, or try it", "Data"),
+    Verb("data", "List the volumes that jobs can mount", "Data"),
+    Verb("open", "Open the dashboard, or a job's TensorBoard, in the browser", "Dashboard"),
+    Verb("logviewer", "Print the address of a job's page in the dashboard", "Dashboard"),
+    Verb("dashboard", "Serve the dashboard of any cluster on this machine", "Dashboard"),
     Verb("process", "Fill in a template's parameters and print its objects", "Manifests"),
     Verb("apply", "Create or change the objects of manifests", "Manifests"),
     Verb("create", "Create the objects of manifests", "Manifests"),
@@ -56,13 +62,12 @@ VERBS: tuple[Verb, ...] = (
     Verb("install", "Install Muster on a Kubernetes cluster", "Kubernetes"),
     Verb("uninstall", "Remove Muster from a Kubernetes cluster; jobs stay", "Kubernetes"),
     Verb("doctor", "Find what is wrong with Muster on a cluster, and the fix", "Kubernetes"),
+    Verb("crds", "Print every CRD as YAML", "Kubernetes"),
     Verb("scheduler", "Run the gang scheduler", "Daemons"),
     Verb("operator", "Run the job operator", "Daemons"),
-    Verb("dashboard", "Serve the dashboard of any cluster on this machine", "Daemons"),
-    Verb("crds", "Print every CRD as YAML", "Daemons"),
-    Verb("config", "Read and write arena's config file", "Other"),
-    Verb("completion", "Print the script that completes commands in your shell", "Other"),
-    Verb("version", "Print the version", "Other"),
+    Verb("config", "Read and write arena's config file", "Program"),
+    Verb("completion", "Print the script that completes commands in your shell", "Program"),
+    Verb("version", "Print the version", "Program"),
 )
 
 ALIASES = {"ls": "list", "log": "logs", "del": "delete"}

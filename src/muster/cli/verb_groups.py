@@ -1,8 +1,8 @@
 """The verb table as click groups: aliases, near misses, and verbs of arena that Muster lacks.
 
-`RootGroup` holds all verbs and imports one when it is used: its module has the name of the verb and
-one click command `command`. `AliasGroup` is for a verb that has verbs of its own (`submit tf`,
-`top node`), `QuickCommand` for a verb that should start at once.
+`RootGroup` holds all verbs and imports the module of a verb when it is used. `AliasGroup` is for a
+verb that has verbs of its own (`submit tf`, `top node`), `QuickCommand` for a verb that should
+start at once.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ class RootGroup(AliasGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = self.aliases.get(cmd_name, cmd_name)
-        if all(verb.name != name for verb in VERBS):
-            return None
-        command: click.Command = importlib.import_module(f"muster.cli.verbs.{name}").command
-        return command
+        for verb in VERBS:
+            if verb.name == name:
+                command: click.Command = importlib.import_module(verb.module).command
+                return command
+        return None
 
 
 def complete(program: str) -> int:

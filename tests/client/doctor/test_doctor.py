@@ -15,7 +15,7 @@ from muster.api.core import Lease, LeaseSpec, Pod
 from muster.api.kinds import LEASES
 from muster.api.meta import ObjectMeta
 from muster.cli import main
-from muster.cli.verbs.doctor import print_findings
+from muster.cli.verbs.kubernetes.doctor import print_findings
 from muster.client.doctor.access import recognised
 from muster.client.doctor.examine import judge
 from muster.client.doctor.facts import Component, Facts

@@ -370,7 +370,7 @@ def test_printed_yaml_reads_back_as_the_same_data(text: str) -> None:
     assert yaml.safe_load(json_or_yaml(value, "yaml")) == value
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "submitting.md"
+PAGE = Path(__file__).parents[4] / "docs" / "submitting.md"
 
 
 def test_the_example_of_the_page_about_submitting_is_a_job(machine: Machine) -> None:

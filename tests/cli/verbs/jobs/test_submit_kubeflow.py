@@ -11,7 +11,7 @@ import pytest
 from muster.jobs.build.flags import BY_TYPE, flags_of
 from tests.cli.seeds import SEEDS
 from tests.cli.submit_dry_run import Machine
-from tests.cli.verbs.test_submit_flags import OWN, SHARED
+from tests.cli.verbs.jobs.test_submit_flags import OWN, SHARED
 from tests.controlplane import kubeflow_crds
 from tests.controlplane.build import Unavailable
 from tests.controlplane.control_plane import ControlPlane

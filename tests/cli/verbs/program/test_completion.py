@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.api.kinds import NAMESPACES, TFJOBS
-from muster.cli.verbs import completion
+from muster.cli.verbs.program import completion
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
 from tests.local_server import LocalServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from muster.cli.verbs import dashboard
+from muster.cli.verbs.dashboard import dashboard
 from muster.client.target import Target
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.cli import main
-from muster.cli.verbs import status
+from muster.cli.verbs.cluster import status
 from muster.local.home import Home
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.cli.verbs import config
+from muster.cli.verbs.program import config
 from muster.client import config_file
 from muster.errors import NotFound, UsageError
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from muster.cli import daemon
-from muster.cli.verbs import operator
+from muster.cli.verbs.daemons import operator
 from muster.errors import UsageError
 from muster.operator import run
 from muster.operator.build import dialect_choice

@@ -1,0 +1,1 @@
+"""Verbs about the local cluster, and the choice of the cluster."""

@@ -1,0 +1,1 @@
+"""Verbs that serve the dashboard, open it, and print addresses in it."""

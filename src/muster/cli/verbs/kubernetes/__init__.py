@@ -1,0 +1,1 @@
+"""Verbs that install Muster on a Kubernetes cluster, and examine the installation."""
