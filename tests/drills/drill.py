@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -37,6 +37,13 @@ class Drill:
         started = time.time()
         yield
         self.cluster.troubles.append((started, time.time()))
+
+    def repeat(self, cause: Callable[[], object], *, times: int, after: int) -> None:
+        """Cause trouble several times, each time after so many more jobs have ended."""
+        for _ in range(times):
+            self.traffic.until_more_end(after)
+            with self.trouble():
+                cause()
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""The drills that take longer: default leases, lost nodes, lost CRDs, lost history."""
+"""The drills that take longer: partitions, lost nodes, lost CRDs, lost history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.long]
 POD_GROUPS = "podgroups.scheduling.volcano.sh"
+LEASES = {"short": ELECTED, "default": ("--leader-elect",)}
+"""The flags for leases: short ones for quick drills, and those of an installation."""
 
 
 @pytest.fixture(scope="module")
@@ -32,42 +35,40 @@ def cluster(control_plane_binaries: Path) -> Iterator[DrillCluster]:
 
 
 def test_etcd_restarted_again_and_again(cluster: DrillCluster) -> None:
+    def restart() -> None:
+        cluster.plane.kill_etcd()
+        cluster.plane.start_etcd()
+        cluster.plane.await_ready()
+        cluster.restart_kwok()
+
     with drill(cluster, "etcd", at_once=7) as current:
-        for _ in range(3):
-            current.traffic.until_more_end(3)
-            with current.trouble():
-                cluster.plane.kill_etcd()
-                cluster.plane.start_etcd()
-                cluster.plane.await_ready()
-                cluster.restart_kwok()
+        current.repeat(restart, times=3, after=3)
 
 
 def test_api_server_killed_again_and_again(cluster: DrillCluster) -> None:
+    def restart() -> None:
+        cluster.plane.kill_apiserver()
+        cluster.plane.start_apiserver()
+        cluster.restart_kwok()
+
     with drill(cluster, "apiserver", at_once=7) as current:
-        for _ in range(3):
-            current.traffic.until_more_end(3)
-            with current.trouble():
-                cluster.plane.kill_apiserver()
-                cluster.plane.start_apiserver()
-                cluster.restart_kwok()
+        current.repeat(restart, times=3, after=3)
 
 
 def test_operator_and_scheduler_killed_again_and_again(cluster: DrillCluster) -> None:
     with drill(cluster, "killed", at_once=7) as current:
-        for _ in range(5):
-            current.traffic.until_more_end(2)
-            with current.trouble():
-                kill_and_start_again(cluster)
+        current.repeat(partial(kill_and_start_again, cluster), times=5, after=2)
 
 
 def test_the_crd_of_pod_groups_removed_and_put_back(cluster: DrillCluster) -> None:
     with drill(cluster, "no-groups", at_once=7) as current:
-        for _ in range(3):
-            current.traffic.until_more_end(3)
-            with current.trouble():
-                cluster.checked("delete", "crd", POD_GROUPS)
-                current.traffic.until_more_end(5)
-                install(cluster.plane)
+
+        def remove_and_put_back() -> None:
+            cluster.checked("delete", "crd", POD_GROUPS)
+            current.traffic.until_more_end(5)
+            install(cluster.plane)
+
+        current.repeat(remove_and_put_back, times=3, after=3)
 
 
 def test_the_crd_of_jobs_removed_and_put_back(cluster: DrillCluster) -> None:
@@ -118,15 +119,18 @@ def busiest_node(current: Drill) -> str:
     return max(current.cluster.gpus, key=lambda node: pods_on(current, node))
 
 
-@pytest.mark.parametrize("kind", ["silence", "answers lost"])
-def test_partition_with_the_leases_of_an_installation(cluster: DrillCluster, kind: str) -> None:
+@pytest.mark.parametrize("leases", LEASES)
+@pytest.mark.parametrize("kind", ["silence", "answers-lost"])
+def test_partition_in_front_of_the_leading_scheduler(
+    cluster: DrillCluster, leases: str, kind: str
+) -> None:
     cluster.kill("scheduler")
     former = cluster.leader("scheduler")
     with Relay(cluster.address) as relay:
-        cluster.start("scheduler", "scheduler-a", "--leader-elect", relay=relay)
+        cluster.start("scheduler", "scheduler-a", *LEASES[leases], relay=relay)
         first = cluster.await_leader("scheduler", other_than=former)
-        cluster.start("scheduler", "scheduler-b", "--leader-elect")
-        with drill(cluster, f"partition-{kind.replace(' ', '-')}", at_once=7) as current:
+        cluster.start("scheduler", "scheduler-b", *LEASES[leases])
+        with drill(cluster, f"partition-{leases}-{kind}", at_once=7) as current:
             for _ in range(2):
                 current.traffic.until_more_end(3)
                 with current.trouble():
@@ -139,8 +143,8 @@ def test_partition_with_the_leases_of_an_installation(cluster: DrillCluster, kin
                 relay.revive()
                 with current.trouble():
                     cluster.kill("scheduler-b")
+                    assert cluster.await_leader("scheduler", other_than=second) == first
                     cluster.start_again("scheduler-b")
-                    first = cluster.await_leader("scheduler", other_than=second)
         cluster.kill("scheduler-a", "scheduler-b")
     cluster.start_again("scheduler")
     cluster.await_leader("scheduler", other_than=first)
@@ -153,16 +157,16 @@ def test_history_compacted_behind_a_partition(control_plane_binaries: Path) -> N
         Relay(cluster.address) as relay,
     ):
         start_both(cluster, relay=relay)
+
+        def compact() -> None:
+            relay.go_dead()
+            label = f"round={len(cluster.troubles)}"
+            cluster.checked("label", "nodes", "--all", label, "--overwrite")
+            cluster.plane.compact()
+            relay.revive()
+
         with drill(cluster, "compacted") as current:
-            for _ in range(3):
-                current.traffic.until_more_end(2)
-                with current.trouble():
-                    relay.go_dead()
-                    cluster.checked(
-                        "label", "nodes", "--all", f"round={len(cluster.troubles)}", "--overwrite"
-                    )
-                    cluster.plane.compact()
-                    relay.revive()
+            current.repeat(compact, times=3, after=2)
         assert lists_of_pods(cluster, "scheduler") >= 4
         assert lists_of_pods(cluster, "operator") >= 4
 
