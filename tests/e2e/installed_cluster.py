@@ -22,6 +22,7 @@ from muster.api.kinds import DEPLOYMENTS
 from muster.api.meta import Raw
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
+from tests.e2e.real_cluster import RealCluster
 from tests.waiting import until
 
 BIN = Path(sys.executable).parent
@@ -33,10 +34,11 @@ LOG = "step 1 loss 0.9\nstep 2 loss 0.5\n"
 """The log of every container."""
 
 
-class InstalledCluster:
+class InstalledCluster(RealCluster):
     """The cluster, and the commands of its user."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        super().__init__(folder)
         self.plane = plane
         self.folder = folder
         inherited = {key: os.environ[key] for key in ("LANG", "PATH") if key in os.environ}
@@ -104,34 +106,12 @@ class InstalledCluster:
         for line in section.split("```")[2 * block + 1].strip().splitlines():
             self.admin(*shlex.split(line)[1:])
 
-    def job(self, name: str) -> Raw:
-        job: Raw = json.loads(self.run(f"arena get {name} -o json").stdout)
-        return job
-
-    def until_job(self, name: str, status: str) -> Raw:
-        """Wait until the job has a status."""
-
-        def reached() -> Raw | None:
-            job = self.job(name)
-            return job if job["status"] == status else None
-
-        try:
-            return until(reached, timeout=60, every=0.3, what=f"{name} {status}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.job(name)}\n{self.log_tails()}") from error
+    def shown_job(self, name: str) -> str:
+        return self.run(f"arena get {name} -o json").stdout
 
     def finish(self, pods: Sequence[str], code: int = 0) -> None:
         """End the containers of pods with an exit code."""
         self.admin("annotate", "pod", "-n", TEAM, *pods, f"muster.dev/test-exit-code={code}")
-
-    def log_tails(self) -> str:
-        logs = sorted(self.folder.glob("*.log"))
-        tails = (f"== {log.name}\n" + "\n".join(_tail(log)) for log in logs)
-        return "\n".join(tails)
-
-
-def _tail(log: Path) -> list[str]:
-    return log.read_text().splitlines()[-15:]
 
 
 @contextmanager

@@ -5,28 +5,26 @@ Nodes are objects that kwok keeps Ready; it also sets the status of bound pods.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.controlplane.control_plane import ControlPlane
-from tests.waiting import until
+from tests.e2e.real_cluster import RealCluster
 
 BIN = Path(sys.executable).parent
 
 
-class Kube:
+class Kube(RealCluster):
     """A real cluster with `muster operator` and `muster scheduler` beside it."""
 
     def __init__(self, plane: ControlPlane, logs: Path) -> None:
+        super().__init__(logs)
         self.plane = plane
         self.env = {**os.environ, "MUSTER_HOME": str(logs)}
-        self._logs = logs
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def start(self, *words: str) -> None:
@@ -39,12 +37,6 @@ class Kube:
             daemon.terminate()
         codes = [daemon.wait(30) for daemon in self._daemons]
         assert codes == [0] * len(codes), self.log_tails()
-
-    def log_tails(self) -> str:
-        return "\n".join(
-            f"== {log.name}\n" + "\n".join(log.read_text().splitlines()[-20:])
-            for log in sorted(self._logs.glob("*.log"))
-        )
 
     def arena(self, *words: str) -> str:
         result = subprocess.run(
@@ -63,19 +55,8 @@ class Kube:
         flags = ["--image=i", "--gang", "--gpus=1", f"--workers={workers}", "--ps=1"]
         self.arena("submit", "tf", f"--name={name}", *flags, "python train.py")
 
-    def job(self, name: str) -> dict[str, Any]:
-        job: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json"))
-        return job
-
-    def until_job(self, name: str, status: str) -> dict[str, Any]:
-        def reached() -> dict[str, Any] | None:
-            job = self.job(name)
-            return job if job["status"] == status else None
-
-        try:
-            return until(reached, timeout=40, every=0.2, what=f"{name} {status}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.job(name)}\n{self.log_tails()}") from error
+    def shown_job(self, name: str) -> str:
+        return self.arena("get", name, "-o", "json")
 
 
 @contextmanager
