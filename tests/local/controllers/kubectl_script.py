@@ -1,7 +1,7 @@
 """Telling one story with kubectl on two clusters, and comparing what can be seen afterwards.
 
-A story is a list of kubectl commands. What a command prints must be the same on both. `Look` waits
-until the named kinds are the same on both: controllers need their time, but end in one state.
+A story is a list of kubectl commands. What a command prints must be the same on both. `Compare`
+waits until the named kinds are the same on both: controllers need their time, but end in one state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.side_by_side import side_by_side
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tests.local.controllers.two_clusters import ClusterUnderTest
 
@@ -43,6 +43,16 @@ class Compare:
 
 
 Step = Run | Compare
+
+
+def fields(spec: Mapping[str, object]) -> str:
+    """Fields as the YAML lines below `spec:` of a manifest."""
+    return "\n".join(f"  {key}: {value}" for key, value in spec.items())
+
+
+def pod_end(code: int | None) -> str:
+    """The annotations of a pod that ends with this code, or that runs on."""
+    return "{}" if code is None else f'{{muster.dev/test-exit-code: "{code}"}}'
 
 
 def run_on_both(both: tuple[ClusterUnderTest, ClusterUnderTest], story: list[Step]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.local.controllers.kubectl_script import Compare, Run, run_on_both
+from tests.local.controllers.kubectl_script import Compare, Run, fields, pod_end, run_on_both
 from tests.local.controllers.two_clusters import NODE
 
 if TYPE_CHECKING:
@@ -27,16 +27,14 @@ def ready(count: int) -> Run:
 
 def job(code: int | None = 0, **spec: object) -> str:
     """A job whose pods end with this code, or run on."""
-    rows = "\n".join(f"  {key}: {value}" for key, value in spec.items())
-    ends = "{}" if code is None else f'{{muster.dev/test-exit-code: "{code}"}}'
     return f"""
 apiVersion: batch/v1
 kind: Job
 metadata: {{name: j}}
 spec:
-{rows}
+{fields(spec)}
   template:
-    metadata: {{annotations: {ends}}}
+    metadata: {{annotations: {pod_end(code)}}}
     spec:
       restartPolicy: Never
       nodeName: {NODE}

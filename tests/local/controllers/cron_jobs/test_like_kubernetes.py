@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.local.controllers.kubectl_script import Compare, Run, run_on_both
+from tests.local.controllers.kubectl_script import Compare, Run, fields, pod_end, run_on_both
 from tests.local.controllers.two_clusters import NODE
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ YEARLY = "0 0 1 1 *"
 
 def cron_job(code: int | None = 0, **spec: object) -> str:
     """A suspended cron job whose pods end with this code, or run on."""
-    rows = "\n".join(f"  {key}: {value}" for key, value in spec.items())
-    ends = "{}" if code is None else f'{{muster.dev/test-exit-code: "{code}"}}'
     return f"""
 apiVersion: batch/v1
 kind: CronJob
@@ -34,13 +32,13 @@ metadata: {{name: c}}
 spec:
   schedule: "{YEARLY}"
   suspend: true
-{rows}
+{fields(spec)}
   jobTemplate:
     metadata: {{labels: {{from: cron}}, annotations: {{a: b}}}}
     spec:
       backoffLimit: 0
       template:
-        metadata: {{annotations: {ends}}}
+        metadata: {{annotations: {pod_end(code)}}}
         spec:
           restartPolicy: Never
           nodeName: {NODE}

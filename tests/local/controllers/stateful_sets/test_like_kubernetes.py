@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.local.controllers.kubectl_script import Compare, Run, run_on_both
+from tests.local.controllers.kubectl_script import Compare, Run, fields, run_on_both
 from tests.local.controllers.two_clusters import NODE
 
 if TYPE_CHECKING:
@@ -27,13 +27,12 @@ CLAIMS = """
 
 
 def stateful_set(more: str = "", image: str = "busybox:1", **spec: object) -> str:
-    rows = "\n".join(f"  {key}: {value}" for key, value in spec.items())
     return f"""
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {{name: w}}
 spec:
-{rows}
+{fields(spec)}
   serviceName: s
   selector: {{matchLabels: {{app: w}}}}
   template:
