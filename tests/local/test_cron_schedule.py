@@ -76,6 +76,8 @@ def test_a_day_that_never_comes_has_no_time() -> None:
         ("x * * * *", "failed to parse int from x"),
         ("@often", "unrecognized descriptor: @often"),
         ("@every soon", "failed to parse duration @every soon"),
+        ("@every 3000000h", "failed to parse duration @every 3000000h"),
+        ("@every 99999999999999h", "failed to parse duration @every 99999999999999h"),
     ],
 )
 def test_a_schedule_that_is_none(schedule: str, words: str) -> None:

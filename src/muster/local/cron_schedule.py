@@ -33,6 +33,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MINUTE, _DAY = timedelta(minutes=1), timedelta(days=1)
 _YEARS_TO_SEARCH = 5
+_LONGEST = 2**63 / 1e9
+"""Seconds of the longest duration in Go, which counts nanoseconds."""
 
 
 class Schedule(Protocol):
@@ -142,10 +144,11 @@ def _number(text: str, names: Mapping[str, int]) -> int:
 def _duration(text: str) -> timedelta:
     words = text.removeprefix(_EVERY)
     parts = _DURATION.findall(words)
-    if "".join(number + unit for number, unit in parts) != words or not words:
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    complete = words and "".join(number + unit for number, unit in parts) == words
+    if not complete or seconds > _LONGEST:
         raise ValueError(f'failed to parse duration {text}: time: invalid duration "{words}"')
-    seconds = int(sum(float(number) * _UNITS[unit] for number, unit in parts))
-    return timedelta(seconds=max(1, seconds))
+    return timedelta(seconds=max(1, int(seconds)))
 
 
 # -- times ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from muster.api.meta import timestamp
 from muster.local.controllers.cron_jobs.decide import Plan, decide, new_job, with_new_job
@@ -73,6 +74,20 @@ def test_only_the_last_of_many_missed_times_gets_a_job() -> None:
 
     assert plan.create == NOW.replace(second=0)
     assert reasons(plan) == ["TooManyMissedTimes"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "last"),
+    [
+        ("0 0 1,2 1 *", datetime(2026, 1, 2, tzinfo=UTC)),
+        ("* * 1 1 *", datetime(2026, 1, 1, 23, 59, tzinfo=UTC)),
+        ("0 0 1 1,7 *", datetime(2026, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_the_last_missed_time_counts_however_uneven_the_schedule_is(
+    schedule: str, last: datetime
+) -> None:
+    assert decide(cron_job(schedule, last=ago(days=800)), [], NOW).create == last
 
 
 def test_a_time_beyond_the_deadline_is_missed() -> None:

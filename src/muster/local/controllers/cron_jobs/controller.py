@@ -48,14 +48,13 @@ class CronJobController:
         status = plan.status
         if plan.create is not None:
             job = await self._create(cron_job, plan.create)
-            if job is None:
-                return None
-            status = decisions.with_new_job(status, job, plan.create)
+            if job is not None:
+                status = decisions.with_new_job(status, job, plan.create)
         await self.pod_control.write_status(meta, cron_job.status, status)
         return None if plan.again is None else RequeueAfter(plan.again)
 
     async def _create(self, cron_job: CronJob, due: datetime) -> Job | None:
-        """The job for this time; None if another controller has made it."""
+        """The job for this time; None if somebody else has made one of its name."""
         control, meta = self.pod_control, cron_job.metadata
         body = decisions.new_job(cron_job, due)
         name = body["metadata"]["name"]

@@ -155,9 +155,14 @@ def most_recent(
         return first, 1
     gap = second - first
     count = (now - first) // gap + 1
+    # Counting each time would take too long after years, so the search starts near the end. In an
+    # uneven schedule there may be no time so late: then it starts earlier.
+    skipped = count - 2
+    following = schedule.next_after(first + gap * skipped)
+    while following is None or following > now:
+        skipped //= 2
+        following = schedule.next_after(first + gap * skipped)
     recent = first
-    # Counting each time would take too long after years.
-    following = schedule.next_after(first + gap * (count - 2))
     while following is not None and following <= now:
         recent, following = following, schedule.next_after(following)
     return recent, count
