@@ -15,7 +15,7 @@ import msgspec
 from muster.api.meta import preconditions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from muster.api.meta import HasMetadata, ObjectMeta, OwnerReference, Raw
     from muster.api.selectors import Selector
@@ -34,13 +34,18 @@ class OwnedObjects(Generic[T]):
     release: list[ObjectMeta]
 
 
-def find_owned(owner: ObjectMeta, selector: Selector, candidates: Iterable[T]) -> OwnedObjects[T]:
-    """Sort objects of the owner's namespace."""
+def find_owned(
+    owner: ObjectMeta,
+    selector: Selector,
+    candidates: Iterable[T],
+    is_member: Callable[[T], bool] | None = None,
+) -> OwnedObjects[T]:
+    """Sort objects of the owner's namespace; with `is_member`, not every matching one is its."""
     result: OwnedObjects[T] = OwnedObjects([], [], [])
     terminating = owner.deletion_timestamp is not None
     for candidate in candidates:
         meta = candidate.metadata
-        matches = selector.matches(meta.labels)
+        matches = selector.matches(meta.labels) and (is_member is None or is_member(candidate))
         if meta.controller is not None:
             if meta.controller.uid != owner.uid:
                 continue

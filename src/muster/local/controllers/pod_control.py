@@ -18,7 +18,7 @@ from muster.api.selectors import from_labels
 from muster.errors import ApiError, Conflict, MusterError, NotFound
 from muster.local.controllers import adoption
 from muster.local.controllers.informers import candidates, on_owned
-from muster.local.controllers.workloads import PODS, owner_reference
+from muster.local.controllers.workloads import PODS, copied_metadata, owner_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,14 +84,17 @@ class PodControl:
         owned.subscribe(on_owned(self.kind.kind, self.expectations, possible_owners, wake))
 
     async def owned(
-        self, owner: Deployment | ReplicaSet | StatefulSet | Job, informer: Informer[T]
+        self,
+        owner: Deployment | ReplicaSet | StatefulSet | Job,
+        informer: Informer[T],
+        is_member: Callable[[T], bool] | None = None,
     ) -> list[T]:
         """The objects that the owner controls; others are adopted and released.
 
         The event of an adoption calls the controller again, with the adopted object.
         """
         meta, selector = owner.metadata, from_labels(owner.spec.selector)
-        objects = adoption.find_owned(meta, selector, candidates(informer, meta))
+        objects = adoption.find_owned(meta, selector, candidates(informer, meta), is_member)
         if objects.adopt and not await self._still_exists(meta):
             return objects.owned
         reference = owner_reference(self.kind, meta)
@@ -181,15 +184,10 @@ async def _together(calls: Iterable[Any]) -> list[MusterError]:
 
 def new_pod(kind: Kind[Any], owner: Job | ReplicaSet, base: str) -> Raw:
     """A pod of the owner's template, with a generated name."""
-    template = owner.spec.template
-    meta = template.get("metadata") or {}
-    copied: Raw = {key: dict(meta[key]) for key in ("labels", "annotations") if meta.get(key)}
-    if meta.get("finalizers"):
-        copied["finalizers"] = list(meta["finalizers"])
-    name = generate_name(base)
+    template, name = owner.spec.template, generate_name(base)
     return {
         "metadata": {
-            **copied,
+            **copied_metadata(template),
             "name": name,
             "generateName": name[:-_SUFFIX],
             "namespace": owner.metadata.namespace,

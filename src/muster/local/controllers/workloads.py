@@ -216,6 +216,15 @@ JOBS = Kind.of("batch/v1", "Job", Job)
 CRON_JOBS = Kind.of("batch/v1", "CronJob", CronJob)
 
 
+def copied_metadata(template: Raw) -> Raw:
+    """The metadata that a pod has from its template."""
+    meta = template.get("metadata") or {}
+    copied: Raw = {key: dict(meta[key]) for key in ("labels", "annotations") if meta.get(key)}
+    if meta.get("finalizers"):
+        copied["finalizers"] = list(meta["finalizers"])
+    return copied
+
+
 def owner_reference(kind: Kind[Any], meta: ObjectMeta) -> Raw:
     """The owner reference of objects that this one controls."""
     return {

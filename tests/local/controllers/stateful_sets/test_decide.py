@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from muster.api.meta import timestamp
 from muster.local.controllers.stateful_sets.decide import Plan, Progress, decide, status
+from muster.local.controllers.stateful_sets.identity import is_member, new_pod
 from muster.local.controllers.workloads import Pod, StatefulSet
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -38,6 +39,13 @@ def pod(ordinal: int, state: str = "ready", revision: str = "new") -> Pod:
         },
     }
     return msgspec.convert(body, Pod)
+
+
+def renamed(name: str) -> Pod:
+    member = pod(0)
+    return msgspec.structs.replace(
+        member, metadata=msgspec.structs.replace(member.metadata, name=name)
+    )
 
 
 def plan(owner: StatefulSet, *pods: Pod) -> Plan:
@@ -120,3 +128,21 @@ def test_an_ordered_set_takes_one_step_at_a_time(
     for ordinal, _ in steps.create:
         before = [pods.get(other) for other in range(ordinal)]
         assert all(p is not None and p.status.phase == "Running" for p in before)
+
+
+def test_only_pods_named_by_the_set_and_a_number_are_its_members() -> None:
+    owner = stateful_set()
+
+    assert is_member(owner, pod(0))
+    assert not is_member(owner, renamed("other"))
+    assert not is_member(owner, renamed("w-x"))
+    assert not is_member(owner, renamed("other-w-0"))
+
+
+def test_a_pod_has_the_finalizers_of_the_template() -> None:
+    template = {"metadata": {"finalizers": ["example.com/keep"], "labels": {"app": "w"}}}
+
+    meta = new_pod(stateful_set(), template, "new", 0)["metadata"]
+
+    assert meta["finalizers"] == ["example.com/keep"]
+    assert meta["labels"]["app"] == "w"

@@ -50,6 +50,15 @@ def has(field: str, value: object) -> Run:
 
 ROLLED = Run("rollout status sts/w --timeout=50s", quiet=True)
 
+BYSTANDER = f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: bystander, labels: {{app: w}}}}
+spec:
+  nodeName: {NODE}
+  containers: [{{name: c, image: "busybox:1"}}]
+"""
+
 STORIES: dict[str, list[Step]] = {
     "one after the other, more and fewer": [
         Run("apply -f -", stateful_set(replicas=2)),
@@ -78,6 +87,14 @@ STORIES: dict[str, list[Step]] = {
         has("replicas", 1),
         ALL,
         Compare("pvc"),
+    ],
+    "beside a pod with its labels and another name": [
+        Run("apply -f -", BYSTANDER),
+        Run("apply -f -", stateful_set(replicas=1)),
+        has("availableReplicas", 1),
+        ALL,
+        Run("delete sts w"),
+        ALL,
     ],
     "an update, and back": [
         Run("apply -f -", stateful_set(replicas=2)),

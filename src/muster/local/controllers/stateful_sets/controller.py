@@ -43,7 +43,8 @@ class StatefulSetController:
         pending = self.pod_control.expectations.pending(meta.uid)
         if pending is not None:
             return RequeueAfter(pending)
-        pods = await self.pod_control.owned(stateful_set, self.informers.pods)
+        is_member = partial(identity.is_member, stateful_set)
+        pods = await self.pod_control.owned(stateful_set, self.informers.pods, is_member)
         known = await self.pod_control.owned(stateful_set, self.informers.revisions)
         update = await self._update_revision(stateful_set, known)
         by_name = {revision.metadata.name: revision for revision in (*known, update)}

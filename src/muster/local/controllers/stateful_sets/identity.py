@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from muster.local.controllers.stateful_sets.revisions import HASH
-from muster.local.controllers.workloads import STATEFUL_SETS, owner_reference
+from muster.local.controllers.workloads import STATEFUL_SETS, copied_metadata, owner_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,9 +20,18 @@ _POD_NAME, _POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.i
 
 def by_ordinal(stateful_set: StatefulSet, pods: Iterable[Pod]) -> dict[int, Pod]:
     """The pods of the set by their numbers."""
-    matches = ((_NAME.fullmatch(pod.metadata.name), pod) for pod in pods)
-    name = stateful_set.metadata.name
-    return {int(match[2]): pod for match, pod in matches if match and match[1] == name}
+    numbered = ((_ordinal(stateful_set, pod), pod) for pod in pods)
+    return {ordinal: pod for ordinal, pod in numbered if ordinal is not None}
+
+
+def is_member(stateful_set: StatefulSet, pod: Pod) -> bool:
+    """Whether a pod has a name of the set. Other pods with its labels are not adopted."""
+    return _ordinal(stateful_set, pod) is not None
+
+
+def _ordinal(stateful_set: StatefulSet, pod: Pod) -> int | None:
+    match = _NAME.fullmatch(pod.metadata.name)
+    return int(match[2]) if match and match[1] == stateful_set.metadata.name else None
 
 
 def _claim_name(stateful_set: StatefulSet, template: Raw, ordinal: int) -> str:
@@ -31,18 +40,17 @@ def _claim_name(stateful_set: StatefulSet, template: Raw, ordinal: int) -> str:
 
 def new_pod(stateful_set: StatefulSet, template: Raw, revision: str, ordinal: int) -> Raw:
     """The manifest of the pod with this number, of the template of this revision."""
-    meta, copied = stateful_set.metadata, template.get("metadata") or {}
+    meta, copied = stateful_set.metadata, copied_metadata(template)
     name = f"{meta.name}-{ordinal}"
     labels = {_POD_NAME: name, _POD_INDEX: str(ordinal), HASH: revision}
     body: Raw = {
+        **copied,
         "name": name,
         "generateName": f"{meta.name}-",
         "namespace": meta.namespace,
-        "labels": {**(copied.get("labels") or {}), **labels},
+        "labels": {**copied.get("labels", {}), **labels},
         "ownerReferences": [owner_reference(STATEFUL_SETS, meta)],
     }
-    if copied.get("annotations"):
-        body["annotations"] = dict(copied["annotations"])
     spec = {**(template.get("spec") or {}), "hostname": name}
     if stateful_set.spec.service_name:
         spec["subdomain"] = stateful_set.spec.service_name
