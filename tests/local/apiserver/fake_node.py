@@ -22,6 +22,8 @@ class FakeNode:
     `size` prints the size of the terminal."""
 
     ENDLESS = 777
+    SILENT = 7
+    """The port of a program that does not read."""
 
     def __init__(self) -> None:
         self.awake = asyncio.Event()
@@ -29,6 +31,8 @@ class FakeNode:
         self.streams = 0
         """How many endless logs are being read."""
         self.web_address = ("127.0.0.1", 1)
+        self.silent: list[socket.socket] = []
+        """The connections of that program."""
         self._programs: list[asyncio.Task[None]] = []
 
     async def logs(self, pod: Raw, options: LogOptions) -> AsyncGenerator[bytes, None]:
@@ -81,9 +85,12 @@ class FakeNode:
         if port == 1:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        if port == self.SILENT:
+            self.silent.append(theirs)
+            return ours
         reader, writer = await asyncio.open_connection(sock=theirs)
         self._programs.append(asyncio.create_task(_repeat_in_capitals(reader, writer)))
-        ours.setblocking(False)
         return ours
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:

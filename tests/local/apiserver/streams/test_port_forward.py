@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import select
+import socket
+import struct
 import zlib
 from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import WSMsgType
+from aiohttp import WSMsgType, WSServerHandshakeError
 
 from muster.api.meta import Key
 from muster.errors import Unreachable
@@ -15,9 +18,13 @@ from muster.kube.auth.endpoint import Endpoint
 from muster.kube.client import Client
 from muster.kube.streams.port_forward import PROTOCOL
 from muster.kube.streams.spdy import Data, Mux, Opened, Opening
+from muster.local.apiserver.streams import port_forward
+from muster.local.apiserver.streams.exec_websocket import V4
+from muster.local.apiserver.streams.port_forward import _Stream
 from muster.local.apiserver.streams.spdy_headers import MAX_BLOCK, HeaderReader, dictionary
 from tests.local.apiserver.fake_node import FakeNode
 from tests.local.apiserver.running_server import running_server
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -88,13 +95,59 @@ async def test_a_connection_of_a_client_that_leaves_is_closed(
         await asyncio.gather(*node._programs)
 
 
+async def test_a_client_that_leaves_closes_also_a_connection_to_a_program_that_does_not_read(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = asyncio.Event()
+
+    async def ping_until_it_has_left(_: object) -> None:
+        await left.wait()
+
+    monkeypatch.setattr(port_forward, "keep_open", ping_until_it_has_left)
+    node = api.server.streams.backend
+    assert isinstance(node, FakeNode)
+    url = f"{api.server.url}{FORWARD}?ports={FakeNode.SILENT}"
+    async with api.session.ws_connect(url, protocols=[V4]) as websocket:
+        for _ in range(80):  # more than the server keeps for the program
+            await websocket.send_bytes(bytes(64 * 1024))
+        assert not hung_up(node.silent[0])
+        left.set()
+
+        await eventually(lambda: hung_up(node.silent[0]), what="the end of the connection")
+    node.silent[0].close()
+
+
+def hung_up(program: socket.socket) -> bool:
+    """Whether the other side has closed the connection; reads nothing."""
+    poll = select.poll()
+    poll.register(program, 0)
+    return bool(poll.poll(0))
+
+
+async def test_a_program_that_breaks_its_connection_ends_no_other() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        program, _ = listener.accept()
+    program.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    program.close()  # a reset, because of the option
+
+    async def nothing(*_: bytes) -> None: ...
+
+    stream = _Stream(nothing, nothing)
+    await stream.arrive(b"")  # the client sends no more
+    await stream.copy_to(writer)
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+
+
 async def test_the_channels_of_the_python_client(api: ApiClient) -> None:
     url = f"{api.server.url}{FORWARD}?ports=80,1"
-    async with api.session.ws_connect(url, protocols=["v4.channel.k8s.io"]) as socket:
-        first = [await socket.receive_bytes() for _ in range(4)]
-        error = await socket.receive_bytes()
-        await socket.send_bytes(b"\0hello")
-        echo = await socket.receive_bytes()
+    async with api.session.ws_connect(url, protocols=[V4]) as websocket:
+        first = [await websocket.receive_bytes() for _ in range(4)]
+        error = await websocket.receive_bytes()
+        await websocket.send_bytes(b"\0hello")
+        echo = await websocket.receive_bytes()
 
     assert first == [bytes([n, port, 0]) for n, port in ((0, 80), (1, 80), (2, 1), (3, 1))]
     assert error.startswith(b"\3error forwarding port 1 to pod a")
@@ -114,15 +167,17 @@ async def test_the_channels_of_the_python_client(api: ApiClient) -> None:
 async def test_a_malformed_stream_ends_the_websocket_with_a_reason(
     api: ApiClient, message: bytes
 ) -> None:
-    async with api.session.ws_connect(api.server.url + FORWARD, protocols=[PROTOCOL]) as socket:
-        await socket.send_bytes(message)
-        end = await socket.receive()
+    async with api.session.ws_connect(api.server.url + FORWARD, protocols=[PROTOCOL]) as websocket:
+        await websocket.send_bytes(message)
+        end = await websocket.receive()
 
     assert (end.type, end.data) == (WSMsgType.CLOSE, 1002)
     assert end.extra
 
 
-@pytest.mark.parametrize("query", ["?ports=x", "?ports=0", "?ports=80,65536"])
+@pytest.mark.parametrize(
+    "query", ["?ports=x", "?ports=0", "?ports=80,65536", "?ports=²", "?ports=" + "9" * 5000]
+)
 async def test_a_port_that_is_none_is_refused(api: ApiClient, query: str) -> None:
     reply = await api.send("GET", FORWARD + query)
 
@@ -135,6 +190,10 @@ async def test_a_forward_needs_an_upgrade_and_a_node(api: ApiClient) -> None:
     plain = await api.send("GET", FORWARD)
     unbound = await api.send("GET", FORWARD.replace("/a/", "/unbound/"))
 
+    with pytest.raises(WSServerHandshakeError) as portless:
+        await api.session.ws_connect(api.server.url + FORWARD, protocols=[V4])
+
+    assert portless.value.status == 400
     assert (plain.status, plain.body["message"]) == (400, "Upgrade request required")
     assert (unbound.status, unbound.body["message"]) == (
         400,

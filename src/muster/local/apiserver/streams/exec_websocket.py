@@ -92,12 +92,13 @@ async def run(
         raise api_errors.bad_request("Upgrade request required")
     await socket.prepare(request)
     channels = ExecChannels(socket)
-    # The first to end decides: the command with its outcome, or the client by disconnecting.
+    # The first to end decides: the command with its outcome, or the client by disconnecting. While
+    # the command does not read its input, only a ping notices that.
     async with asyncio.TaskGroup() as group:
         running = group.create_task(_outcome(backend, pod, options, channels))
         pump = group.create_task(channels.pump())
         pings = group.create_task(keep_open(socket))
-        await asyncio.wait((running, pump), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((running, pump, pings), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             with suppress(ConnectionResetError):  # the client need not wait for the outcome
                 await channels.finish(running.result())

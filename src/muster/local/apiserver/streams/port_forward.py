@@ -7,6 +7,7 @@ an error. The Python client (`v4.channel.k8s.io`) has one connection per port, w
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
@@ -40,8 +41,11 @@ async def run(
 ) -> web.StreamResponse:
     """Serve one port-forward from upgrade to end."""
     websocket = web.WebSocketResponse(protocols=(SPDY, V4), max_msg_size=0)
-    if not websocket.can_prepare(request):
+    upgrade = websocket.can_prepare(request)
+    if not upgrade:
         raise api_errors.bad_request("Upgrade request required")
+    if upgrade.protocol != SPDY and not ports:
+        raise api_errors.bad_request('query parameter "ports" is required')
     await websocket.prepare(request)
 
     async def connect(port: int) -> socket:
@@ -62,9 +66,13 @@ def requested_ports(values: Sequence[str]) -> list[int]:
     """The ports of a query, each a number or several with commas."""
     words = [word for value in values for word in value.split(",")]
     for word in words:
-        if not word.isdigit() or not 0 < int(word) < 1 << 16:
-            raise api_errors.bad_request(f"unable to parse {word!r} as a port")
+        if not _is_port(word):
+            raise api_errors.bad_request(f"unable to parse {word[:40]!r} as a port")
     return [int(word) for word in words]
+
+
+def _is_port(word: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,5}", word) is not None and 0 < int(word) < 1 << 16
 
 
 class _Forward(ABC):
@@ -83,21 +91,25 @@ class _Forward(ABC):
     async def serve(self) -> None:
         """Until the client disconnects, or sends something that is not the protocol."""
         async with asyncio.TaskGroup() as group:
+            # Nothing is read while a program does not read its input: then only a ping notices that
+            # the client has disconnected.
             pings = group.create_task(keep_open(self.websocket))
-            try:
-                await self.begin(group)
-                async for message in self.websocket:
-                    if message.type is WSMsgType.BINARY and message.data:
-                        await self.take(message.data, group)
-            except ValueError as error:
-                reason = str(error).encode()[:120]
-                await self.websocket.close(code=WSCloseCode.PROTOCOL_ERROR, message=reason)
-            except ConnectionError:  # the client has disconnected
-                pass
-            finally:
-                pings.cancel()
-                for task in self._tasks:
-                    task.cancel()
+            reading = group.create_task(self._read(group))
+            await asyncio.wait((pings, reading), return_when=asyncio.FIRST_COMPLETED)
+            for task in (pings, reading, *self._tasks):
+                task.cancel()
+
+    async def _read(self, group: asyncio.TaskGroup) -> None:
+        try:
+            await self.begin(group)
+            async for message in self.websocket:
+                if message.type is WSMsgType.BINARY and message.data:
+                    await self.take(message.data, group)
+        except ValueError as error:
+            reason = str(error).encode()[:120]
+            await self.websocket.close(code=WSCloseCode.PROTOCOL_ERROR, message=reason)
+        except ConnectionError:  # the client has disconnected
+            pass
 
     @abstractmethod
     async def begin(self, group: asyncio.TaskGroup) -> None:
@@ -129,12 +141,16 @@ class _Forward(ABC):
     async def _relay(self, pod_socket: socket, data: _Stream) -> None:
         reader, writer = await asyncio.open_connection(sock=pod_socket, limit=_BLOCK)
         with closing(writer):
-            async with asyncio.TaskGroup() as group:
-                taking = group.create_task(data.copy_to(writer))
-                with suppress(ConnectionError):  # the program has ended, or the client has left
-                    while piece := await reader.read(_BLOCK):
-                        await data.send(piece)
-                taking.cancel()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    taking = group.create_task(data.copy_to(writer))
+                    with suppress(OSError):  # the program has ended, or the client has left
+                        while piece := await reader.read(_BLOCK):
+                            await data.send(piece)
+                    taking.cancel()
+            except asyncio.CancelledError:
+                writer.transport.abort()  # closing would wait until the program has read
+                raise
 
 
 class _Stream:
@@ -161,8 +177,9 @@ class _Stream:
             while piece := await self._arrived.get():
                 writer.write(piece)
                 await writer.drain()
-            writer.write_eof()
-        except ConnectionError:
+            if not writer.is_closing():
+                writer.write_eof()
+        except OSError:  # the program has ended
             self.stop()
 
 
@@ -206,7 +223,7 @@ class _SpdyForward(_Forward):
         headers = self._headers.read(opening.block)
         kind, request = headers.get("streamtype", ""), headers.get("requestid", "")
         port = headers.get("port", "")
-        if kind not in ("data", "error") or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        if kind not in ("data", "error") or not _is_port(port):
             raise ValueError('a stream needs the headers "streamType" and "port"')
         stream = self._streams[opening.stream] = self._stream(opening.stream)
         await self.websocket.send_bytes(self._mux.accept(opening.stream))
