@@ -45,11 +45,12 @@ from muster.local.node.pod_loop import PodLoop
 from muster.local.node.probes.container_tasks import ContainerTasks
 from muster.local.node.probes.handlers import HandlerRunner
 from muster.local.node.probes.prober import Prober
-from muster.local.node.runtime import cgroup_search, hidden_directories, runtime_choice
+from muster.local.node.runtime import cgroup_search, runtime_choice
 from muster.local.node.runtime.cgroups import ControlGroups
 from muster.local.node.runtime.namespace_runtime import NamespaceRuntime
 from muster.local.node.runtime.plain_runtime import PROGRAMS_FOLDER, PlainRuntime
-from muster.local.node.runtime.rootfs import RootfsRules
+from muster.local.node.runtime.rootfs import hidden_directories
+from muster.local.node.runtime.rootfs.plan import RootfsRules
 from muster.local.node.service_account import ApiAddress, ServiceAccountTokens
 from muster.local.node.standalone.linux import kernel
 from muster.local.node.volumes.directories import CLAIMS_FOLDER, VolumeDirectories

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.local.node.runtime.rootfs import HostTree, Mount, RootfsRules, plan_rootfs
+from muster.local.node.runtime.rootfs.path_tree import HostTree
+from muster.local.node.runtime.rootfs.plan import Mount, RootfsRules, plan_rootfs
 
 HOST: dict[str, Any] = {
     "bin": "-> usr/bin",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun, describe
 from muster.local.node.machine.leftovers import find_leftovers
-from muster.local.node.runtime import hidden_directories
 from muster.local.node.runtime.processes import kill_and_wait
+from muster.local.node.runtime.rootfs import hidden_directories
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Key, Raw
     from muster.local.node.runtime.cgroups import ControlGroups
-    from muster.local.node.runtime.rootfs import Mount
+    from muster.local.node.runtime.rootfs.plan import Mount
     from muster.local.node.runtime.shim_client import ShimConnection
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,10 @@ from muster.errors import CannotRun
 from muster.local.node.image_names import layers_of
 from muster.local.node.network import pod_sockets
 from muster.local.node.network.pod_network import LOOPBACK
-from muster.local.node.runtime import processes, rootfs
+from muster.local.node.runtime import processes
 from muster.local.node.runtime.container_runtime import Runtime
-from muster.local.node.runtime.rootfs import Mount
+from muster.local.node.runtime.rootfs.path_tree import HostTree
+from muster.local.node.runtime.rootfs.plan import Mount, RootfsRules, plan_rootfs
 from muster.local.node.runtime.sandbox import open_sandbox
 from muster.local.node.standalone.linux import files, kernel
 
@@ -37,7 +38,7 @@ class NamespaceRuntime(Runtime):
         self,
         data_dir: Path,
         network: BridgeNetwork,
-        rules: rootfs.RootfsRules,
+        rules: RootfsRules,
         images: Path,
         groups: ControlGroups | None = None,
     ) -> None:
@@ -45,7 +46,7 @@ class NamespaceRuntime(Runtime):
         self._images = images
         self._network = network
         self._rules = rules
-        self._tree = rootfs.HostTree()
+        self._tree = HostTree()
         # Names of pods with a record: their addresses are not reused.
         self._busy: set[str] = set()
 
@@ -124,7 +125,7 @@ class NamespaceRuntime(Runtime):
             "pause_started": kernel.start_time(record.pause),
             "pod": str(pod),
             "root": str(folder / "root"),
-            "steps": rootfs.plan_rootfs(self._rules, mounts.values(), layers, self._tree),
+            "steps": plan_rootfs(self._rules, mounts.values(), layers, self._tree),
             "hidden": self._rules.hidden,
             "own": [str(pod), *layers, *self._rules.own],
         }

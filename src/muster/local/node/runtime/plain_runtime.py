@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Key
     from muster.local.node.runtime.cgroups import ControlGroups
     from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
-    from muster.local.node.runtime.rootfs import Mount
+    from muster.local.node.runtime.rootfs.plan import Mount
 
 MARK = "MUSTER_POD"
 PROGRAMS_FOLDER = "programs"

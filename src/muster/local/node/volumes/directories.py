@@ -14,7 +14,7 @@ from muster.api import quantity
 from muster.errors import MissingReference
 from muster.local.node import env
 from muster.local.node.runtime.remove_tree import remove_tree
-from muster.local.node.runtime.rootfs import Mount
+from muster.local.node.runtime.rootfs.plan import Mount
 from muster.local.node.standalone.linux.files import inside
 from muster.local.node.volumes.atomic_writer import VolumeFile, replace_files
 from muster.local.node.volumes.volume_files import volume_files
