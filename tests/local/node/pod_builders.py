@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from muster.local.node.pod import Pod
-from muster.local.node.runtime.pod_records import Attempt, PodRecord, State
+from muster.local.node.runtime.attempts import Attempt, State
+from muster.local.node.runtime.pod_records import PodRecord
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Raw = dict[str, Any]

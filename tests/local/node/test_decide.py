@@ -17,7 +17,7 @@ from muster.local.node.decide import (
     initialized,
     outcome,
 )
-from muster.local.node.runtime.pod_records import Health
+from muster.local.node.runtime.attempts import Health
 from tests.local.node.pod_builders import (
     NOTHING,
     NOW,

@@ -12,7 +12,8 @@ from muster.api.conditions import FILES_DISCARDED
 from muster.api.core import PodStatus
 from muster.local.node.pod import Pod
 from muster.local.node.pod_status import WaitingReason, pod_status
-from muster.local.node.runtime.pod_records import LOST, Attempt, PodRecord, State
+from muster.local.node.runtime.attempts import LOST, Attempt, State
+from muster.local.node.runtime.pod_records import PodRecord
 from tests.local.node.pod_builders import (
     NOTHING,
     NOW,

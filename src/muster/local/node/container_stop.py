@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.local.node.runtime.pod_records import AttemptKey
+from muster.local.node.runtime.attempts import AttemptKey
 
 if TYPE_CHECKING:
     from muster.local.node.events import PodEvents

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.local.node.pod import Container, Pod
-    from muster.local.node.runtime.pod_records import Attempt, PodRecord
+    from muster.local.node.runtime.attempts import Attempt
+    from muster.local.node.runtime.pod_records import PodRecord
 
 # The delays of the kubelet: 10 s, doubled with every restart, at most five minutes.
 _EVICTED_GRACE = 1.0

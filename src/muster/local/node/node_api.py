@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from muster.errors import OutOfDescriptors, StatusError
 from muster.local.node import container_log_reader
 from muster.local.node.machine.usage import UsageMeter
-from muster.local.node.runtime.pod_records import read_attempt
+from muster.local.node.runtime.attempts import read_attempt
 from muster.local.node.standalone import shim_socket
 
 if TYPE_CHECKING:

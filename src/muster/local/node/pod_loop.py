@@ -36,7 +36,7 @@ from muster.local.node.decide import (
 from muster.local.node.log_archive.archive import job_pod
 from muster.local.node.pod import PODS_TO_RUN
 from muster.local.node.pod_status import WaitingReason, discarded_message, pod_status
-from muster.local.node.runtime.pod_records import LOST
+from muster.local.node.runtime.attempts import LOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

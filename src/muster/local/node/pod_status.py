@@ -16,7 +16,7 @@ from muster.api.meta import find_condition, timestamp
 from muster.local.node import decide
 from muster.local.node.machine import shutdown
 from muster.local.node.pod import is_sidecar_container
-from muster.local.node.runtime.pod_records import LOST, State
+from muster.local.node.runtime.attempts import LOST, State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Condition, Raw
     from muster.local.node.pod import Container, Pod
-    from muster.local.node.runtime.pod_records import Attempt, PodRecord
+    from muster.local.node.runtime.attempts import Attempt
+    from muster.local.node.runtime.pod_records import PodRecord
 
 _NOT_IN_PATH = re.compile(r'cannot run "[^/"]+": No such file or directory')
 _PATH_HINT = (

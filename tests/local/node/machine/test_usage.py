@@ -21,7 +21,8 @@ from muster.local.node.machine.usage import (
     UsageSample,
     usage_between,
 )
-from muster.local.node.runtime.pod_records import Attempt, PodRecord, PodRecords, State
+from muster.local.node.runtime.attempts import Attempt, State
+from muster.local.node.runtime.pod_records import PodRecord, PodRecords
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = ("u", "a"), ("u", "b")

@@ -15,7 +15,7 @@ from muster.local.node.pod import Container, Handler, Pod, Probe
 from muster.local.node.probes.container_tasks import ContainerTasks
 from muster.local.node.probes.handlers import HandlerResult
 from muster.local.node.probes.prober import Prober, ProbeStreak
-from muster.local.node.runtime.pod_records import Attempt, Health, State
+from muster.local.node.runtime.attempts import Attempt, Health, State
 from tests.local.node.pod_builders import container, make_pod, record
 
 HTTP = {"httpGet": {"port": 80}}

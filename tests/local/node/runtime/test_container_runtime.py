@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.local.node.runtime.attempts import LOST, State
 from muster.local.node.runtime.plain_runtime import PlainRuntime
-from muster.local.node.runtime.pod_records import LOST, State
 
 UID = "5e1f"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.local.node.pod import Pod
-    from muster.local.node.runtime.pod_records import Attempt
+    from muster.local.node.runtime.attempts import Attempt
 
 _ENTRY = "entry"
 _LOGS = ("log.1", "log")

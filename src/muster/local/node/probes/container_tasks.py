@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from muster.local.node.runtime.pod_records import AttemptKey
+    from muster.local.node.runtime.attempts import AttemptKey
 
     Work = Callable[[], Coroutine[Any, Any, None]]
 

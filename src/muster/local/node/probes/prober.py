@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.node.runtime.pod_records import AttemptKey, Health, State
+from muster.local.node.runtime.attempts import AttemptKey, Health, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from muster.local.node.pod import Container, Pod, Probe
     from muster.local.node.probes.container_tasks import ContainerTasks
     from muster.local.node.probes.handlers import HandlerRunner
-    from muster.local.node.runtime.pod_records import Attempt, PodRecord
+    from muster.local.node.runtime.attempts import Attempt
+    from muster.local.node.runtime.pod_records import PodRecord
 
 
 class ProbeStreak(NamedTuple):

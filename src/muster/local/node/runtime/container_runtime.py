@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from muster.errors import describe
 from muster.local.descriptors import Descriptors
 from muster.local.node.runtime import shim_client
+from muster.local.node.runtime.attempts import AttemptKey
 from muster.local.node.runtime.cgroups import Resources
-from muster.local.node.runtime.pod_records import AttemptKey, PodRecords
+from muster.local.node.runtime.pod_records import PodRecords
 from muster.local.node.standalone.linux import files
 from muster.telemetry.log_bounds import RepeatedLine
 
