@@ -199,6 +199,11 @@ LIMITS = [
                 )
                 for size in ("500Mi", "2Gi", "3Gi")
             ),
+            patch(f"{NS}/persistentvolumeclaims/c2gi/status", {"status": {"phase": "Bound"}}),
+            patch(
+                f"{NS}/persistentvolumeclaims/c2gi",
+                {"spec": {"resources": {"requests": {"storage": "3Gi"}}}},
+            ),
         ],
         differs=("volume-protection",),
     ),

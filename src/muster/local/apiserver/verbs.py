@@ -226,10 +226,12 @@ class Verbs:
         owners.check_config(call, patch.body)
         _warn_of_duplicates(call)
         if self.store.get(call.key) is None:
-            preconditions.check_apply_creates(call, patch.body["metadata"])
-            new = codec.copy(owners.apply_config(call, None, patch.body, self.clock()))
-            decoding.decode_strictly(call, new)
-            return await self._create(call, new, owners.as_requested)
+            try:
+                return await self._create_applied(call, patch)
+            except StatusError as error:
+                # Another writer may have been faster: then the configuration is merged.
+                if error.reason != "AlreadyExists" or self.store.get(call.key) is None:
+                    raise
 
         def edit(old: Raw) -> Raw:
             unknown = decoding.preserved_unknown_fields(call, old)
@@ -239,6 +241,12 @@ class Verbs:
             return new
 
         return await self.change(call, edit, owners.as_requested)
+
+    async def _create_applied(self, call: Call, patch: Patch) -> Answer:
+        preconditions.check_apply_creates(call, patch.body["metadata"])
+        new = codec.copy(owners.apply_config(call, None, patch.body, self.clock()))
+        decoding.decode_strictly(call, new)
+        return await self._create(call, new, owners.as_requested)
 
     async def change(self, call: Call, edit: Edit, track: Track | None = None) -> Answer:
         """Read, edit, admit, write; again if another writer was faster."""
@@ -257,6 +265,8 @@ class Verbs:
             now = self.clock()
             follow = track or owners.tracker(call, now)
             new = admit.on_update(resource, new, old, call.route.subresource, follow)
+            if not call.route.subresource:
+                self._limit_ranges.check_update(resource, new, call.route.namespace)
             strategy.admit_update(new, old, self.store, now)
             if strategy.grants:
                 self.guard(call, new, old)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,6 +55,13 @@ async def test_an_apply_that_changes_the_field_of_another_manager_is_a_conflict(
         {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.x"}
     ]
     assert (await api.send("GET", f"{CM}/a")).body["data"] == {"x": "1", "y": "1"}
+
+
+async def test_two_applies_that_create_an_object_at_once_are_merged(api: ApiClient) -> None:
+    replies = await asyncio.gather(apply(api, "one", x="1"), apply(api, "two", y="2"))
+
+    assert sorted(reply.status for reply in replies) == [200, 201]
+    assert (await api.send("GET", f"{CM}/a")).body["data"] == {"x": "1", "y": "2"}
 
 
 async def test_a_forced_apply_takes_the_field_and_the_first_manager_loses_it(

@@ -61,8 +61,15 @@ class LimitRanges:
                 annotations = ensure_map(obj["metadata"], "annotations")
                 annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
+    def check_update(self, resource: Resource, obj: Raw, namespace: str) -> None:
+        """403 if a changed claim is outside of a range; the resources of a pod do not change."""
+        if resource.collection == "persistentvolumeclaims" and not codec.at(
+            obj, "metadata.deletionTimestamp"
+        ):
+            self.check(resource, obj, namespace)
+
     def check(self, resource: Resource, obj: Raw, namespace: str) -> None:
-        """403 if a new pod or claim is outside of a range."""
+        """403 if a pod or a claim is outside of a range."""
         violations = _VIOLATIONS.get(resource.collection)
         if violations is None:
             return
@@ -125,13 +132,7 @@ def _of_claim(spec: Raw, limit_range: Raw) -> Iterator[str]:
         if item.get("type") != CLAIM:
             continue
         yield from _below_minimum(item, requests, {})
-        for name, value in (item.get("max") or {}).items():
-            most, request = parse_quantity(value), requests.get(name)
-            rule = f"maximum {name} usage per {CLAIM} is {most}"
-            if request is None:
-                yield f"{rule}.  No request is specified"
-            elif request.nano > most.nano:
-                yield f"{rule}, but request is {request}"
+        yield from _request_above_maximum(item, requests)
 
 
 _VIOLATIONS: dict[str, Callable[[Raw, Raw], Iterator[str]]] = {
@@ -161,6 +162,16 @@ def _above_maximum(item: Raw, requests: Charge, limits: Charge) -> Iterator[str]
         elif limit.nano > most.nano:
             yield f"{rule}, but limit is {limit}"
         elif request is not None and request.nano > most.nano:
+            yield f"{rule}, but request is {request}"
+
+
+def _request_above_maximum(item: Raw, requests: Charge) -> Iterator[str]:
+    for name, value in (item.get("max") or {}).items():
+        most, request = parse_quantity(value), requests.get(name)
+        rule = f"maximum {name} usage per {item['type']} is {most}"
+        if request is None:
+            yield f"{rule}.  No request is specified"
+        elif request.nano > most.nano:
             yield f"{rule}, but request is {request}"
 
 
