@@ -24,6 +24,8 @@ from tests.web.objects import job
 from tests.web.site import HTML, Site, rows
 
 PUBLIC = "muster.example"
+TLS = {"Host": PUBLIC, "X-Forwarded-Proto": "https"}
+"""The headers of a proxy that terminates TLS."""
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ async def test_the_cookie_is_a_number_that_no_other_site_gets_and_never_the_toke
         assert owner(site) not in cookie
 
         # Behind an Ingress, the cookie is for TLS alone.
-        headers = {"Host": PUBLIC, "Origin": f"https://{PUBLIC}", "X-Forwarded-Proto": "https"}
+        headers = {**TLS, "Origin": f"https://{PUBLIC}"}
         answer = await session.post("/sign-in", data=data, headers=headers, allow_redirects=False)
         assert answer.headers["Set-Cookie"].startswith("__Host-muster=")
         assert "Secure" in answer.headers["Set-Cookie"]
@@ -138,14 +140,13 @@ async def test_a_page_in_clear_text_does_not_ask_for_a_token(
         page = unescape(await answer.text())
 
         assert answer.status == 401
-        assert f"without TLS, so it does not ask for your token. Open https://{PUBLIC}" in page
+        assert f"without TLS, so it takes no token. Open https://{PUBLIC}" in page
         assert "X-Forwarded-Proto: https" in page
         assert 'name="token"' not in page
 
 
 async def test_a_proxy_that_ends_tls_gets_the_form(site: Site) -> None:
-    headers = {"Host": PUBLIC, "X-Forwarded-Proto": "https"}
-    assert 'name="token"' in await site.get("/", headers=headers, status=401)
+    assert 'name="token"' in await site.get("/", headers=TLS, status=401)
 
 
 @pytest.mark.parametrize("page", ["//evil.example", "/\\evil.example", "\r\nX: y", "https://e.x"])
@@ -291,18 +292,35 @@ async def test_a_user_of_one_namespace_names_it(site: Site) -> None:
 
 
 async def test_a_proxy_may_pass_the_token_on(site: Site) -> None:
-    headers = {"Host": PUBLIC, "Authorization": f"Bearer {owner(site)}"}
+    headers = {**TLS, "Authorization": f"Bearer {owner(site)}"}
     assert "Jobs" in await site.get("/jobs", headers=headers)
 
     page = await site.get("/jobs", headers={**headers, "Authorization": "Bearer wrong"}, status=401)
     assert "does not accept the token" in page
 
 
+@pytest.mark.parametrize("proto", [{}, {"X-Forwarded-Proto": "http"}])
+@pytest.mark.parametrize("path", ["/jobs", "/stream"])
+async def test_a_token_in_clear_text_is_refused_and_never_used(
+    site: Site, monkeypatch: pytest.MonkeyPatch, path: str, proto: Mapping[str, str]
+) -> None:
+    async def ask(*_: object) -> str:
+        raise AssertionError("the token was sent to the API server")
+
+    monkeypatch.setattr(sign_in.Users, "_ask", ask)
+    headers = {"Host": PUBLIC, "Authorization": f"Bearer {owner(site)}", **proto}
+    page = unescape(await site.get(path, headers=headers, status=403))
+
+    assert f"without TLS, so it takes no token. Open https://{PUBLIC}" in page
+    assert "in clear text: if others can read it, revoke it" in page
+
+
 @pytest.mark.parametrize("policy", [Policy(sign_in=True, hosts=("Muster.Example",))])
 async def test_the_name_of_a_host_has_no_case(site: Site, policy: Policy) -> None:
     authorization = {"Authorization": f"Bearer {owner(site)}"}
     for name in (PUBLIC, "MUSTER.example"):
-        assert "Jobs" in await site.get("/jobs", headers={"Host": name, **authorization})
+        headers = {**TLS, "Host": name, **authorization}
+        assert "Jobs" in await site.get("/jobs", headers=headers)
 
 
 async def test_the_form_says_which_namespaces_to_name(site: Site) -> None:

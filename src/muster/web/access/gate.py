@@ -162,6 +162,7 @@ class Gate:
         """The user of a request, and the secret by which the request is known."""
         authorization = request.headers.get("Authorization", "")
         if authorization.startswith(sign_in.BEARER):
+            self._refuse_clear_text(request)
             authorization = sign_in.one_token(authorization.removeprefix(sign_in.BEARER))
             user = sign_in.User("", authorization)
             try:
@@ -176,6 +177,12 @@ class Gate:
         if found is None:
             raise self._unauthorized("This browser is not signed in to the dashboard.")
         return found, session
+
+    def _refuse_clear_text(self, request: web.Request) -> None:
+        # Beside a proxy on the same machine, only loopback leads to the dashboard.
+        if self._policy.sign_in and (problem := sends_in_the_clear(request.headers)):
+            hint = "The token crossed a network in clear text: if others can read it, revoke it."
+            raise Forbidden(problem, status=403, hint=hint)
 
     async def _sign_in(self, request: web.Request) -> web.Response:
         """Take the token of a user, once, and give the browser a session."""

@@ -55,7 +55,7 @@ def wrong_host(host: str, names: Collection[str]) -> str:
 
 
 def sends_in_the_clear(headers: Mapping[str, str]) -> str:
-    """Why a secret must not be sent from this page; empty if it comes over TLS or loopback.
+    """Why no token is taken from this request; empty if it comes over TLS or loopback.
 
     The dashboard has no TLS of its own, so only the proxy in front of it can tell. Of several
     proxies, the first is the one to which the browser is connected. Other pages cannot set the
@@ -67,7 +67,7 @@ def sends_in_the_clear(headers: Mapping[str, str]) -> str:
     if host in LOOPBACK_NAMES or (proto == "https" and origin != "http"):
         return ""
     return (
-        "The dashboard was reached without TLS, so it does not ask for your token. "
+        "The dashboard was reached without TLS, so it takes no token. "
         f"Open https://{host}, through an Ingress or proxy that sends `X-Forwarded-Proto: https`; "
         "or use `kubectl port-forward`."
     )
