@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientResponse
 
 from muster.web import stream
+from muster.web.access.gate import Policy
 from muster.web.cluster.live_cluster import LiveCluster
 from tests.web.site import Site
 
@@ -60,6 +61,38 @@ async def test_topics_that_make_no_sense_are_refused(site: Site, body: bytes) ->
         _, data = await event(answer)
         reply = await site.post(f"/stream/{data['id']}/topics", body)
         assert reply.status == 400
+
+
+@pytest.mark.parametrize("policy", [Policy(sign_in=True)])
+async def test_one_user_leaves_streams_to_others(
+    site: Site, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MAX_STREAMS_OF_ONE_USER", 2)
+    owner = {"Authorization": site.endpoint.credentials.get().authorization}
+    other = {"Authorization": site.service_account("other", "pods")}
+    async with (
+        site.client.get("/stream", headers=owner) as first,
+        site.client.get("/stream", headers=owner) as second,
+    ):
+        assert (first.status, second.status) == (200, 200)
+
+        refused = await site.client.get("/stream", headers=owner)
+
+        assert refused.status == 429
+        assert "at most 2 browsers of one user" in await refused.text()
+        async with site.client.get("/stream", headers=other) as answer:
+            assert answer.status == 200
+
+
+async def test_the_owner_of_a_machine_has_all_its_streams(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "MAX_STREAMS_OF_ONE_USER", 0)
+    monkeypatch.setattr(stream, "MAX_STREAMS", 1)
+    async with site.client.get("/stream") as answer:
+        assert answer.status == 200
+
+        assert (await site.client.get("/stream")).status == 429
 
 
 async def test_a_feed_runs_while_it_is_wanted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

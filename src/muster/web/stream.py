@@ -22,8 +22,9 @@ from muster.web.access.gate import VERIFY
 from muster.web.context import cluster_of, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
+    from muster.web.access.gate import Identity
     from muster.web.cluster.changes import Subscription
     from muster.web.cluster.live_cluster import LiveCluster
 
@@ -34,14 +35,17 @@ FEEDS: dict[str, Feed] = {}
 INTERVAL = 0.5
 """Seconds between two events of a stream: many changes are one event."""
 ALIVE_SECONDS = 15.0
-MAX_STREAMS, MAX_TOPICS, MAX_FEEDS = 200, 1000, 50
+MAX_STREAMS, MAX_STREAMS_OF_ONE_USER = 200, 20
+MAX_TOPICS, MAX_FEEDS = 1000, 50
 
 
 class Stream:
     """One open stream, its subscription and its feeds."""
 
-    def __init__(self, secret: str, cluster: LiveCluster, subscription: Subscription) -> None:
-        self.secret, self._cluster, self._subscription = secret, cluster, subscription
+    def __init__(
+        self, identity: Identity, cluster: LiveCluster, subscription: Subscription
+    ) -> None:
+        self.identity, self._cluster, self._subscription = identity, cluster, subscription
         self._response = web.StreamResponse(headers={"Cache-Control": "no-store"})
         self._response.content_type = "text/event-stream"
         self._feeds: dict[str, asyncio.Task[None]] = {}
@@ -105,22 +109,34 @@ STREAMS: web.AppKey[dict[str, Stream]] = web.AppKey("streams", dict)
 
 async def serve(request: web.Request) -> web.StreamResponse:
     """GET /stream."""
-    streams, cluster = request.app[STREAMS], cluster_of(request)
-    if len(streams) >= MAX_STREAMS:
-        raise TooManyRequests("Too many browsers look at this dashboard.", status=429)
+    streams, cluster, identity = request.app[STREAMS], cluster_of(request), identity_of(request)
+    _check_room(streams.values(), identity.owner)
     name = secrets.token_hex(16)
     with cluster.changes.subscribed() as subscription:
-        streams[name] = stream = Stream(identity_of(request).secret, cluster, subscription)
+        streams[name] = stream = Stream(identity, cluster, subscription)
         try:
             return await stream.run(request, name)
         finally:
             del streams[name]
 
 
+def _check_room(streams: Iterable[Stream], owner: str) -> None:
+    """TooManyRequests if there is no room for one more stream of this user, or of anybody."""
+    owners = [stream.identity.owner for stream in streams]
+    if owner and owners.count(owner) >= MAX_STREAMS_OF_ONE_USER:
+        raise TooManyRequests(
+            f"This dashboard updates at most {MAX_STREAMS_OF_ONE_USER} browsers of one user.",
+            status=429,
+            hint="Close it in one of them.",
+        )
+    if len(owners) >= MAX_STREAMS:
+        raise TooManyRequests("Too many browsers look at this dashboard.", status=429)
+
+
 async def set_topics(request: web.Request) -> web.Response:
     """POST /stream/ID/topics."""
     stream = request.app[STREAMS].get(request.match_info["id"])
-    if stream is None or stream.secret != identity_of(request).secret:
+    if stream is None or stream.identity.secret != identity_of(request).secret:
         raise NotFound("There is no such stream.")
     try:
         topics = msgspec.json.decode(await request.read(), type=dict[str, str])

@@ -1,11 +1,14 @@
-"""How long a session lasts at most, and which tokens count as one user's."""
+"""How long a session lasts at most, which tokens count as one user's, and who has room for one."""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 
 import pytest
 
+from muster.errors import TooManyRequests
+from muster.kube.auth.endpoint import Endpoint
 from muster.web.access import sign_in
 
 
@@ -32,3 +35,42 @@ def test_tokens_of_one_name_have_one_owner_and_so_has_a_token_with_a_changed_sig
     assert owner("ann", "Bearer a.b.c") == owner("ann", "Bearer x") != owner("bob", "Bearer x")
     assert owner("", "Bearer a.b.c") == owner("", "Bearer a.b.d") != owner("", "Bearer a.x.c")
     assert owner("", "Bearer x") != owner("", "Bearer y")
+
+
+class NamedByToken(sign_in.Users):
+    """Accepts every token; `ann-1` is one of ann."""
+
+    async def _ask(self, user: sign_in.User) -> str:
+        return user.authorization.removeprefix(sign_in.BEARER).partition("-")[0]
+
+
+@pytest.fixture
+def sign_ins() -> Iterator[sign_in.SignIns]:
+    made = sign_in.SignIns(NamedByToken(Endpoint("https://127.0.0.1:1")), lambda _: None)
+    yield made
+    made.close_all()
+
+
+async def test_a_user_who_signs_in_again_and_again_loses_own_sessions_only(
+    sign_ins: sign_in.SignIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sign_in, "MAX_SESSIONS_OF_ONE_USER", 3)
+    bob, _ = await sign_ins.open("bob-1", "")
+    ann = [(await sign_ins.open(f"ann-{number}", ""))[0] for number in range(5)]
+
+    found = [await sign_ins.user(session) for session in ann]
+
+    assert [user is not None for user in found] == [False, False, True, True, True]
+    assert await sign_ins.user(bob) is not None
+
+
+async def test_a_new_user_of_a_full_dashboard_signs_nobody_out(
+    sign_ins: sign_in.SignIns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sign_in, "MAX_SESSIONS", 1)
+    ann, _ = await sign_ins.open("ann-1", "")
+
+    with pytest.raises(TooManyRequests, match="Too many users are signed in"):
+        await sign_ins.open("bob-1", "")
+
+    assert await sign_ins.user(ann) is not None

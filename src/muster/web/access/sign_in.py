@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.errors import ApiError, MusterError, Unauthorized, UsageError
+from muster.errors import ApiError, MusterError, TooManyRequests, Unauthorized, UsageError
 from muster.kube.auth.credentials import TokenOfUser
 from muster.kube.client import Client
 from muster.kube.request import Request
@@ -36,7 +36,7 @@ BEARER = "Bearer "
 SESSION_SECONDS = 12 * 3600.0
 VERIFY_SECONDS = 45.0
 """With the time between two checks of an open stream, this is a minute."""
-MAX_SESSIONS = 2000
+MAX_SESSIONS, MAX_SESSIONS_OF_ONE_USER = 2000, 50
 _MAX_TOKEN = 16 << 10
 _AT_ONCE = 8
 """Questions to the API server under way: strangers may send as many wrong tokens as they like."""
@@ -146,13 +146,25 @@ class SignIns:
         """A new session for a token that the cluster accepts."""
         user = User("", one_token(token.strip().removeprefix(BEARER).strip()), _names(namespaces))
         user = await self._users.verify(user)
-        if len(self._sessions) >= MAX_SESSIONS:
-            self.close(next(iter(self._sessions)))
+        self._make_room_of(user)
         session = secrets.token_urlsafe(32)
         seconds = min(SESSION_SECONDS, _seconds_left(user.authorization, time.time()))
         timer = asyncio.get_running_loop().call_later(seconds, self.close, session)
         self._sessions[session] = user, timer
         return session, user
+
+    def _make_room_of(self, user: User) -> None:
+        """End the oldest session of a user who has many; nobody loses one to another user."""
+        own = [key for key, (other, _) in self._sessions.items() if other.owner == user.owner]
+        if len(own) >= MAX_SESSIONS_OF_ONE_USER:
+            self.close(own[0])
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise TooManyRequests(
+                "Too many users are signed in to this dashboard.",
+                status=429,
+                hint="Sessions end after 12 hours. `muster dashboard` on your own machine needs "
+                "none: it uses your kubeconfig.",
+            )
 
     async def user(self, session: str) -> User | None:
         """The user of a session; None if there is no such session."""
