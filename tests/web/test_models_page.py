@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from muster.api.kinds import CONFIG_MAPS, TFJOBS
 from muster.api.meta import Key
@@ -57,6 +58,18 @@ async def test_models_are_listed_and_a_new_version_replaces_the_older_one(site: 
     assert [row[0] for row in rows(page)] == ["2", "1"]
     listed = [row for row in rows(await site.get("/models")) if row[6] == site.namespace]
     assert [row[:5] for row in listed] == [["mnist", "2", "npz", "908 B", "2"]]
+
+
+async def test_versions_that_are_not_listed_are_named(site: Site) -> None:
+    cut = tuple(replace(row, truncated=True) for row in make("1").versions)
+    publish(site, replace(make(), versions=cut, omitted=2, truncated=True))
+
+    page = await site.page_with(address(site), "version 1")
+
+    sentence = "/models/weights has more than 10,000 entries, and versions beyond these"
+    assert f"3 versions, newest first; 2 older versions are not listed; {sentence}" in page
+    assert rows(page)[0][3] == "> 908 B"
+    assert "more than 1 file" in page
 
 
 async def test_text_of_files_is_escaped(site: Site) -> None:

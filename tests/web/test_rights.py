@@ -19,7 +19,7 @@ from muster.client.models import model_runs, read_models, reader_job, runner_pod
 from muster.deploy import dashboard_rights, roles
 from muster.errors import MusterError
 from muster.jobs import names
-from muster.jobs.exported_models import MODEL_DIR, NPZ, Version
+from muster.jobs.exported_models import MODEL_DIR, NPZ, Model, Version
 from muster.kube.auth import kube_config
 from muster.kube.client import Client
 from muster.rights import Right, expand
@@ -198,7 +198,8 @@ async def _use_models(client: Client, plane: ControlPlane) -> None:
         assert plane.request("GET", read_models.BATCH_JOBS.path(*key_of(reader)))[0] == 200
     version = Version("1", "1", NPZ, datetime.now(UTC))
     for versions in ((version,), (version,), ()):
-        published = await read_models._publish(client, place, "default", versions, made)
+        model = read_models._with_maker(Model(versions=versions), place, made)
+        published = await read_models._publish(client, model, "default")
     async with model_runs._running(client, published, ["true"], 1) as pod:
         await client.get(PODS, pod)
         with suppress(MusterError):

@@ -30,6 +30,8 @@ DATA_KEY = "model.json"
 MAX_DATA = 900_000
 """Bytes of that key: a ConfigMap holds a megabyte."""
 SAVED_MODEL, ONNX, SAFETENSORS, NPZ = "SavedModel", "ONNX", "safetensors", "npz"
+MAX_ENTRIES = 10_000
+"""Entries that are looked at: of one directory, and of a version with all its folders."""
 UNVERSIONED = "latest"
 """The version of a model that is in the directory itself and not in a numbered folder."""
 
@@ -71,6 +73,8 @@ class Version(Object, frozen=True):
     signatures: tuple[Signature, ...] = ()
     job_uid: str = ""
     """The job that ran when the version appeared."""
+    truncated: bool = False
+    """Whether it has more files than were looked at: `file_count` and `size` are too small."""
 
 
 class Maker(Object, frozen=True):
@@ -90,11 +94,25 @@ class Model(Object, frozen=True):
     versions: tuple[Version, ...] = ()
     """Newest first."""
     omitted: int = 0
-    """Older versions that exist and for which the ConfigMap has no room."""
+    """Older versions that exist and are not listed: there are too many for one ConfigMap."""
+    truncated: bool = False
+    """Whether the directory has more entries than were looked at: any version may be missing."""
 
     @property
     def newest(self) -> Version | None:
         return self.versions[0] if self.versions else None
+
+    @property
+    def unlisted(self) -> str:
+        """The versions that the list does not have, in words; empty if it has all."""
+        older = "version is" if self.omitted == 1 else "versions are"
+        parts = [f"{self.omitted} older {older} not listed"] if self.omitted else []
+        if self.truncated:
+            parts.append(
+                f"{self.directory} has more than {MAX_ENTRIES:,} entries, and versions beyond "
+                "these are not listed"
+            )
+        return "; ".join(parts)
 
     def version(self, name: str) -> Version | None:
         """The version of this name; the newest for an empty name."""

@@ -7,13 +7,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import numpy
 import pytest
 
+from muster.api.kinds import decoder_of
 from muster.cli import main
 from muster.client.models.read_models import MARK, failure_in
-from muster.local.node.models import version_reader
+from muster.jobs.exported_models import Model
+from muster.local.node.models import folders, version_reader
 
 NOBODY = 65534
 Printed = tuple[int, list[str] | None, str]
@@ -48,7 +49,8 @@ def printed(volume: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[], Pr
             os.seteuid(user)
         out, err = capsys.readouterr()
         rows = [line.removeprefix(MARK) for line in out.splitlines() if line.startswith(MARK)]
-        found = [row["version"] for row in msgspec.json.decode(rows[0])] if rows else None
+        models = [decoder_of(Model).decode(row) for row in rows]
+        found = [row.version for row in models[0].versions] if models else None
         return code, found, failure_in(err.splitlines())
 
     return run
@@ -125,6 +127,16 @@ def test_complete_versions_are_printed_beside_one_that_is_not(
 
     assert (code, versions) == (1, ["1"])
     assert "m/2" in error
+
+
+def test_a_directory_that_was_not_read_to_its_end_is_no_empty_list(
+    volume: Path, printed: Callable[[], Printed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 2)
+    for name in "abc":
+        (volume / "m" / name).touch()
+
+    assert printed() == (1, None, "no version is among the first 10,000 entries of m")
 
 
 def test_a_link_is_no_version_and_no_error(volume: Path, printed: Callable[[], Printed]) -> None:

@@ -133,6 +133,9 @@ async def test_a_reader_without_a_pod_says_why_when_its_time_is_over(
         await read_models._ended(cluster, READER)  # type: ignore[arg-type]
 
 
+ONE_VERSION = f'{read_models.MARK}{{"versions": [{{"version": "1"}}], "truncated": true}}'
+
+
 class Lists:
     """A client that remembers how the list of models was changed."""
 
@@ -140,6 +143,8 @@ class Lists:
         self.changes: list[str] = []
 
     async def patch(self, kind: Any, key: Key, body: Raw) -> None:
+        model = msgspec.json.decode(body["data"]["model.json"])
+        assert (model["directory"], model["truncated"]) == ("/models/u/export", True)
         self.changes.append("patch")
 
     async def delete(self, kind: Any, key: Key) -> None:
@@ -149,11 +154,11 @@ class Lists:
 @pytest.mark.parametrize(
     ("log", "changes", "problem"),
     [
-        (f'{read_models.MARK}[{{"version": "1", "path": "1"}}]', ["patch"], None),
-        (f"{read_models.MARK}[]", ["delete"], None),
+        (ONE_VERSION, ["patch"], None),
+        (f"{read_models.MARK}{{}}", ["delete"], None),
         ("error: there is no directory m", [], "were not read: there is no directory m"),
         (
-            f'{read_models.MARK}[{{"version": "1", "path": "1"}}]\nerror: not complete: m/2',
+            f"{ONE_VERSION}\nerror: not complete: m/2",
             ["patch"],
             "not all models are listed: not complete: m/2",
         ),

@@ -10,7 +10,7 @@ import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, EVENTS, PODS, Kind, decoder_of
 from muster.api.meta import Key, Raw, key_of
@@ -26,7 +26,7 @@ from muster.errors import (
     UsageError,
 )
 from muster.jobs import exported_models
-from muster.jobs.exported_models import Model, Version
+from muster.jobs.exported_models import Model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -58,10 +58,10 @@ async def read_models(client: Client, job: Raw, image: str) -> PublishedModel:
     found = [line.removeprefix(MARK) for line in lines if line.startswith(MARK)]
     if not found:
         raise MusterError(f"the models were not read: {failure_in(lines)}")
-    versions = decoder_of(tuple[Version, ...]).decode(found[-1])
-    published = await _publish(client, place, namespace, versions, job)
+    model = _with_maker(decoder_of(Model).decode(found[-1]), place, job)
+    published = await _publish(client, model, namespace)
     if any(line.startswith(_ERROR) for line in lines):
-        names = ", ".join(row.version for row in versions)
+        names = ", ".join(row.version for row in model.versions)
         raise MusterError(
             f"not all models are listed: {failure_in(lines)}",
             hint=f"Listed: {names}. Read again when the others are complete.",
@@ -147,15 +147,10 @@ async def _why_no_pod(client: Client, job: Raw) -> str:
     return message
 
 
-async def _publish(
-    client: Client, place: Place, namespace: str, versions: tuple[Version, ...], job: Raw
-) -> PublishedModel:
-    name = exported_models.config_map_name(place.maker.kind, place.maker.name)
-    key = Key(namespace, name)
-    made = tuple(_with_maker(row, place, job) for row in versions)
-    model = Model(place.name, place.maker, place.directory, made)
+async def _publish(client: Client, model: Model, namespace: str) -> PublishedModel:
+    key = Key(namespace, exported_models.config_map_name(model.job.kind, model.job.name))
     body = exported_models.manifest(model, *key)
-    if not versions:
+    if not model.versions:
         with contextlib.suppress(NotFound):
             await client.delete(CONFIG_MAPS, key)
         return PublishedModel(key, model)
@@ -166,11 +161,19 @@ async def _publish(
     return PublishedModel(key, model)
 
 
-def _with_maker(version: Version, place: Place, job: Raw) -> Version:
-    """The version with the job that ran when it was written, if that is this one."""
+def _with_maker(found: Model, place: Place, job: Raw) -> Model:
+    """The versions that a reader found as a model of this job.
+
+    The reader does not know who wrote a version: this job did if it ran at that time.
+    """
     began = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
-    is_own = version.created is not None and version.created >= began
-    return msgspec.structs.replace(version, job_uid=place.maker.uid if is_own else "")
+    versions = tuple(
+        replace(row, job_uid=place.maker.uid if row.created and row.created >= began else "")
+        for row in found.versions
+    )
+    return replace(
+        found, name=place.name, job=place.maker, directory=place.directory, versions=versions
+    )
 
 
 def check_image(image: str) -> str:

@@ -77,6 +77,8 @@ class VersionRow(msgspec.Struct, frozen=True):
     age: float
     files: tuple[tuple[str, str], ...]
     more_files: int
+    truncated: bool
+    """Whether it has more files than were counted."""
     tensors: tuple[TensorRow, ...]
     signatures: tuple[SignatureRow, ...]
     earlier_job: bool
@@ -96,7 +98,8 @@ class ModelPage(msgspec.Struct, frozen=True):
     row: ModelRow
     directory: str
     versions: tuple[VersionRow, ...]
-    omitted: int
+    unlisted: str
+    """The versions that the table does not have, in words."""
     input: str
     """The JSON in the form: the reader's own, else an example."""
     prediction: Prediction
@@ -130,7 +133,7 @@ def model_page(
         row=_row(key, model, now),
         directory=model.directory,
         versions=tuple(_version(row, model, now) for row in model.versions),
-        omitted=model.omitted,
+        unlisted=model.unlisted,
         input=given or sample_input(model.versions[0]),
         prediction=prediction or Prediction(),
     )
@@ -144,7 +147,7 @@ def _row(key: Key, model: Model, now: datetime) -> ModelRow:
         config_map=key.name,
         version=newest.version,
         format=newest.format,
-        size=size_of(newest.size),
+        size=_size(newest),
         versions=len(model.versions) + model.omitted,
         job=model.job.name,
         job_kind=model.job.kind,
@@ -152,6 +155,10 @@ def _row(key: Key, model: Model, now: datetime) -> ModelRow:
         created=newest.created,
         age=_seconds(newest, now),
     )
+
+
+def _size(version: Version) -> str:
+    return f"> {size_of(version.size)}" if version.truncated else size_of(version.size)
 
 
 def _seconds(version: Version, now: datetime) -> float:
@@ -166,11 +173,12 @@ def _version(row: Version, model: Model, now: datetime) -> VersionRow:
     return VersionRow(
         version=row.version,
         format=row.format,
-        size=size_of(row.size),
+        size=_size(row),
         created=row.created,
         age=_seconds(row, now),
         files=tuple((file.path, size_of(file.size)) for file in row.files),
         more_files=max(0, row.file_count - len(row.files)),
+        truncated=row.truncated,
         tensors=_tensors(row.tensors),
         signatures=tuple(signatures),
         earlier_job=bool(row.job_uid) and row.job_uid != model.job.uid,

@@ -48,6 +48,25 @@ def test_models_are_listed_newest_first(scene: Scene) -> None:
     ]
 
 
+def test_versions_that_are_not_listed_are_named(scene: Scene) -> None:
+    cut = msgspec.structs.replace(version("1", 60), truncated=True)
+    full = Model("full", Maker(name="full"), "/m", (version("9", 60),), omitted=7)
+    long = Model("long", Maker(name="long"), "/m", (cut,), truncated=True)
+    for model in (full, long):
+        scene.objects["configmaps"].append(manifest(model, "default", f"model-{model.name}"))
+    older = "full: 7 older versions are not listed"
+    entries = "long: /m has more than 10,000 entries, and versions beyond these are not listed"
+
+    _, out, err = scene.arena("models")
+    assert "> 908 B" in out
+    assert entries in err
+    assert older not in err
+
+    _, _, err = scene.arena("models", "--all-versions")
+    assert entries in err
+    assert older in err
+
+
 def test_text_from_files_does_not_reach_the_terminal_as_it_is(scene: Scene) -> None:
     body = publish(scene, "x", version("1", 1))
     model = msgspec.json.decode(body["data"]["model.json"])

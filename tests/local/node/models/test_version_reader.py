@@ -177,15 +177,47 @@ def test_a_large_directory_is_read_only_in_part(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folders, "MAX_VERSIONS", 3)
-    monkeypatch.setattr(folders, "_MAX_FILES", 5)
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 10)
     for number in range(1, 7):
         export(directory.top / str(number))
+    (directory.top / "6" / "parts").mkdir()
     for number in range(20):
-        (directory.top / "6" / f"part-{number}").write_bytes(b"1")
+        (directory.top / "6" / "parts" / str(number)).write_bytes(b"1")
 
     assert sorted(directory.settle()) == ["4", "5", "6"]
     newest = next(row for row in directory.last.versions.values() if row.version == "6")
-    assert newest.file_count == 5
+    assert (newest.file_count, newest.truncated) == (9, True)
+    assert (directory.last.omitted, directory.last.truncated) == (3, False)
+
+
+@pytest.mark.parametrize("folder", [".", "export"])
+def test_a_directory_with_more_entries_than_are_read_says_so(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 5)
+    for number in range(1, 5):
+        export(directory.top / folder / str(number))
+    (directory.top / folder / "others").touch()
+    directory.settle()
+    assert not directory.last.truncated
+
+    export(directory.top / folder / "5")
+
+    directory.settle()
+    assert directory.last.truncated
+    assert remaining(str(directory.top), "", directory.last).truncated
+
+
+def test_folders_that_are_too_deep_are_not_counted_and_the_version_says_so(
+    directory: Directory,
+) -> None:
+    export(directory.top / "1")
+    (directory.top / "1" / "a/b/c/d/e/f/g").mkdir(parents=True)
+    (directory.top / "1" / "a/b/c/d/e/f/g/part").write_bytes(b"1")
+
+    directory.settle()
+    (version,) = directory.last.versions.values()
+    assert (version.file_count, version.truncated) == (1, True)
 
 
 def test_a_version_with_thousands_of_files_is_listed(directory: Directory) -> None:
@@ -203,10 +235,13 @@ def test_a_version_with_thousands_of_files_is_listed(directory: Directory) -> No
 def test_the_file_that_describes_the_model_is_found_before_the_bound(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "_MAX_FILES", 5)
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 30)
     export(directory.top / "1")
-    for number in range(20):
+    for number in range(29):  # all are looked at, in whatever order the system lists them
         (directory.top / "1" / f"a-{number}").touch()
+    (directory.top / "1" / "0").mkdir()
+    for number in range(20):
+        (directory.top / "1" / "0" / f"b-{number}").touch()
 
     assert directory.settle() == {"1": "npz"}
 
@@ -399,13 +434,13 @@ def test_a_large_archive_with_zip64_records_is_read(
 def test_many_nested_folders_are_read_only_in_part(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "_MAX_ENTRIES", 50)
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 50)
     export(directory.top / "1")
     for number in range(30):
         for below in range(30):
             (directory.top / "1" / f"n{number}" / str(below)).mkdir(parents=True)
 
     assert directory.settle() == {"1": "npz"}
-    folder = folders.find_versions(opened := os.open(directory.top, os.O_RDONLY))[0]
+    folder = folders.find_versions(opened := os.open(directory.top, os.O_RDONLY)).rows[0]
     assert folders.read_contents(opened, folder).entries <= 60
     os.close(opened)

@@ -17,7 +17,7 @@ from muster.api.meta import Key
 from muster.errors import MissingReference, NotFound
 from muster.jobs.exported_models import DATA_KEY, MODEL, MODEL_DIR
 from muster.kube.watch.informer_cache import Change
-from muster.local.node.models import location, version_reader
+from muster.local.node.models import folders, location, version_reader
 from muster.local.node.models.folders import Folder
 from muster.local.node.models.watcher import ModelWatcher
 from muster.local.node.pod import Pod
@@ -62,7 +62,10 @@ class Api:
     def versions(self, key: Key = KEY) -> list[str]:
         if key not in self.maps:
             return []
-        return [row["version"] for row in json.loads(self.maps[key]["data"][DATA_KEY])["versions"]]
+        return [row["version"] for row in self.model(key)["versions"]]
+
+    def model(self, key: Key = KEY) -> Any:
+        return json.loads(self.maps[key]["data"][DATA_KEY])
 
 
 class Events:
@@ -138,6 +141,23 @@ async def test_versions_are_published_as_they_appear_newest_first(node: Node) ->
     writes = node.api.writes
     assert await node.round() == ["10", "9"]
     assert node.api.writes == writes
+
+
+async def test_a_list_that_lacks_versions_says_so(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "MAX_VERSIONS", 2)
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 3)
+    for number in range(3):
+        node.export(number)
+    node.change(None, node.pod())
+    assert await node.round() == ["2", "1"]
+    assert (node.api.model()["omitted"], node.api.model()["truncated"]) == (1, False)
+
+    (node.models / "m" / "another").touch()
+
+    await node.round()
+    assert node.api.model()["truncated"]
 
 
 async def test_the_last_look_is_after_the_end_of_the_pod(node: Node) -> None:

@@ -25,7 +25,7 @@ from muster.errors import MusterError, UsageError
 from muster.jobs.view.units import age, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
     from typing import IO
 
     from muster.client.models.catalog import PublishedModel
@@ -87,6 +87,7 @@ def _list(target: Target, *, all_namespaces: bool, all_versions: bool, output: s
             print(printable(row.model.name))
     elif output == "wide":
         print(_table(rows, all_versions=all_versions, all_namespaces=all_namespaces))
+        _note_unlisted(row for row in rows if all_versions or row.model.truncated)
     else:
         print(json_or_yaml([_data(row) for row in rows], output))
 
@@ -102,10 +103,16 @@ def _table(rows: list[PublishedModel], *, all_versions: bool, all_namespaces: bo
     return table(lines)
 
 
+def _note_unlisted(rows: Iterable[PublishedModel]) -> None:
+    for row in rows:
+        if unlisted := row.model.unlisted:
+            note(f"{printable(row.model.name)}: {printable(unlisted)}", "warn")
+
+
 def _cells(row: PublishedModel, version: Version, now: datetime) -> tuple[str, ...]:
     job = row.model.job
     maker = f"{job.kind.lower()}/{job.name}"
-    size = size_of(version.size)
+    size = f"> {size_of(version.size)}" if version.truncated else size_of(version.size)
     return (row.model.name, version.version, version.format, size, maker, age(version.created, now))
 
 
@@ -197,6 +204,7 @@ def read(target: Target, job: str, image: str) -> None:
         note(f"there is no complete model in {published.model.directory} of {job}", "warn")
         return
     print(_table([published], all_versions=True, all_namespaces=False))
+    _note_unlisted([published])
 
 
 @command.command(name="print-versions", hidden=True)
@@ -209,6 +217,7 @@ def print_versions(top: str, path: str) -> None:
     be deleted.
     """
     from muster.client.models.read_models import MARK
+    from muster.jobs.exported_models import MAX_ENTRIES, Model
     from muster.local.node.models.version_reader import WAIT, settled_look
 
     try:
@@ -220,8 +229,10 @@ def print_versions(top: str, path: str) -> None:
     if found.unread:
         name, why = next(iter(found.unread.items()))
         raise _unreadable(os.path.normpath(os.path.join(path, name)), why)
+    if found.truncated and not found.versions:
+        raise MusterError(f"no version is among the first {MAX_ENTRIES:,} entries of {path}")
     if found.versions or not found.unsettled:
-        print(f"{MARK}{msgspec.json.encode(found.newest_first()).decode()}", flush=True)
+        print(f"{MARK}{msgspec.json.encode(found.listed(Model())).decode()}", flush=True)
     if found.unsettled:
         names = ", ".join(os.path.normpath(os.path.join(path, row)) for row in found.unsettled)
         raise MusterError(f"not a complete model after {WAIT:.0f} s, or damaged: {names}")

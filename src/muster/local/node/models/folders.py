@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 from dataclasses import dataclass, field
@@ -17,7 +18,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.jobs import exported_models
-from muster.jobs.exported_models import NPZ, ONNX, SAFETENSORS, SAVED_MODEL, UNVERSIONED
+from muster.jobs.exported_models import (
+    MAX_ENTRIES,
+    NPZ,
+    ONNX,
+    SAFETENSORS,
+    SAVED_MODEL,
+    UNVERSIONED,
+)
 from muster.local.node.standalone.linux import kernel
 
 if TYPE_CHECKING:
@@ -28,11 +36,6 @@ if TYPE_CHECKING:
 
 MAX_VERSIONS = 50
 """Versions of one model that are read: the newest."""
-_MAX_ENTRIES = 10_000
-"""Entries that are looked at: of one directory, and of a version with all its folders."""
-_MAX_FILES = 10_000
-"""Files of a version that are counted; the file that describes the model comes before all others.
-"""
 _MAX_DEPTH = 5
 _MAX_LISTED = 50
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -53,6 +56,17 @@ class Folder(NamedTuple):
     """Device, inode, times of change: equal if nothing was added, removed or renamed in it."""
 
 
+class Folders(NamedTuple):
+    """The folders of the newest versions."""
+
+    rows: list[Folder]
+    """Newest first."""
+    omitted: int = 0
+    """Folders of older versions."""
+    truncated: bool = False
+    """Whether there are more entries than were looked at."""
+
+
 @dataclass
 class Contents:
     """The files of a version."""
@@ -62,6 +76,8 @@ class Contents:
     count: int = 0
     entries: int = 0
     """Files, folders and everything else that was looked at."""
+    truncated: bool = False
+    """Whether there is more than was looked at."""
     modified: int = 0
     """When the newest file was written, in nanoseconds."""
     changed: int = 0
@@ -125,22 +141,26 @@ def noting(unread: Unread, path: str) -> Iterator[None]:
             unread[path] = error.strerror or str(error)
 
 
-def find_versions(directory: int, unread: Unread | None = None) -> list[Folder]:
-    """The folders of the versions, newest first."""
+def find_versions(directory: int, unread: Unread | None = None) -> Folders:
+    """The folders of the versions, at most MAX_VERSIONS."""
     unread = {} if unread is None else unread
-    rows = _numbered(directory, "", unread)
+    entries, truncated = _entries(directory), False
+    rows = _numbered(entries, "", unread)
     with noting(unread, "export"), _opened(directory, "export") as export:
+        below = _entries(export)
+        truncated = len(below) > MAX_ENTRIES
         have = {row.version for row in rows}
-        rows += [row for row in _numbered(export, "export/", unread) if row.version not in have]
+        rows += [row for row in _numbered(below, "export/", unread) if row.version not in have]
+    truncated = truncated or len(entries) > MAX_ENTRIES
     if not rows:
-        return [Folder(UNVERSIONED, ".", _stamp(os.fstat(directory)))]
+        return Folders([Folder(UNVERSIONED, ".", _stamp(os.fstat(directory)))], 0, truncated)
     rows.sort(key=lambda row: exported_models.version_order(row.version), reverse=True)
-    return rows[:MAX_VERSIONS]
+    return Folders(rows[:MAX_VERSIONS], len(rows[MAX_VERSIONS:]), truncated)
 
 
-def _numbered(directory: int, prefix: str, unread: Unread) -> list[Folder]:
+def _numbered(entries: list[os.DirEntry[str]], prefix: str, unread: Unread) -> list[Folder]:
     rows = []
-    for entry in _entries(directory):
+    for entry in entries[:MAX_ENTRIES]:
         name = entry.name
         if not (name.isascii() and name.isdigit() and len(name) <= 18):
             continue
@@ -165,13 +185,9 @@ def _opened(folder: int, path: str) -> Iterator[int]:
 
 
 def _entries(folder: int) -> list[os.DirEntry[str]]:
-    rows = []
+    """The first entries of a folder; one more than MAX_ENTRIES tells that there are others."""
     with os.scandir(folder) as entries:
-        for entry in entries:
-            rows.append(entry)
-            if len(rows) >= _MAX_ENTRIES:
-                break
-    return rows
+        return list(itertools.islice(entries, MAX_ENTRIES + 1))
 
 
 def read_contents(directory: int, folder: Folder) -> Contents:
@@ -192,7 +208,8 @@ def _walk(
 ) -> None:
     for entry in sorted(_entries(folder), key=_reading_order):
         contents.entries += 1
-        if contents.count >= _MAX_FILES or contents.entries > _MAX_ENTRIES:
+        if contents.entries > MAX_ENTRIES:
+            contents.truncated = True
             return
         path = prefix + entry.name
         info = None
@@ -210,8 +227,11 @@ def _walk(
             states.append((path, info.st_size, info.st_mtime_ns))
             shown = path.encode(errors="replace").decode(errors="replace")
             contents.files.append(exported_models.File(shown[:300], info.st_size))
-        elif stat.S_ISDIR(info.st_mode) and prefix.count("/") < _MAX_DEPTH:
+        elif stat.S_ISDIR(info.st_mode):
             if not whole and not prefix and entry.name not in _PARTS:
+                continue
+            if prefix.count("/") >= _MAX_DEPTH:
+                contents.truncated = True
                 continue
             contents.changed = max(contents.changed, info.st_ctime_ns)
             with noting(contents.unread, path), _opened(folder, entry.name) as below:

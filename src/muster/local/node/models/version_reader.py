@@ -29,7 +29,7 @@ from muster.local.node.models.tensors import Damaged
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from muster.jobs.exported_models import Signature, Tensor
+    from muster.jobs.exported_models import Model, Signature, Tensor
     from muster.local.node.models.folders import Contents, Folder
 
 SETTLED = 2.0
@@ -62,10 +62,20 @@ class Look:
     """Paths that are there and cannot be read, with the reason."""
     is_missing: bool = False
     """Whether the directory is not there."""
+    omitted: int = 0
+    """Older versions, which were not read."""
+    truncated: bool = False
+    """Whether the directory has more entries than were looked at."""
 
-    def newest_first(self) -> tuple[Version, ...]:
+    def listed(self, model: Model) -> Model:
+        """The model with the versions of this look, newest first."""
         rows = sorted(self.versions.values(), key=lambda row: version_order(row.version))
-        return tuple(reversed(rows))
+        return structs.replace(
+            model,
+            versions=tuple(reversed(rows)),
+            omitted=self.omitted,
+            truncated=self.truncated,
+        )
 
 
 def look(
@@ -91,7 +101,8 @@ def look(
         os.close(directory)
         return result
     try:
-        for folder in folders.find_versions(directory, result.unread):
+        found, result.omitted, result.truncated = folders.find_versions(directory, result.unread)
+        for folder in found:
             if folder.stamp[:2] not in others:
                 with folders.noting(result.unread, folder.path):
                     _read(directory, folder, last, job_uid, result)
@@ -117,9 +128,10 @@ def remaining(top: str, path: str, last: Look) -> Look:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         directory = folders.open_directory(top, path)
         try:
+            found, result.omitted, result.truncated = folders.find_versions(directory)
             present = {
                 folder.path
-                for folder in folders.find_versions(directory)
+                for folder in found
                 # The directory itself is always there, its model may be gone.
                 if folder.path != "." or folders.read_contents(directory, folder).format
             }
@@ -184,6 +196,7 @@ def _version(directory: int, folder: Folder, contents: Contents, job_uid: str) -
         size=contents.size,
         files=tuple(contents.files),
         file_count=contents.count,
+        truncated=contents.truncated,
         tensors=arrays,
         signatures=functions,
         job_uid=job_uid,

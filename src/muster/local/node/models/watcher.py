@@ -20,7 +20,7 @@ from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key
 from muster.errors import MissingReference, MusterError, NotFound, describe
 from muster.jobs import exported_models
-from muster.jobs.exported_models import Model, version_order
+from muster.jobs.exported_models import Model
 from muster.local.node.models import location, version_reader
 from muster.local.node.models.watched_models import LAST_LOOKS, ModelFile, WatchedModel
 from muster.telemetry.log_bounds import RepeatedLine
@@ -194,7 +194,7 @@ class ModelWatcher:
         await self._take(model, result)
 
     async def _take(self, model: WatchedModel, result: Look) -> None:
-        if result.versions != model.last.versions:
+        if result.listed(model.model) != model.last.listed(model.model):
             model.published = False
         model.last = result
         if not model.published:
@@ -203,13 +203,10 @@ class ModelWatcher:
             self._models.pop(model.key, None)
 
     async def _publish(self, model: WatchedModel) -> None:
-        rows = sorted(
-            model.last.versions.values(), key=lambda row: version_order(row.version), reverse=True
-        )
-        model.model = msgspec.structs.replace(model.model, versions=tuple(rows))
+        model.model = model.last.listed(model.model)
         body = exported_models.manifest(model.model, *model.key)
         try:
-            if not rows:
+            if not model.model.versions:
                 with contextlib.suppress(NotFound):
                     await self._client.delete(CONFIG_MAPS, model.key)
             else:
