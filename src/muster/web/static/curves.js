@@ -1,9 +1,5 @@
 // Curves of a job: resources from the feed `usage:…`, scalars of its TensorBoard every few seconds.
-const curves = {plots: new Map()};
-
-function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
+const plots = new Map();
 
 function short(value) {
   if (value == null) return "–";
@@ -27,7 +23,7 @@ const lastMinute = (_, low, high) => [Math.min(low, high - 60), high];
 // One chart in `host`, drawn anew only when its curves are others than before.
 function draw(host, title, labels, data, {time = false, format = short} = {}) {
   const id = host.id + "/" + title, names = JSON.stringify(labels);
-  let plot = curves.plots.get(id);
+  let plot = plots.get(id);
   if (plot && plot.names === names) { plot.setData(data); return; }
   plot?.figure.remove();
   const figure = document.createElement("figure"), caption = document.createElement("figcaption");
@@ -35,21 +31,20 @@ function draw(host, title, labels, data, {time = false, format = short} = {}) {
   figure.className = "panel";
   figure.append(caption);
   host.append(figure);
-  const axis = {stroke: () => colour("--quiet"), grid: {stroke: () => colour("--line"), width: 1}, ticks: {show: false}, font: "11px system-ui"};
   plot = new uPlot({
     width: Math.max(200, figure.clientWidth - 32), height: 180, cursor: {points: {size: 6}}, scales: time ? {x: {time, range: lastMinute}, y: {range: fromZero}} : {x: {time}, y: {range: (_, low, high) => low === high ? [Math.min(0, low), Math.max(0, high) || 1] : uPlot.rangeNum(low, high, 0.1, true)}},
-    axes: [{...axis, ...(time ? {space: 70, values: (_, ticks) => ticks.map(t => new Date(t * 1000).toTimeString().slice(0, 8))} : {})},
-      {...axis, size: 64, values: (_, ticks) => ticks.map(format), ...(format === bytes ? {incrs: POWERS_OF_TWO} : {})}],
+    axes: [chartStyle.axis(time ? {space: 70, values: (_, ticks) => ticks.map(t => new Date(t * 1000).toTimeString().slice(0, 8))} : {}),
+      chartStyle.axis({size: 64, values: (_, ticks) => ticks.map(format), ...(format === bytes ? {incrs: POWERS_OF_TWO} : {})})],
     series: [{label: time ? "time" : "step"}, ...labels.map((label, i) => ({
-      label, stroke: () => colour(`--job-${i % 8}`), width: 1.5, spanGaps: true, value: (_, v) => format(v),
+      label, stroke: () => chartStyle.colour(`--job-${i % 8}`), width: 1.5, spanGaps: true, value: (_, v) => format(v),
       points: {show: (u, row) => u.data[row].filter(v => v != null).length < 2}, dash: i >= 8 ? [4, 4] : undefined}))],
   }, data, figure);
   Object.assign(plot, {names, figure});
-  curves.plots.set(id, plot);
+  plots.set(id, plot);
 }
 
 function resize() {
-  for (const plot of curves.plots.values())
+  for (const plot of plots.values())
     plot.setSize({width: Math.max(200, plot.figure.clientWidth - 32), height: 180});
 }
 
@@ -88,4 +83,4 @@ async function refresh() {
   setTimeout(loop, 5000);
 })();
 addEventListener("resize", resize);
-document.getElementById("theme").addEventListener("click", () => curves.plots.forEach(plot => plot.redraw()));
+chartStyle.onThemeChange(() => plots.forEach(plot => plot.redraw()));

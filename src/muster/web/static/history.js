@@ -2,20 +2,17 @@
 "use strict";
 
 const seconds = value => value < 120 ? `${Math.round(value)}s` : value < 7200 ? `${Math.round(value / 60)}m` : `${(value / 3600).toFixed(1)}h`;
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const charts = new Map();
 
 function plot(id, times, curves, range, words) {
   const host = document.getElementById(id);
   const clock = times.at(-1) - times[0] < 900 ? "{HH}:{mm}:{ss}" : "{HH}:{mm}";
-  const grid = {stroke: colour("--line"), width: 1};
-  const axis = {stroke: colour("--quiet"), grid, ticks: grid, font: "11px system-ui, sans-serif"};
   const options = {
     width: host.clientWidth, height: 160,
     scales: {y: {range}},
-    axes: [{...axis, space: 64, values: clock}, {...axis, size: 48, values: (u, rows) => rows.map(words)}],
+    axes: [chartStyle.axis({space: 64, values: clock}), chartStyle.axis({size: 48, values: (u, rows) => rows.map(words)})],
     series: [{value: "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...curves.map(({label, tone, bars}) => ({
-      label, stroke: colour(tone), width: 2, fill: bars ? undefined : colour(tone) + "22",
+      label, stroke: chartStyle.colour(tone), width: 2, fill: bars ? undefined : chartStyle.colour(tone) + "22",
       points: {show: Boolean(bars), size: 6}, value: (u, row) => row === null ? "–" : words(row),
     }))],
   };
@@ -42,5 +39,4 @@ function draw() {
 draw();
 document.body.addEventListener("htmx:afterSettle", draw);
 addEventListener("resize", draw);
-document.getElementById("theme").addEventListener("click", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+chartStyle.onThemeChange(draw);
