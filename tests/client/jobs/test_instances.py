@@ -37,6 +37,15 @@ def test_an_index_means_the_worker_or_the_only_instance_that_has_it(
             named_instance(summary, other)
 
 
+def test_the_only_replica_is_named_to_users_who_ask_for_another() -> None:
+    summary = summarize(job("Running", chief=True), [pod("chief", 0)])
+
+    with pytest.raises(NotFound, match="no replica worker-0") as caught:
+        named_instance(summary, "worker-0")
+
+    assert caught.value.hint == "Its only replica is j-chief-0."
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_pods_that_are_being_deleted_are_not_offered_in_place_of_the_chief(workers: int) -> None:
     """A finished job may have lost its launcher or chief while other pods still end."""

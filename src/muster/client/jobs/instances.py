@@ -51,9 +51,11 @@ def named_instance(job: JobSummary, name: str) -> Instance:
     """The instance that is meant by the name."""
     if instance := find_instance(job, name):
         return instance
+    replicas = [row.name for row in job.instances]
+    listed = f"Its only replica is {replicas[0]}." if len(replicas) == 1 else ""
     raise NotFound(
         f"the job {job.name} has no replica {name}",
-        hint=f"`arena get {job.name}` lists its replicas.",
+        hint=listed or f"`arena get {job.name}` lists its replicas.",
     )
 
 

@@ -51,6 +51,13 @@ class WrittenRole:
         return sum(int(amount) for amount in amounts if amount.isdecimal())
 
 
+def _about_single(roles: list[str]) -> str:
+    """A hint for users who wrote --workers=1, and do not know of a chief or a master."""
+    if roles not in (["chief"], ["master"]):
+        return ""
+    return f"A job of one worker is one {roles[0]}. Submit it again with more workers."
+
+
 def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
     """The JSON patch that gives roles these counts, in whichever form the job is written.
 
@@ -61,7 +68,8 @@ def operations(raw: Raw, counts: dict[str, int]) -> list[Raw]:
     for role in counts:
         if role not in roles:
             known = ", ".join(sorted(roles)) or "none"
-            raise UsageError(f"the job has no {role} replicas; its roles: {known}")
+            text = f"the job has no {role} replicas; its roles: {known}"
+            raise UsageError(text, hint=_about_single(roles))
     if "worker" in counts and "master" in roles:
         if counts["worker"] < 1:
             raise UsageError("--workers counts the master: at least 1")

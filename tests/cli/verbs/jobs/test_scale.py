@@ -170,6 +170,21 @@ def test_a_job_cannot_be_scaled_to_numbers_that_submit_refuses(place: Place, cou
     assert place.spec("a")["tfReplicaSpecs"]["Worker"]["replicas"] == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "role"), [(flags.TensorFlow, "chief"), (flags.PyTorch, "master")]
+)
+def test_a_job_of_one_worker_says_that_it_has_another_role(
+    kind: type[flags.Submission], role: str
+) -> None:
+    args = kind(name="a", image="i", command=("true",))
+    raw = job_manifest.bundle(args).job
+
+    with pytest.raises(UsageError, match=f"its roles: {role}") as caught:
+        scaling.operations(raw, {"worker": 2})
+
+    assert caught.value.hint.startswith(f"A job of one worker is one {role}.")
+
+
 def test_a_role_that_the_job_lacks_cannot_be_scaled(place: Place) -> None:
     place.job("a")
 
