@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from muster.api.core import Lease
-from muster.api.kinds import LEASES
-from muster.kube.auth.kube_config import load
-from muster.kube.client import Client
-from muster.scheduler.other_schedulers import (
-    claim_names,
-    find_others,
-    has_died,
-    holder_identity,
-)
+from muster.scheduler.other_schedulers import find_others
 from muster.scheduler.rights import name_lease
-from tests.local_server import LocalServer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -103,37 +89,3 @@ def test_a_name_lease_that_ran_out_was_given_up_or_whose_holder_died_is_ignored(
     mark: Lease,
 ) -> None:
     assert find_others(["muster"], [mark], NOW, gone=lambda who: who == "host/dead") == []
-
-
-def test_only_a_process_of_this_machine_is_known_to_have_died() -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-
-    assert has_died(holder_identity(child.pid))
-    assert has_died(holder_identity(os.getpid()))
-    assert not has_died(holder_identity(os.getppid()))
-    assert not has_died("another-host/1")
-    assert not has_died("elected")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("given_up", [False, True])
-async def test_of_two_schedulers_that_start_at_the_same_moment_one_gets_the_names(
-    tmp_path: Path, given_up: bool
-) -> None:
-    names = ("muster", "kube-batch")
-    with LocalServer(tmp_path) as server:
-        async with Client.connect(load(server.kubeconfig)) as client:
-            if given_up:
-                for name in names:
-                    metadata = {"name": name_lease(name), "namespace": "kube-system"}
-                    await client.create(LEASES, {"metadata": metadata, "spec": {}})
-            found = await asyncio.gather(
-                claim_names(client, names, "kube-system", "host-a/1"),
-                claim_names(client, names, "kube-system", "host-b/1"),
-            )
-            leases = (await client.list(LEASES, "kube-system")).items
-
-    (others,) = [others for others in found if others]
-    (winner,) = {lease.spec.holder_identity for lease in leases}
-    assert {other.holder for other in others} == {winner}

@@ -22,7 +22,7 @@ from tests.waiting import eventually
 MAX_MODULES = 20
 ROOM = {"cpu": "8", "memory": "8Gi", "pods": "110"}
 GANG = ("g-0", "g-1", "g-2")
-LEASES = "other_schedulers.py"
+LEASES = "name_leases.py"
 """Renews leases at the start and every ten seconds, whether gangs come or not."""
 GROUP = "pod-group.scheduling.sigs.k8s.io"
 

@@ -30,7 +30,7 @@ from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.effects.volume_provisioner import Provisioner
 from muster.scheduler.effects.waiting_line_publisher import LinePublisher
 from muster.scheduler.loop import Loop
-from muster.scheduler.other_schedulers import NameLeases
+from muster.scheduler.name_leases import NameLeases
 from muster.scheduler.settings import NAMES, Settings, SettingsFile, load
 from muster.scheduler.state import State
 from muster.telemetry.health import Health

@@ -17,7 +17,7 @@ from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
-from muster.scheduler import other_schedulers
+from muster.scheduler import name_leases
 from muster.scheduler.rights import name_lease
 from muster.scheduler.run import Options
 from tests.controlplane.control_plane import ControlPlane
@@ -149,10 +149,8 @@ async def test_a_second_scheduler_of_a_live_name_does_not_start_unless_forced(
 async def test_a_second_scheduler_without_an_election_does_not_start(
     plane: ControlPlane, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        other_schedulers, "RENEW_EVERY", 600.0
-    )  # the mark stays as the test writes it
-    monkeypatch.setattr(other_schedulers, "GIVE_UP_WITHIN", 60.0)
+    monkeypatch.setattr(name_leases, "RENEW_EVERY", 600.0)  # the mark stays as the test writes it
+    monkeypatch.setattr(name_leases, "GIVE_UP_WITHIN", 60.0)
     async with real_cluster.scheduling(plane, Options(names=("twin",))):
 
         async def marked() -> bool:

@@ -170,9 +170,7 @@ def test_a_job_cannot_be_scaled_to_numbers_that_submit_refuses(place: Place, cou
     assert place.spec("a")["tfReplicaSpecs"]["Worker"]["replicas"] == 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "role"), [(flags.TensorFlow, "chief"), (flags.PyTorch, "master")]
-)
+@pytest.mark.parametrize(("kind", "role"), [(flags.TensorFlow, "chief"), (flags.PyTorch, "master")])
 def test_a_job_of_one_worker_says_that_it_has_another_role(
     kind: type[flags.Submission], role: str
 ) -> None:

@@ -92,15 +92,16 @@ async def _refuse_others(client: Client, names: tuple[str, ...], *, elects: bool
 
 
 async def _others(client: Client, names: tuple[str, ...], *, elects: bool) -> list[OtherScheduler]:
+    from muster.scheduler import name_leases
     from muster.scheduler import other_schedulers as others
 
     if not elects:
-        holder = others.holder_identity(os.getpid())
-        return await others.claim_names(client, names, daemon.LEASE_NAMESPACE, holder)
+        holder = name_leases.holder_identity(os.getpid())
+        return await name_leases.claim_names(client, names, daemon.LEASE_NAMESPACE, holder)
 
     def gone(holder: str) -> bool:
         # With leader election, another Muster scheduler is a standby and no conflict.
-        return others.has_died(holder) or holder == others.ELECTED
+        return name_leases.has_died(holder) or holder == others.ELECTED
 
     leases = (await client.list(LEASES, fields=others.LEASE_FIELD_SELECTOR)).items
     return others.find_others(names, leases, datetime.now(UTC), gone=gone)
