@@ -11,6 +11,7 @@ MusterError                     exit 1
 │   ├── TooManyRequests 429     .retry_after says how long to wait
 │   ├── StatusError             raised by the local API server; .details go into the Status it sends
 │   └── ServerError 5xx         the outcome of a write is unknown
+├── Aborted                     another thread has ended the client of this one
 ├── Unreachable (exit 5)        no response: connect, TLS, timeout; outcome of a write is unknown
 │   └── UntrustedCertificate    the server's or the client's certificate was rejected
 ├── NoCluster (exit 5)          nothing is configured and no local cluster is running
@@ -25,6 +26,7 @@ MusterError                     exit 1
 │   └── RemoteError             rank 0 of a function raised an exception that cannot be rebuilt here
 ├── WaitTimeout                 the awaited state was not reached in time
 ├── CannotRun                   this machine could not run a pod's processes
+│   └── OutOfDescriptors        too many files are open for one more pod
 ├── MissingReference            a pod refers to something that does not exist (yet)
 ├── InvalidImageName            a pod's image has a name that no image can have
 ├── ResultError                 a function ran as a job, and its value cannot be delivered
@@ -51,6 +53,8 @@ class MusterError(Exception):
 
     cli_exit_code: ClassVar[int] = 1
     """The exit code of a command that ends with this error."""
+    missing_right: MissingRight | None = None
+    """Who lacks which right, if that is the reason."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -110,8 +114,6 @@ class Forbidden(ApiError):
     """The user lacks the permission, or a quota or a policy of the cluster is in the way."""
 
     cli_exit_code = 4
-    missing_right: MissingRight | None = None
-    """Who lacks which right; None if the reason is another."""
     action = ""
     """The verb and the resource that were refused, as `patch pods/status`; empty if not known."""
 

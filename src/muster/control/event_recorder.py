@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from muster.api.events import EventSubject, EventText, event_manifest
 from muster.api.kinds import EVENTS
 from muster.api.meta import key_of, timestamp
-from muster.errors import AlreadyExists, Forbidden, MusterError, NotFound
+from muster.errors import AlreadyExists, MusterError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,7 +161,7 @@ class EventRecorder:
 
     def _log(self, event: _RecordedEvent, error: MusterError) -> None:
         """Log that an event is not written; a missing right concerns all events, so once."""
-        missing = error.missing_right if isinstance(error, Forbidden) else None
+        missing = error.missing_right
         if missing and missing == self._missing_right:
             return
         self._missing_right = missing

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api.kinds import POD_DISRUPTION_BUDGETS, PODS, SERVICES
-from muster.errors import Forbidden, MusterError
+from muster.errors import MusterError
 from muster.operator.action_types import Create, Delete, DeleteJob, EmitEvent
 from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 from muster.rights import MISSING_RIGHT
@@ -35,7 +35,7 @@ def events_of_stage(
     `changes` are the actions that changed an object, `errors` are the errors of the others.
     """
     result = _event_of_result(stage, changes, errors)
-    missing = (error.missing_right for error in errors if isinstance(error, Forbidden))
+    missing = (error.missing_right for error in errors if isinstance(error, MusterError))
     rights = [
         EmitEvent(MISSING_RIGHT, str(row), "Warning") for row in dict.fromkeys(missing) if row
     ]

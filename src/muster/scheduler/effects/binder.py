@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.gang import PLAN_ANNOTATION
 from muster.api.kinds import PODS
-from muster.errors import Conflict, Forbidden, MusterError, NotFound, is_temporary
+from muster.errors import Conflict, MusterError, NotFound, is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +127,7 @@ class Binder:
                 await self._bind(binding)
             except MusterError as error:
                 why = str(error)
-                missing_right = error.missing_right if isinstance(error, Forbidden) else None
+                missing_right = error.missing_right
                 if not (is_temporary(error) or isinstance(error, NotFound | Conflict)):
                     break
                 log.info("%s: bind unclear: %s", binding.pod.metadata.key, error)

@@ -37,9 +37,9 @@ class Refusals:
 
     def take(self, error: MusterError, gang: GangKey | None, pods: Iterable[Pod] = ()) -> None:
         """Log an error unless the same rule was missing before; tell the gang, if one is given."""
-        refused = error if isinstance(error, Forbidden) else Forbidden("")
-        missing = refused.missing_right
-        about = str(missing or refused.action or error)
+        missing = error.missing_right
+        action = error.action if isinstance(error, Forbidden) else ""
+        about = str(missing or action or error)
         if about not in self._known:
             self._known.add(about)
             self._log.warning("%s", error)
