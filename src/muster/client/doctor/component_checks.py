@@ -9,7 +9,7 @@ from muster.client.doctor.finding import Finding, error, ok, warning
 from muster.client.install.installation import pod_problem, readiness
 from muster.client.install.other_systems import other_operators
 from muster.operator import rights as operator_rights
-from muster.rights import MissingRight
+from muster.rights import MissingRight, account_name
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.other_schedulers import is_alive
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
@@ -104,8 +104,9 @@ def rights(facts: Facts) -> Iterator[Finding]:
     """Whether the components and the user have the rights that they need."""
     missing = [MissingRight(who, rule) for who, rules in facts.missing.items() for rule in rules]
     found = [error("rights", row.problem, row.fix) for row in missing]
+    asked = {account_name(c.account) for c in facts.components if facts.name_of(c) in facts.missing}
     for row, where in facts.reported.items():
-        if not any(row.who == name.partition(" ")[0] for name in facts.missing):  # else asked above
+        if row.who not in asked:  # else its rights are known, and the event may be older
             found.append(warning("rights", f"{row.problem}, by an event on {where}", row.fix))
     found += [warning("rights", f"you may not list {name}: not checked") for name in facts.unread]
     complete = ", ".join(facts.missing)
