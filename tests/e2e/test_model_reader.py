@@ -15,9 +15,8 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, CookieJar
 
-from muster.api.kinds import CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, Kind
+from muster.api.kinds import BATCH_JOBS, CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, Kind
 from muster.api.meta import Key, Raw
-from muster.client.models.read_models import BATCH_JOBS
 from muster.kube import request
 from muster.kube.blocking_client import BlockingClient
 from tests.e2e.local_cluster import LocalCluster

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from muster.api.kinds import JOB_KINDS, PODS, TFJOBS
+from muster.api.kinds import BATCH_JOBS, JOB_KINDS, PODS, TFJOBS
 from muster.api.meta import Raw, key_of
 from muster.client.models import model_runs, read_models, reader_job, runner_pod
 from muster.deploy import dashboard_rights, roles
@@ -195,7 +195,7 @@ async def _use_models(client: Client, plane: ControlPlane) -> None:
     _, made = plane.request("POST", TFJOBS.path("default"), made)
     place = reader_job.find_place(made)
     async with read_models._started(client, place, "default", "muster:1") as reader:
-        assert plane.request("GET", read_models.BATCH_JOBS.path(*key_of(reader)))[0] == 200
+        assert plane.request("GET", BATCH_JOBS.path(*key_of(reader)))[0] == 200
     version = Version("1", "1", NPZ, datetime.now(UTC))
     for versions in ((version,), (version,), ()):
         model = read_models._with_maker(Model(versions=versions), place, made)

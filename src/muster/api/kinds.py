@@ -73,8 +73,11 @@ SERVICES = Kind.of("v1", "Service", core.Service)
 CONFIG_MAPS = Kind.of("v1", "ConfigMap", core.ConfigMap)
 SECRETS = Kind.of("v1", "Secret", core.Secret)
 SERVICE_ACCOUNTS: Kind[Raw] = Kind.of("v1", "ServiceAccount", dict)
-ROLES: Kind[Raw] = Kind.of("rbac.authorization.k8s.io/v1", "Role", dict)
-ROLE_BINDINGS: Kind[Raw] = Kind.of("rbac.authorization.k8s.io/v1", "RoleBinding", dict)
+_RBAC = "rbac.authorization.k8s.io/v1"
+ROLES: Kind[Raw] = Kind.of(_RBAC, "Role", dict)
+ROLE_BINDINGS: Kind[Raw] = Kind.of(_RBAC, "RoleBinding", dict)
+CLUSTER_ROLES: Kind[Raw] = Kind.of(_RBAC, "ClusterRole", dict, namespaced=False)
+CLUSTER_ROLE_BINDINGS: Kind[Raw] = Kind.of(_RBAC, "ClusterRoleBinding", dict, namespaced=False)
 EVENTS = Kind.of("v1", "Event", core.Event)
 POD_DISRUPTION_BUDGETS = Kind.of("policy/v1", "PodDisruptionBudget", core.PodDisruptionBudget)
 PRIORITY_CLASSES = Kind.of(
@@ -89,6 +92,7 @@ CRDS = Kind.of(
 )
 
 DEPLOYMENTS: Kind[Raw] = Kind.of("apps/v1", "Deployment", dict)
+BATCH_JOBS: Kind[Raw] = Kind.of("batch/v1", "Job", dict)
 SELF_SUBJECT_REVIEWS: Kind[Raw] = Kind.of(
     "authentication.k8s.io/v1", "SelfSubjectReview", dict, namespaced=False
 )

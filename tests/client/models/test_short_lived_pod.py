@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from muster.api.core import Pod
-from muster.api.kinds import PODS
+from muster.api.kinds import BATCH_JOBS, PODS
 from muster.api.meta import Key, Raw
-from muster.client.models.read_models import BATCH_JOBS
 from muster.client.models.short_lived_pod import created, read_log, wait_until
 from muster.errors import MusterError, NotFound
 

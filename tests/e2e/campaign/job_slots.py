@@ -17,7 +17,7 @@ from random import Random
 from threading import Event, Lock
 
 from muster.api.core import Pod
-from muster.api.kinds import JOB_KINDS, PODS, Kind
+from muster.api.kinds import BATCH_JOBS, JOB_KINDS, PODS, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import AlreadyExists, MusterError, NotFound
 from muster.kube.blocking_client import BlockingClient
@@ -25,7 +25,6 @@ from tests.e2e.campaign.jobs import allowed, job
 from tests.e2e.chaos import JOB, Chaos
 from tests.e2e.local_cluster import LocalCluster
 
-BATCH_JOBS: Kind[Raw] = Kind.of("batch/v1", "Job", dict)
 KINDS = {kind.kind: kind for kind in (*JOB_KINDS, BATCH_JOBS)}
 POLICIES = (
     *["retry", "never", "gang"] * 3,

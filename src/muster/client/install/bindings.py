@@ -10,18 +10,16 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.crds import PART_OF
-from muster.api.kinds import ROLE_BINDINGS, Kind
-from muster.api.meta import Key, Raw
+from muster.api.kinds import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from muster.api.meta import Key
 from muster.errors import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from muster.api.meta import Raw
     from muster.kube.blocking_client import BlockingClient
 
-CLUSTER_ROLE_BINDINGS: Kind[Raw] = Kind.of(
-    "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", dict, namespaced=False
-)
 LABELS = f"{PART_OF}=muster"
 
 

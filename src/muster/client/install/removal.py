@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.api.kinds import (
     ADMISSION_POLICIES,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CONFIG_MAPS,
     CRDS,
     DEPLOYMENTS,
@@ -26,7 +28,7 @@ from muster.api.kinds import (
 )
 from muster.api.meta import Key, Raw
 from muster.client.install import bindings
-from muster.client.install.bindings import CLUSTER_ROLE_BINDINGS, LABELS, Binding
+from muster.client.install.bindings import LABELS, Binding
 from muster.client.install.plan import HELM
 from muster.errors import Forbidden, NotFound, UsageError
 from muster.operator import rights as operator_rights
@@ -39,10 +41,7 @@ if TYPE_CHECKING:
 
     from muster.kube.blocking_client import BlockingClient
 
-_CLUSTER_ROLES: Kind[Raw] = Kind.of(
-    "rbac.authorization.k8s.io/v1", "ClusterRole", dict, namespaced=False
-)
-_RBAC_KINDS = (ROLE_BINDINGS, ROLES, CLUSTER_ROLE_BINDINGS, _CLUSTER_ROLES)
+_RBAC_KINDS = (ROLE_BINDINGS, ROLES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES)
 REMOVED: tuple[Kind[Any], ...] = (
     *reversed(ADMISSION_POLICIES),
     DEPLOYMENTS,

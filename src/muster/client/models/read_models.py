@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.kinds import CONFIG_MAPS, DEPLOYMENTS, EVENTS, PODS, Kind, decoder_of
-from muster.api.meta import Key, Raw, key_of
+from muster.api.kinds import BATCH_JOBS, CONFIG_MAPS, EVENTS, PODS, decoder_of
+from muster.api.meta import Key, key_of
 from muster.client.models import reader_job, short_lived_pod
 from muster.client.models.catalog import PublishedModel
-from muster.errors import (
-    AlreadyExists,
-    ApiError,
-    Conflict,
-    Forbidden,
-    MusterError,
-    NotFound,
-    UsageError,
-)
+from muster.errors import AlreadyExists, Conflict, Forbidden, MusterError, NotFound
 from muster.jobs import exported_models
 from muster.jobs.exported_models import Model
 
@@ -32,15 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from muster.api.core import Pod
+    from muster.api.meta import Raw
     from muster.client.models.reader_job import Place
     from muster.kube.client import Client
 
-_BINDINGS: Kind[Raw] = Kind.of(
-    "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", dict, namespaced=False
-)
-_COMPONENTS = ("muster-scheduler", "muster-operator")
-"""The names of Deployments, service accounts and ClusterRoleBindings of an installation."""
-BATCH_JOBS: Kind[Raw] = Kind.of("batch/v1", "Job", dict)
 MARK = "muster.dev/versions "
 """The start of the line with the result."""
 _ERROR = "error: "
@@ -73,24 +60,6 @@ def failure_in(log: Sequence[str]) -> str:
     """Why a reader printed no versions: its error, without the hints that follow it."""
     errors = [line.removeprefix(_ERROR) for line in log if line.startswith(_ERROR)]
     return (errors or [*log] or ["no answer"])[-1]
-
-
-async def find_image(client: Client) -> str:
-    """The image of the installation; empty if the user may not look for it.
-
-    Anybody can give a Deployment Muster's name and labels in a namespace of their own, and the
-    reader runs with the user's rights. Only administrators write ClusterRoleBindings, so these
-    say in which namespace Muster is.
-    """
-    for name in _COMPONENTS:
-        with contextlib.suppress(ApiError):
-            binding = await client.get(_BINDINGS, Key("", name))
-            for subject in binding.get("subjects") or ():
-                if subject["kind"] == "ServiceAccount" and subject["name"] == name:
-                    found = await client.get(DEPLOYMENTS, Key(subject["namespace"], name))
-                    containers = found["spec"]["template"]["spec"]["containers"]
-                    return str(containers[0].get("image", ""))
-    return ""
 
 
 async def _run(client: Client, place: Place, namespace: str, image: str) -> str:
@@ -174,14 +143,3 @@ def _with_maker(found: Model, place: Place, job: Raw) -> Model:
     return replace(
         found, name=place.name, job=place.maker, directory=place.directory, versions=versions
     )
-
-
-def check_image(image: str) -> str:
-    """The image, if one is known."""
-    if not image:
-        raise UsageError(
-            "the image of Muster is not known, and only a pod with it can read the volume",
-            hint="Name it, the one that `muster install` was given: `arena models read JOB --image "
-            "IMAGE`, or `muster dashboard --reader-image IMAGE`.",
-        )
-    return image

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from muster.api.meta import Key
 from muster.client.models import catalog, model_runs, read_models
+from muster.client.models.reader_image import reader_image
 from muster.errors import Forbidden, MusterError, NotFound
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.web.cluster.sources import MODELS
@@ -63,8 +64,7 @@ async def read(request: web.Request) -> web.Response:
     kind, key = str(form.get("kind")), Key(str(form.get("namespace")), str(form.get("name")))
     raw = (await cluster.job(kind, key)).raw
     raw = {**raw, "kind": kind, "apiVersion": JOB_KIND_BY_NAME[kind].resource.api_version}
-    image = request.app[POLICY].reader_image or await read_models.find_image(cluster.client)
-    image = read_models.check_image(image)
+    image = await reader_image(cluster.client, request.app[POLICY].reader_image)
     published = await read_models.read_models(cluster.client, raw, image)
     if not published.model.versions:
         raise NotFound(

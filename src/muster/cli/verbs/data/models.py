@@ -187,6 +187,7 @@ def read(target: Target, job: str, image: str) -> None:
     from muster.api.meta import Key
     from muster.client.jobs.lookup import get_job
     from muster.client.models import read_models
+    from muster.client.models.reader_image import reader_image
 
     cluster = target.cluster()
     with cluster.connect() as client:
@@ -194,10 +195,8 @@ def read(target: Target, job: str, image: str) -> None:
     raw = {**found.raw, "kind": found.kind.kind, "apiVersion": found.kind.api_version}
 
     async def run(client: Client) -> PublishedModel:
-        chosen = (
-            image or await read_models.find_image(client) or ("muster" if cluster.local else "")
-        )
-        return await read_models.read_models(client, raw, read_models.check_image(chosen))
+        chosen = await reader_image(client, image, default="muster" if cluster.local else "")
+        return await read_models.read_models(client, raw, chosen)
 
     published = _run(cluster, run)
     if not published.model.versions:
