@@ -18,6 +18,7 @@ from muster.web.access.keys import new_token
 from muster.web.cluster import job_summaries
 from muster.web.cluster.live_clusters import LiveClusters
 from muster.web.cluster.page_cache import PageCache
+from muster.web.identity import Identity
 from tests.web.objects import HOSTILE
 from tests.web.site import Site, rows
 
@@ -74,7 +75,7 @@ async def test_a_deleted_job_leaves_the_list(site: Site) -> None:
 async def test_unchanged_jobs_are_not_read_again(site: Site) -> None:
     """Thousands of jobs are quick because their summaries are kept."""
     clusters = LiveClusters()
-    with clusters.use("", site.endpoint) as cluster:
+    with clusters.use(Identity("", site.endpoint, secret="", csrf="")) as cluster:
         site.add_job("first", state="Running")
         now = datetime.now(UTC)
         job = [await cluster.job("TFJob", Key(site.namespace, "first"))]

@@ -8,6 +8,7 @@ from muster.web.access.gate import Policy
 from muster.web.cluster import first_list
 from muster.web.cluster.sources import PODS
 from muster.web.context import CLUSTERS
+from muster.web.identity import Identity
 from tests.waiting import eventually
 from tests.web.site import HTML, Site
 
@@ -35,5 +36,5 @@ async def test_a_page_whose_objects_take_long_says_so_and_opens_by_itself(
 
 async def test_the_login_fetches_the_objects_of_the_first_page(site: Site) -> None:
     clusters = site.client.server.app[CLUSTERS]  # type: ignore[attr-defined]
-    with clusters.use("", site.endpoint) as cluster:
+    with clusters.use(Identity("", site.endpoint, secret="", csrf="")) as cluster:
         await eventually(lambda: PODS in cluster._objects and not cluster.loading)

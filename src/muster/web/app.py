@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiohttp import web
 
 from muster.web import error_pages, static_files, stream
-from muster.web.access.gate import VERIFY, Gate, Policy
+from muster.web.access.gate import GATE, Gate, Policy
 from muster.web.access.request_checks import SECURITY_HEADERS
 from muster.web.cluster.live_clusters import LiveClusters
 from muster.web.context import CLUSTERS, NAVIGATION, POLICY, with_cluster
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY = 1 << 20
-GATE: web.AppKey[Gate] = web.AppKey("gate", Gate)
 
 
 class Page(NamedTuple):
@@ -79,11 +78,10 @@ def make_app(
     gate = Gate(policy, endpoint, clusters.start, clusters.end)
     middlewares = (error_pages.middleware, gate.middleware, with_cluster)
     app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY)
-    app[CLUSTERS], app[POLICY], app[stream.STREAMS] = clusters, policy, {}
+    app[CLUSTERS], app[GATE], app[POLICY], app[stream.STREAMS] = clusters, gate, policy, {}
     app.on_response_prepare.append(_add_headers)
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)
-    app[GATE], app[VERIFY] = gate, gate.verify
     pages = [row for row in PAGES if not (row.writes and policy.read_only)]
     _add_routes(app.router, pages)
     app[NAVIGATION] = [(row.path, row.title) for row in pages if row.title]

@@ -20,10 +20,11 @@ from aiohttp import web
 
 from muster.errors import ApiError, MusterError, NoCluster, ServerError, Unreachable, UsageError
 from muster.web import render, threads
-from muster.web.access.gate import IDENTITY, Identity, Policy
+from muster.web.access.gate import Policy
 from muster.web.cluster.first_list import SYNC_SECONDS, StillLoading, be_impatient
 from muster.web.cluster.live_cluster import LiveCluster
 from muster.web.cluster.live_clusters import LiveClusters
+from muster.web.identity import IDENTITY, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +55,7 @@ async def with_cluster(request: web.Request, handler: Handler) -> web.StreamResp
     identity = request.get(IDENTITY)
     if identity is None:  # a public path
         return await handler(request)
-    clusters = request.app[CLUSTERS]
-    wanted = identity.user, identity.endpoint, identity.namespaces, identity.owner
-    with clusters.use(*wanted) as cluster:
+    with request.app[CLUSTERS].use(identity) as cluster:
         request[_CLUSTER] = cluster
         if not _opens_page(request) or request.path_qs in cluster.awaited:
             return await handler(request)

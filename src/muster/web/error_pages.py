@@ -9,9 +9,10 @@ from aiohttp import web
 
 from muster.errors import MusterError
 from muster.telemetry.log_bounds import RepeatedLine
-from muster.web.access.gate import IDENTITY, SIGN_IN
+from muster.web.access.gate import SIGN_IN
 from muster.web.access.request_checks import sends_in_the_clear
 from muster.web.context import POLICY, page, status_of
+from muster.web.identity import IDENTITY
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler

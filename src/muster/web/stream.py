@@ -18,15 +18,15 @@ import msgspec
 from aiohttp import web
 
 from muster.errors import BadRequest, MusterError, NotFound, TooManyRequests, Unauthorized
-from muster.web.access.gate import VERIFY
+from muster.web.access.gate import GATE
 from muster.web.context import cluster_of, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from muster.web.access.gate import Identity
     from muster.web.cluster.changes import Subscription
     from muster.web.cluster.live_cluster import LiveCluster
+    from muster.web.identity import Identity
 
     Feed = Callable[[LiveCluster, str], AsyncIterator[Any]]
 
@@ -90,7 +90,7 @@ class Stream:
         while True:
             await asyncio.sleep(ALIVE_SECONDS)
             try:
-                await request.app[VERIFY](request)
+                await request.app[GATE].verify(request)
             except Unauthorized:
                 self._subscription.close()
                 return

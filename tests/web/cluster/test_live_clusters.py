@@ -14,6 +14,7 @@ from muster.web.cluster import live_clusters
 from muster.web.cluster.live_cluster import LiveCluster
 from muster.web.cluster.live_clusters import LiveClusters
 from muster.web.cluster.sources import NODES
+from muster.web.identity import Identity
 from tests.waiting import eventually
 
 MANY = 40
@@ -21,11 +22,15 @@ MANY = 40
 NOWHERE = Endpoint("https://127.0.0.1:1")
 
 
+def user(key: str, owner: str = "") -> Identity:
+    return Identity(key, NOWHERE, secret="", csrf="", owner=owner)
+
+
 async def test_each_user_has_a_cluster_and_keeps_it() -> None:
     clusters = LiveClusters()
-    with clusters.use("a", NOWHERE) as one, clusters.use("b", NOWHERE) as other:
+    with clusters.use(user("a")) as one, clusters.use(user("b")) as other:
         assert one is not other
-    with clusters.use("a", NOWHERE) as again:
+    with clusters.use(user("a")) as again:
         assert again is one
     await clusters.close()
 
@@ -33,21 +38,21 @@ async def test_each_user_has_a_cluster_and_keeps_it() -> None:
 async def test_an_idle_cluster_is_dropped_but_not_one_in_use() -> None:
     clusters = LiveClusters(idle_seconds=0.0)
     dropped = live_clusters._DROPPED._value.get()
-    with clusters.use("a", NOWHERE) as used:
-        with clusters.use("a", NOWHERE) as same:
+    with clusters.use(user("a")) as used:
+        with clusters.use(user("a")) as same:
             assert same is used
-        with clusters.use("a", NOWHERE) as same:
+        with clusters.use(user("a")) as same:
             assert same is used
 
     await eventually(lambda: live_clusters._DROPPED._value.get() == dropped + 1)
-    with clusters.use("a", NOWHERE) as fresh:
+    with clusters.use(user("a")) as fresh:
         assert fresh is not used
     await clusters.close()
 
 
 async def test_a_request_that_outlives_the_sign_out_of_its_user_starts_no_watch() -> None:
     clusters = LiveClusters()
-    with clusters.use("a", NOWHERE) as ended:
+    with clusters.use(user("a")) as ended:
         clusters.end("a")
         clusters.end("a")  # nobody of this name: nothing to end
         await asyncio.sleep(0)
@@ -55,7 +60,7 @@ async def test_a_request_that_outlives_the_sign_out_of_its_user_starts_no_watch(
         with pytest.raises(Unauthorized):
             await ended.informer(NODES)
         assert ended._tasks == []
-    with clusters.use("a", NOWHERE) as fresh:
+    with clusters.use(user("a")) as fresh:
         assert fresh is not ended
     await clusters.close()
 
@@ -63,7 +68,7 @@ async def test_a_request_that_outlives_the_sign_out_of_its_user_starts_no_watch(
 async def test_too_many_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_clusters, "MAX_CLUSTERS", 1)
     clusters = LiveClusters()
-    with clusters.use("a", NOWHERE), pytest.raises(TooManyRequests), clusters.use("b", NOWHERE):
+    with clusters.use(user("a")), pytest.raises(TooManyRequests), clusters.use(user("b")):
         pass
     await clusters.close()
 
@@ -72,19 +77,19 @@ async def test_one_user_with_many_tokens_leaves_room_for_others() -> None:
     clusters = LiveClusters()
     keys = [f"token-{number}" for number in range(live_clusters.MAX_OF_ONE_USER)]
     with ExitStack() as stack:
-        used = [stack.enter_context(clusters.use(key, NOWHERE, (), "ann")) for key in keys]
+        used = [stack.enter_context(clusters.use(user(key, "ann"))) for key in keys]
         with (
             pytest.raises(TooManyRequests, match="8 tokens"),
-            clusters.use("x", NOWHERE, (), "ann"),
+            clusters.use(user("x", "ann")),
         ):
             pass
         with (
-            clusters.use("b", NOWHERE, (), "bob"),
-            clusters.use(keys[0], NOWHERE, (), "ann") as same,
+            clusters.use(user("b", "bob")),
+            clusters.use(user(keys[0], "ann")) as same,
         ):
             assert same is used[0]
 
-    with clusters.use("x", NOWHERE, (), "ann"):  # instead of one that is not in use
+    with clusters.use(user("x", "ann")):  # instead of one that is not in use
         own = [entry for entry in clusters._entries.values() if entry.owner == "ann"]
         assert len(own) == live_clusters.MAX_OF_ONE_USER
     await clusters.close()
@@ -92,7 +97,7 @@ async def test_one_user_with_many_tokens_leaves_room_for_others() -> None:
 
 async def test_a_cluster_that_does_not_answer_is_an_error_at_once() -> None:
     clusters = LiveClusters()
-    with clusters.use("", NOWHERE) as cluster:
+    with clusters.use(user("")) as cluster:
         with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
             await cluster.informer(NODES)
         assert "127.0.0.1:1" in cluster.problem
@@ -102,7 +107,7 @@ async def test_a_cluster_that_does_not_answer_is_an_error_at_once() -> None:
 async def test_calls_that_wait_leave_the_threads_of_the_event_loop_to_others() -> None:
     """The API server of the same process needs such a thread to answer the call."""
     clusters, answered = LiveClusters(), threading.Event()
-    with clusters.use("", NOWHERE) as cluster:
+    with clusters.use(user("")) as cluster:
         calls = [asyncio.create_task(cluster.call(lambda _: answered.wait())) for _ in range(MANY)]
         await asyncio.sleep(0)
         try:
@@ -125,9 +130,9 @@ async def test_only_the_first_login_of_a_user_fetches_objects(
     monkeypatch.setattr(LiveCluster, "start", start)
     clusters = LiveClusters()
     for _ in range(3):
-        clusters.start("a", NOWHERE)
+        clusters.start(user("a"))
         await eventually(lambda: started)
-    clusters.start("b", NOWHERE)
+    clusters.start(user("b"))
     await eventually(lambda: len(started) > 1)
     await clusters.close()
 

@@ -26,9 +26,10 @@ from muster.web.access.request_checks import (
     sends_in_the_clear,
     wrong_host,
 )
+from muster.web.identity import IDENTITY, Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from aiohttp.typedefs import Handler
 
@@ -62,30 +63,6 @@ class Policy:
     """The names besides those of loopback under which users who sign in reach the dashboard."""
 
 
-@dataclass(frozen=True)
-class Identity:
-    """The user of one request."""
-
-    user: str
-    """Different for every user behind a proxy; empty for the owner on loopback."""
-    endpoint: Endpoint
-    """The cluster, with the credentials to use for this user."""
-    secret: str
-    """The session or the bearer token; never shown."""
-    csrf: str
-    name: str = ""
-    """As the cluster calls the user; empty for the owner on loopback."""
-    namespaces: tuple[str, ...] = ()
-    """Namespaces that the user has named at the sign-in."""
-    owner: str = ""
-    """The same for all tokens of one user; empty for the owner on loopback."""
-
-
-VERIFY: web.AppKey[Callable[[web.Request], Awaitable[None]]] = web.AppKey("verify")
-"""Raises Unauthorized if the user of a request that is still open may no longer use it."""
-IDENTITY: web.RequestKey[Identity] = web.RequestKey("identity", Identity)
-
-
 class Gate:
     """The checks of one server, as a middleware."""
 
@@ -93,11 +70,11 @@ class Gate:
         self,
         policy: Policy,
         endpoint: Endpoint,
-        on_login: Callable[[str, Endpoint, tuple[str, ...], str], None],
+        on_login: Callable[[Identity], None],
         on_end: Callable[[str], None],
     ) -> None:
-        """`on_login` is called with the user, the credentials, the namespaces and the owner of a
-        browser that logs in, `on_end` with a user whose session or token has ended."""
+        """`on_login` is called with the identity of a browser that logs in, `on_end` with a user
+        whose session or token has ended."""
         self._policy, self._endpoint = policy, endpoint
         self._on_login, self._on_end = on_login, on_end
         self._tokens, self._sessions = Tokens(policy.keys), Sessions(policy.keys)
@@ -148,15 +125,24 @@ class Gate:
     async def _identity(self, request: web.Request) -> Identity:
         cookie = request.cookies.get(self._cookie(request), "")
         if self._has_users:
-            user, secret = await self._user(request, cookie)
-            endpoint = user.endpoint(self._endpoint)
-            csrf = self._sessions.csrf(secret)
-            return Identity(
-                user.key, endpoint, secret, csrf, user.name, user.namespaces, user.owner
-            )
+            return self._identity_of(*await self._user(request, cookie))
         if not self._sessions.is_valid(cookie):
             raise self._unauthorized("This browser is not logged in to the dashboard.")
-        return Identity(_OWNER, self._endpoint, cookie, self._sessions.csrf(cookie))
+        return self._identity_of_owner(cookie)
+
+    def _identity_of(self, user: sign_in.User, secret: str) -> Identity:
+        return Identity(
+            user=user.key,
+            endpoint=user.endpoint(self._endpoint),
+            secret=secret,
+            csrf=self._sessions.csrf(secret),
+            name=user.name,
+            namespaces=user.namespaces,
+            owner=user.owner,
+        )
+
+    def _identity_of_owner(self, session: str) -> Identity:
+        return Identity(_OWNER, self._endpoint, session, self._sessions.csrf(session))
 
     async def _user(self, request: web.Request, session: str) -> tuple[sign_in.User, str]:
         """The user of a request, and the secret by which the request is known."""
@@ -193,7 +179,7 @@ class Gate:
         form = await request.post()
         given, namespaces = str(form.get("token", "")), str(form.get("namespaces", ""))
         session, user = await self.sign_ins.open(given, namespaces)
-        self._on_login(user.key, user.endpoint(self._endpoint), user.namespaces, user.owner)
+        self._on_login(self._identity_of(user, session))
         page = quote(str(form.get("page", "")).lstrip("/\\"), safe="/?&=%+,:@;~")
         answer = web.Response(status=303, headers={"Location": f"/{page}"})
         answer.headers["Cache-Control"] = "no-store"
@@ -221,20 +207,21 @@ class Gate:
 
     def _login(self, request: web.Request, token: str) -> web.Response:
         """Exchange the token for a session, and go to the same page without the token."""
-        name = self._cookie(request)
+        session = request.cookies.get(self._cookie(request), "")
         # Browsers read `//name` and `/\name` as the address of another site.
         page = str(request.rel_url.without_query_params("token")).lstrip("/\\")
-        logged_in = self._sessions.is_valid(request.cookies.get(name, ""))
+        logged_in = self._sessions.is_valid(session)
         if not (logged_in or self._tokens.redeem(token)):
             raise self._unauthorized("The address was used before, or is older than ten minutes.")
-        self._on_login(_OWNER, self._endpoint, (), _OWNER)
+        session = session if logged_in else self._sessions.new()
+        self._on_login(self._identity_of_owner(session))
         # No redirect: after a click on another site, a browser sends a strict cookie only with
         # a request that a page of ours has started.
         answer = web.Response(text=_NEXT_PAGE, content_type="text/html")
         answer.headers["Refresh"] = f"0; url=/{page}"
         answer.headers["Cache-Control"] = "no-store"
         if not logged_in:
-            self._set_cookie(request, answer, self._sessions.new(), SESSION_SECONDS)
+            self._set_cookie(request, answer, session, SESSION_SECONDS)
         return answer
 
     async def _check_change(self, request: web.Request, identity: Identity) -> None:
@@ -249,6 +236,9 @@ class Gate:
 
     def _unauthorized(self, message: str) -> Unauthorized:
         return Unauthorized(message, status=401, hint=self._policy.login_hint)
+
+
+GATE: web.AppKey[Gate] = web.AppKey("gate", Gate)
 
 
 @runtime_checkable

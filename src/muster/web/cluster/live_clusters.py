@@ -18,8 +18,8 @@ from muster.web.cluster.live_cluster import LiveCluster
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from muster.kube.auth.endpoint import Endpoint
     from muster.kube.transport.connection_pool import Connector
+    from muster.web.identity import Identity
 
 log = logging.getLogger(__name__)
 
@@ -48,20 +48,16 @@ class LiveClusters:
         self._drops: set[asyncio.Task[None]] = set()
 
     @contextmanager
-    def use(
-        self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...] = (), owner: str = ""
-    ) -> Iterator[LiveCluster]:
-        """The cluster with this user's credentials, kept at least while the block runs.
-
-        `owner` is the same for all tokens of one user, who may have several clusters.
-        """
+    def use(self, identity: Identity) -> Iterator[LiveCluster]:
+        """The cluster with a user's credentials, kept at least while the block runs."""
+        user = identity.user
         entry = self._entries.get(user)
         if entry is None:
-            self._make_room_of(owner)
+            self._make_room_of(identity.owner)
             if len(self._entries) >= MAX_CLUSTERS:
                 raise TooManyRequests("Too many users look at this dashboard.", status=429)
-            cluster = LiveCluster(endpoint, self._connector, namespaces)
-            entry = self._entries[user] = _Entry(cluster, owner)
+            cluster = LiveCluster(identity.endpoint, self._connector, identity.namespaces)
+            entry = self._entries[user] = _Entry(cluster, identity.owner)
             _LIVE.set(len(self._entries))
         if entry.timer is not None:
             entry.timer.cancel()
@@ -86,18 +82,13 @@ class LiveClusters:
             raise TooManyRequests(message, status=429, hint="Close the pages of one of them.")
         self.end(idle)
 
-    def start(
-        self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...] = (), owner: str = ""
-    ) -> None:
+    def start(self, identity: Identity) -> None:
         """Get the objects of the first pages while the browser is on its way to one of them."""
-        if user not in self._entries:  # else they are here, or on their way
-            _run(self._start(user, endpoint, namespaces, owner), self._starts)
+        if identity.user not in self._entries:  # else they are here, or on their way
+            _run(self._start(identity), self._starts)
 
-    async def _start(
-        self, user: str, endpoint: Endpoint, namespaces: tuple[str, ...], owner: str
-    ) -> None:
-        watching = self.use(user, endpoint, namespaces, owner)
-        with suppress(MusterError), watching as cluster:  # the page shows the error
+    async def _start(self, identity: Identity) -> None:
+        with suppress(MusterError), self.use(identity) as cluster:  # the page shows the error
             await cluster.start()
 
     def end(self, user: str) -> None:
