@@ -15,6 +15,7 @@ from muster.sdk import job as blocking
 from muster.sdk import local_cluster as clusters
 from muster.sdk.choice import default_cluster
 from muster.sdk.functions import run as functions
+from muster.sdk.job_identity import JobIdentity
 from muster.sdk.threads import iterate
 from muster.sdk.threads import run as in_thread
 
@@ -61,40 +62,15 @@ def _iterator(
     return method
 
 
-class Job:
+class Job(JobIdentity):
     """A job for async programs; `blocking` is the same job for other code."""
 
     def __init__(self, job: blocking.Job) -> None:
+        super().__init__(*job._parts)
         self.blocking = job
-
-    @property
-    def name(self) -> str:
-        """The name of the job."""
-        return self.blocking.name
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the job."""
-        return self.blocking.namespace
-
-    @property
-    def kind(self) -> str:
-        """`PyTorchJob`, `TFJob`, `MPIJob` or `JAXJob`."""
-        return self.blocking.kind
-
-    @property
-    def uid(self) -> str:
-        """The UID that the cluster gave to the job."""
-        return self.blocking.uid
 
     def __repr__(self) -> str:
         return repr(self.blocking)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Job) and self.blocking == other.blocking
-
-    def __hash__(self) -> int:
-        return hash(self.blocking)
 
     summary = _method(blocking.Job.summary)
     status = _method(blocking.Job.status)

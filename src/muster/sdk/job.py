@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from muster.api.meta import Key, key_of
+from muster.api.meta import key_of
 from muster.client.jobs import explain as explaining
 from muster.client.jobs import job_operations, waiting
 from muster.client.jobs.lookup import FoundJob
@@ -22,6 +22,7 @@ from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.connection import connector
 from muster.sdk.duration import Duration, seconds_of
+from muster.sdk.job_identity import JobIdentity
 from muster.sdk.log_arguments import LogArguments, log_options
 from muster.sdk.messages import note, warn
 from muster.sdk.notebook.curves import Curves, read_curves
@@ -44,12 +45,12 @@ _LOOK_SECONDS = 15.0
 """The watch reports every change of the job; a look is only for a change that the watch missed."""
 
 
-class Job:
+class Job(JobIdentity):
     """A training job on a cluster; made by `submit`, `get_job` and `list_jobs`."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Raw], raw: Raw) -> None:
-        self._cluster, self._kind = cluster, kind
-        self._key, self._uid = key_of(raw), str(raw["metadata"]["uid"])
+        super().__init__(kind.kind, key_of(raw), str(raw["metadata"]["uid"]))
+        self._cluster, self._resource = cluster, kind
         self._last: JobSummary | None = None
 
     @classmethod
@@ -61,35 +62,9 @@ class Job:
         job._last = summary
         return job
 
-    @property
-    def name(self) -> str:
-        """The name of the job."""
-        return self._key.name
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the job."""
-        return self._key.namespace
-
-    @property
-    def kind(self) -> str:
-        """`PyTorchJob`, `TFJob`, `MPIJob` or `JAXJob`."""
-        return self._kind.kind
-
-    @property
-    def uid(self) -> str:
-        """The UID that the cluster gave to the job."""
-        return self._uid
-
     def __repr__(self) -> str:
         state = f" {self._last.status}" if self._last is not None else ""
         return f"<Job {self.kind.lower()}/{self.name} in {self.namespace}{state}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Job) and (self._uid, self._key) == (other._uid, other._key)
-
-    def __hash__(self) -> int:
-        return hash((self._uid, self._key))
 
     def summary(self) -> JobSummary:
         """The job now, as `arena get` shows it: status, replicas, times, the reason if it waits.
@@ -171,11 +146,11 @@ class Job:
         with self._connect() as client:
             if until == "deleted":
                 waiting.wait_until_deleted(
-                    client, self._key, self.kind, uid=self._uid, deadline=deadline, notify=note
+                    client, self._key, self.kind, uid=self.uid, deadline=deadline, notify=note
                 )
                 return self
-            watch = waiting.JobWatch(client, self._kind, self._found(client).raw)
-            output = LiveOutput(self._uid)
+            watch = waiting.JobWatch(client, self._resource, self._found(client).raw)
+            output = LiveOutput(self.uid)
             waiting.wait_for(
                 watch,
                 _GOALS[until],
@@ -219,7 +194,7 @@ class Job:
 
     def _ipython_display_(self) -> None:
         """In a notebook: a table that changes until the job has ended."""
-        output = LiveOutput(self._uid)
+        output = LiveOutput(self.uid)
         if output.is_repeated:
             return  # `job.wait()` is the last line of the cell, and has shown it
         show = self._show_in(output)
@@ -230,7 +205,7 @@ class Job:
 
         def follow() -> None:
             with suppress(MusterError), self._connect() as client:
-                watch = waiting.JobWatch(client, self._kind, self._found(client).raw)
+                watch = waiting.JobWatch(client, self._resource, self._found(client).raw)
                 waiting.wait_for(watch, waiting.FINISHED, on_look=show)
 
         if self._last is not None and not self._last.over:
@@ -247,7 +222,7 @@ class Job:
         loss: 0.1 → 0.3 (3 points)
         """
         lines = self.logs(follow=follow)
-        return read_curves(lines, names, subject=f"{self._uid}/curves", live=follow)
+        return read_curves(lines, names, subject=f"{self.uid}/curves", live=follow)
 
     def explain(self) -> JobExplanation:
         """Whether the job runs, and if not, why, and its place in line.
@@ -304,14 +279,14 @@ class Job:
         >>> job.delete()
         """
         with self._connect() as client:
-            job_operations.delete_found(client, self._kind, self._key, self._uid)
+            job_operations.delete_found(client, self._resource, self._key, self.uid)
 
     def _connect(self) -> BlockingClient:
         return connector(self._cluster)()
 
     def _found(self, client: BlockingClient) -> FoundJob:
         """The job as it is now; NotFound if it was deleted, even if a new one has its name."""
-        raw = client.find(self._kind, Key(*self._key))
-        if raw is None or raw["metadata"]["uid"] != self._uid:
+        raw = client.find(self._resource, self._key)
+        if raw is None or raw["metadata"]["uid"] != self.uid:
             raise NotFound(f"the job {self.name} was deleted")
-        return FoundJob(self._kind, {"kind": self.kind, **raw})
+        return FoundJob(self._resource, {"kind": self.kind, **raw})
