@@ -8,10 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+import muster
+from muster.client import target
+from muster.client.target import Cluster, Target
 from muster.errors import UsageError
 from muster.local.home import Home
 from muster.sdk.choice import default_cluster, target_of
 from muster.sdk.local_cluster import LocalCluster
+from tests.client.test_target import kubeconfig
 
 FIRST, SECOND = Home(Path("/first")), Home(Path("/second"))
 
@@ -69,3 +73,19 @@ def test_a_thread_uses_the_one_open_cluster_and_never_guesses() -> None:
 
     assert isinstance(refused, UsageError)
     assert "2 local clusters are open" in str(refused)
+
+
+def test_run_looks_for_the_cluster_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks the cluster could change, and the job would fit neither."""
+    looks: list[Target] = []
+    find = target._configured
+
+    def counted(wanted: Target) -> Cluster | None:
+        looks.append(wanted)
+        return find(wanted)
+
+    monkeypatch.setattr(target, "_configured", counted)
+    with pytest.raises(muster.UsageError, match="image must be set"):
+        muster.run(len, ("abc",), kind="jax", kubeconfig=kubeconfig(tmp_path / "config"))
+
+    assert len(looks) == 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from muster.api.meta import Key
 from muster.client.jobs import lookup
-from muster.client.submit.submit import submit_flags
+from muster.client.submit.submit import Destination, submit_flags
 from muster.errors import UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
@@ -41,7 +41,7 @@ def submit(kind: str, command: str | Sequence[str], **arguments: Unpack[SubmitAr
     with errors_in_python(submission):
         fields = fields_of(submission, command, given)
         cluster, submitted = submit_flags(
-            submission, fields, target, warn, interpreter=_own_interpreter()
+            submission, fields, Destination.of(target), warn, interpreter=_own_interpreter()
         )
     return Job(cluster, JOB_KIND_BY_NAME[submitted.job["kind"]].resource, submitted.job)
 

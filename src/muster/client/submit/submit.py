@@ -34,10 +34,30 @@ if TYPE_CHECKING:
     """From the objects of a job and its namespace to the objects that are created."""
 
 
+@dataclass(frozen=True)
+class Destination:
+    """The cluster of a submission. It is looked up once, so that all of the job fits it."""
+
+    target: Target
+    found: Cluster | None
+    """None if there is no cluster: a local one is started after the job was checked."""
+
+    @classmethod
+    def of(cls, target: Target) -> Destination:
+        return cls(target, find_cluster(target))
+
+    @property
+    def is_local(self) -> bool:
+        return self.found is None or self.found.local
+
+    def cluster(self, notify: Notify) -> Cluster:
+        return self.found or start_cluster(self.target, notify)
+
+
 def submit_flags(
     kind: type[Submission],
     given: dict[str, Any],
-    target: Target,
+    destination: Destination,
     notify: Notify = ignore,
     complete: Completion | None = None,
     *,
@@ -48,17 +68,16 @@ def submit_flags(
     The job is checked before a cluster is contacted or started. `complete` then may add to it.
     `interpreter` is the default of `--python` on a local cluster.
     """
-    found = find_cluster(target)
-    local, home = found is None or found.local, found.home if found is not None else None
-    if local and interpreter:
+    if destination.is_local and interpreter:
         given = {"python": interpreter} | given
-    prepared = prepare(kind, given, local=local, home=home)
+    home = destination.found.home if destination.found is not None else None
+    prepared = prepare(kind, given, local=destination.is_local, home=home)
     flags = prepared.flags
     assert flags is not None
     for sentence in (*flags_without_effect(flags), *prepared.notes):
         notify(sentence)
-    cluster = found or start_cluster(target, notify)
-    namespace = target.namespace_in(cluster)
+    cluster = destination.cluster(notify)
+    namespace = destination.target.namespace_in(cluster)
     with cluster.connect() as client:
         if complete is not None:
             prepared = replace(prepared, bundle=complete(client, prepared.bundle, namespace))

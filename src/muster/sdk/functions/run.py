@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from muster.api.kinds import SERVICE_ACCOUNTS
 from muster.api.meta import Key
-from muster.client.submit.submit import submit_flags
-from muster.client.target import find_cluster
+from muster.client.submit.submit import Destination, submit_flags
 from muster.errors import ApiError, Forbidden, MusterError, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
@@ -74,9 +73,8 @@ def run(
     """
     given: dict[str, Any] = {**arguments}
     call = _checked_call(function, args, kwargs or {}, given.pop("shared_dir", None))
-    target = take_target(given)
-    found = find_cluster(target)
-    local = found is None or found.local
+    destination = Destination.of(take_target(given))
+    local = destination.is_local
     kind = given.pop("kind", None)
     if not kind:
         raise UsageError("run() needs the argument kind", hint='Write kind="jax", for example.')
@@ -102,7 +100,7 @@ def run(
             cluster, submitted = submit_flags(
                 submission,
                 fields_of(submission, line, given, call="run"),
-                target,
+                destination,
                 warn,
                 complete,
                 interpreter=sys.executable,
