@@ -78,6 +78,7 @@ function theme() {
   };
   button.hidden = false;
   label();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
   button.addEventListener("click", () => {
     const chosen = dark() ? "light" : "dark";
     document.documentElement.dataset.theme = chosen;

@@ -18,7 +18,7 @@ function bytes(value) {
 // Resources are amounts, so their axes begin at zero; a few samples do not fill the whole width.
 const POWERS_OF_TWO = Array.from({length: 60}, (_, power) => 2 ** power);
 const fromZero = (_, low, high) => [0, high * 1.1 || 1];
-const lastMinute = (_, low, high) => [Math.min(low, high - 60), high];
+const lastMinute = ({data: [times]}) => [Math.min(times[0], times.at(-1) - 60), times.at(-1)];
 
 // One chart in `host`, drawn anew only when its curves are others than before.
 function draw(host, title, labels, data, {time = false, format = short} = {}) {
