@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.api.meta import Raw, timestamp
@@ -76,6 +77,17 @@ def test_the_duration_of_a_running_job_counts_on() -> None:
     assert page(raw).running_since == NOW - timedelta(minutes=5)
     raw["status"]["conditions"].append({"type": "Succeeded", "status": "True"})
     assert page(raw).running_since is None
+
+
+def test_a_job_without_a_chief_names_none() -> None:
+    raw = job("x", state="Running")
+    first = pod({"name": "x-worker-0", "namespace": "default", "labels": labels()}, "Running")
+    first = replace(first, spec=replace(first.spec, node_name="n1"))
+
+    shown = page(raw, (first,), replicas=summarize(raw, (first,), NOW).instances)
+
+    assert [row.leads for row in shown.replicas] == [True]
+    assert dict(shown.facts)["Worker 0 on"] == "n1"
 
 
 def test_pods_that_are_gone_are_rows_with_their_logs_and_do_not_change_the_counts() -> None:

@@ -176,6 +176,6 @@ document.body.addEventListener("htmx:afterSettle", () => { replicas(); attempts(
 
 section.querySelector("[hidden]").hidden = false;
 replicas();
-if (replica.options.length > 9) replica.value = (document.querySelector("#job tr[data-chief]") || document.querySelector("#job tr[data-replica]")).dataset.replica;
+if (replica.options.length > 9) replica.value = (document.querySelector("#job tr[data-leads]") || document.querySelector("#job tr[data-replica]")).dataset.replica;
 if (replica.options.length === 2) replica.selectedIndex = 1;
 choose();

@@ -38,7 +38,8 @@ class Replica(msgspec.Struct, frozen=True):
     node: str
     restarts: int
     gpus: int
-    chief: bool
+    leads: bool
+    """Whether its log is the job's."""
     reason: str
     age: float
     created: datetime | None
@@ -159,7 +160,7 @@ def _facts(job: JobSummary, now: datetime) -> tuple[tuple[str, str], ...]:
         "Duration": duration(job.duration(now).total_seconds()) if job.started else "",
         "Priority": job.priority,
         "Restarts": str(job.restarts or ""),
-        "Chief on": job.chief.node if job.chief else "",
+        f"{job.lead.capitalize()} on": job.chief.node if job.chief else "",
     }
     return tuple((name, value) for name, value in facts.items() if value)
 
@@ -178,7 +179,7 @@ def _replica(row: Instance, facts: JobFacts, now: datetime) -> Replica:
         node=row.node,
         restarts=row.restarts,
         gpus=row.gpus,
-        chief=row.chief,
+        leads=row.chief,
         reason="Its pod is gone; its logs are here." if gone else reason if row.reason else "",
         age=(now - row.created).total_seconds() if row.created else 0.0,
         created=row.created,
