@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from muster.api.crds import PART_OF, load_all
-from muster.api.kinds import JOB_KINDS
+from muster.api.kinds import CRDS, JOB_KINDS, NODES
 from muster.api.meta import find_condition
 from muster.api.quantity import parse_whole
 from muster.client.doctor.finding import Finding, error, ok, warning
@@ -25,7 +25,6 @@ MAX_SKEW = 5.0
 """Seconds; leases last 15, and are given up well before."""
 GPU_LABEL = "nvidia.com/gpu.present"
 GPUS = "nvidia.com/gpu"
-CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 INSTALL_CRDS = "muster crds | muster apply -f -"
 
 
@@ -64,7 +63,7 @@ def clocks(facts: Facts) -> Iterator[Finding]:
 
 def crds(facts: Facts) -> Iterator[Finding]:
     """Whether the CRDs are there, are served, and have the versions of this release."""
-    if CRDS in facts.unread:
+    if facts.is_unread(CRDS):
         return
     found: list[Finding] = []
     needed = {kind.resource: kind.version for kind in JOB_KINDS}
@@ -96,7 +95,7 @@ def _crd(ours: Raw, crd: Raw, needed: str) -> Iterator[Finding]:
 
 def nodes(facts: Facts) -> Iterator[Finding]:
     """Whether nodes are ready, and offer the devices that pods request."""
-    if "nodes" in facts.unread:
+    if facts.is_unread(NODES):
         return
     found: list[Finding] = []
     ready = [node for node in facts.nodes if _is_ready(node)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.kinds import DEPLOYMENTS, LEASES
 from muster.api.meta import Key
 from muster.client.doctor.finding import Finding, error, ok, warning
 from muster.client.install.installation import pod_problem, readiness
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from muster.client.doctor.facts import Component, Facts
 
 INSTALL = "muster install --image IMAGE"
-LEASES = {"operator": operator_rights.LEASE, "scheduler": scheduler_rights.LEASE}
+LEASE_NAMES = {"operator": operator_rights.LEASE, "scheduler": scheduler_rights.LEASE}
 
 
 def components(facts: Facts) -> Iterator[Finding]:
@@ -28,12 +29,12 @@ def components(facts: Facts) -> Iterator[Finding]:
     if facts.local:
         yield ok("components", "the local cluster runs its own operator and scheduler")
         return
-    if "deployments.apps" in facts.unread:
+    if facts.is_unread(DEPLOYMENTS):
         return
     others = other_operators(facts.deployments, facts.leases, facts.server_now)
     for component in facts.components:
         yield from _component(component, facts)
-    for name in LEASES:
+    for name in LEASE_NAMES:
         if not any(row.name == name for row in facts.components):
             yield _absent(name, facts, [str(other) for other in others])
     if others and any(row.name == "operator" for row in facts.components):
@@ -48,7 +49,7 @@ def _component(component: Component, facts: Facts) -> Iterator[Finding]:
     key, name = component.key, facts.name_of(component)
     ready, wanted = readiness(component.deployment)
     if wanted == 0:
-        count = 2 if component.name in LEASES else 1
+        count = 2 if component.name in LEASE_NAMES else 1
         fix = f"kubectl -n {key.namespace} scale deployment {key.name} --replicas={count}"
         yield error("components", f"{name} is scaled to zero", fix)
     elif ready < wanted:
@@ -74,17 +75,17 @@ def _replica_failure(component: Component) -> str:
 
 
 def _is_led(component: Component, facts: Facts) -> bool:
-    if component.name not in LEASES or "leases.coordination.k8s.io" in facts.unread:
+    if component.name not in LEASE_NAMES or facts.is_unread(LEASES):
         return True
     places = component.argument("--leader-elect-resource-namespace") or [LEASE_NAMESPACE]
-    key = Key(places[-1], LEASES[component.name])
+    key = Key(places[-1], LEASE_NAMES[component.name])
     return any(
         lease.metadata.key == key and is_alive(lease, facts.server_now) for lease in facts.leases
     )
 
 
 def _absent(name: str, facts: Facts, others: list[str]) -> Finding:
-    lease = LEASES[name]
+    lease = LEASE_NAMES[name]
     if any(row.metadata.name == lease and is_alive(row, facts.server_now) for row in facts.leases):
         return ok("components", f"muster-{name} runs outside the cluster")
     if name == "operator" and others:

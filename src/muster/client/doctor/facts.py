@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from muster.kube.blocking_client import BlockingClient
 
 PENDING = "spec.nodeName=,status.phase=Pending"
+LINE = Key(waiting_line_format.NAMESPACE, waiting_line_format.CONFIG_MAP)
 
 
 class Component(msgspec.Struct, frozen=True):
@@ -89,6 +90,11 @@ class Facts(msgspec.Struct, frozen=True):
     reported: dict[MissingRight, str] = {}
     """Missing rights that components reported by events, and the objects of these events."""
     unread: list[str] = []
+    """Resources that the user may not list, and objects that the user may not get."""
+
+    def is_unread(self, kind: Kind[Any], key: Key | None = None) -> bool:
+        """Whether the user may not list objects of a kind, or not get one of them."""
+        return _words(kind, key) in self.unread
 
     @property
     def server_now(self) -> datetime:
@@ -114,9 +120,13 @@ class Reader:
         except NotFound:
             return []
         except Forbidden:
-            if kind.resource not in self.unread:
-                self.unread.append(kind.resource)
+            if _words(kind) not in self.unread:
+                self.unread.append(_words(kind))
             return []
+
+
+def _words(kind: Kind[Any], key: Key | None = None) -> str:
+    return kind.resource if key is None else f"{kind.resource} {key}"
 
 
 def read(client: BlockingClient, *, local: bool) -> Facts:
@@ -187,10 +197,9 @@ def _groups(client: BlockingClient) -> dict[str, set[str]]:
 
 
 def _line(client: BlockingClient, reader: Reader) -> dict[str, str]:
-    key = Key(waiting_line_format.NAMESPACE, waiting_line_format.CONFIG_MAP)
     try:
-        found = client.find(CONFIG_MAPS, key)
+        found = client.find(CONFIG_MAPS, LINE)
     except Forbidden:
-        reader.unread.append(f"configmaps {key}")
+        reader.unread.append(_words(CONFIG_MAPS, LINE))
         return {}
     return dict(found.data) if found is not None else {}

@@ -6,8 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from muster.api.gang_dialects import DIALECT_BY_NAME, gang_named_by
+from muster.api.kinds import CONFIG_MAPS, LEASES, PODS
 from muster.api.meta import find_condition
 from muster.client.doctor.cluster_checks import INSTALL_CRDS
+from muster.client.doctor.facts import LINE
 from muster.client.doctor.finding import Finding, error, ok, warning
 from muster.client.install.other_systems import deployed_schedulers
 from muster.operator.build.dialect_choice import GROUP_KINDS
@@ -28,7 +30,7 @@ DEFAULT = "default-scheduler"
 
 def scheduler_names(facts: Facts) -> Iterator[Finding]:
     """Whether every scheduler name in use is answered by one scheduler."""
-    if "leases.coordination.k8s.io" in facts.unread:
+    if facts.is_unread(LEASES):
         return
     found: list[Finding] = []
     waiting = Counter(_scheduler(pod) for pod in facts.pending if not _was_looked_at(pod))
@@ -99,7 +101,7 @@ def _twice(name: str, facts: Facts) -> Iterator[Finding]:
 
 def dialects(facts: Facts) -> Iterator[Finding]:
     """Whether somebody reads the gangs that pods name, in the dialect in which they do."""
-    if "pods" in facts.unread:
+    if facts.is_unread(PODS):
         return
     found: list[Finding] = []
     for component in facts.components:
@@ -154,5 +156,5 @@ def pending_gangs(facts: Facts) -> Iterator[Finding]:
         namespace, _, name = row.gang.rpartition("/")
         fix = f"arena explain {name} -n {namespace}"
         yield warning("pending gangs", f"{row.gang} since {row.since}: {row}", fix)
-    if not rows and not any(name.startswith("configmaps ") for name in facts.unread):
+    if not rows and not facts.is_unread(CONFIG_MAPS, LINE):
         yield ok("pending gangs", "none")
