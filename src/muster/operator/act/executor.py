@@ -8,6 +8,7 @@ another owner or is being deleted, the job waits until the name is free.
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ from muster.operator.observed_job import NAME_TAKEN
 from muster.operator.rights import missing_for_ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from muster.control.event_recorder import EventRecorder
     from muster.jobs.job import Job
@@ -168,22 +169,29 @@ class Executor:
         if kind != action.kind:
             manifest = {**manifest, "apiVersion": kind.api_version}
         try:
-            created = await self.client.create(_as_watched(kind), manifest)
+            with self._recording_refusals(job, action):
+                created = await self.client.create(_as_watched(kind), manifest)
         except AlreadyExists:
             await self._resolve_taken_name(job, action)
             return False
-        except (Forbidden, Invalid, BadRequest) as error:
-            raise self._record_refusal(job, action, error) from error
         metrics.OBJECTS.labels(action.kind.resource, "create").inc()
         self._remember(job, action.kind, created)
         return True
 
-    def _record_refusal(self, job: Job, action: Create | Patch, error: ApiError) -> ApiError:
-        """Remember why an object cannot be written, so that the next decision knows.
+    @contextmanager
+    def _recording_refusals(self, job: Job, action: Create | Patch) -> Iterator[None]:
+        """Remember why an object cannot be written; the error then names a missing right."""
+        try:
+            yield
+        except (Forbidden, Invalid, BadRequest) as error:
+            named = _with_missing_right(job, action, error)
+            self._record_refusal(job, action, named)
+            if named is error:
+                raise
+            raise named from error
 
-        Returns the error, which names a right that is missing.
-        """
-        error = _with_missing_right(job, action, error)
+    def _record_refusal(self, job: Job, action: Create | Patch, error: ApiError) -> None:
+        """Let the next decision know of a refusal; StopActions if it will decide otherwise."""
         if isinstance(action, Create) and action.kind == PODS:
             if isinstance(error, Invalid | BadRequest):
                 rejection = _template_rejection(job, action, error)
@@ -195,16 +203,13 @@ class Executor:
         verb = "created" if isinstance(action, Create) else "changed"
         message = f"{action.kind.kind} {action.name} cannot be {verb}: {error}"
         self.own_writes.record_blocked(job.uid, Waiting(f"Failed{type(action).__name__}", message))
-        return error
 
     async def _patch(self, job: Job, action: Patch) -> None:
         key = Key(job.namespace, action.name)
         kind = _as_watched(action.kind)
-        try:
+        with self._recording_refusals(job, action):
             served = self.informers.served_kind(kind)
             patched = await self.client.patch(served, key, action.change)
-        except (Forbidden, Invalid, BadRequest) as error:
-            raise self._record_refusal(job, action, error) from error
         if kind == PODS:
             # The patch may have released the pod, which must not be remembered as the job's then.
             self.own_writes.drop_created(job.uid, kind, action.name)
