@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.errors import TooManyRequests
+from muster.errors import TooManyRequests, Unreachable
 from muster.kube.auth.endpoint import Endpoint
 from muster.web.access import sign_in
+
+NOWHERE = Endpoint("https://127.0.0.1:1")
 
 
 def token(payload: bytes) -> str:
@@ -44,9 +46,32 @@ class NamedByToken(sign_in.Users):
         return user.authorization.removeprefix(sign_in.BEARER).partition("-")[0]
 
 
+async def test_an_api_server_that_is_away_is_not_asked_by_every_request() -> None:
+    now, asked = 1000.0, 0
+
+    class Away(NamedByToken):
+        async def _ask(self, user: sign_in.User) -> str:
+            nonlocal asked
+            asked += 1
+            if asked > 1:
+                raise Unreachable("no answer")
+            return await super()._ask(user)
+
+    users, ann = Away(NOWHERE, lambda: now), sign_in.User("", "Bearer ann-1")
+    await users.verify(ann)
+    now += sign_in.VERIFY_SECONDS
+
+    names = [(await users.verify(ann)).name for _ in range(3)]
+
+    assert (names, asked) == (["ann"] * 3, 2)
+    now += sign_in.RETRY_SECONDS
+    await users.verify(ann)
+    assert asked == 3
+
+
 @pytest.fixture
 def sign_ins() -> Iterator[sign_in.SignIns]:
-    made = sign_in.SignIns(NamedByToken(Endpoint("https://127.0.0.1:1")), lambda _: None)
+    made = sign_in.SignIns(NamedByToken(NOWHERE), lambda _: None)
     yield made
     made.close_all()
 

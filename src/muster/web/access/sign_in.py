@@ -36,6 +36,8 @@ BEARER = "Bearer "
 SESSION_SECONDS = 12 * 3600.0
 VERIFY_SECONDS = 45.0
 """With the time between two checks of an open stream, this is a minute."""
+RETRY_SECONDS = 5.0
+"""An API server that does not answer is asked again so much later: no page waits for it twice."""
 MAX_SESSIONS, MAX_SESSIONS_OF_ONE_USER = 2000, 50
 _MAX_TOKEN = 16 << 10
 _AT_ONCE = 8
@@ -104,8 +106,9 @@ class Users:
                 if digest not in self._known:
                     raise
                 # The API server is away, not the user: pages say that they may be out of date.
+                self._remember(digest, name, self._clock() + RETRY_SECONDS - VERIFY_SECONDS)
             else:
-                self._remember(digest, name)
+                self._remember(digest, name, self._clock())
         return user._replace(name=name)
 
     async def _ask(self, user: User) -> str:
@@ -127,9 +130,9 @@ class Users:
             raise Unauthorized("the server has seen no token")
         return name
 
-    def _remember(self, digest: str, name: str) -> None:
+    def _remember(self, digest: str, name: str, asked_at: float) -> None:
         self._known.pop(digest, None)
-        self._known[digest] = (name, self._clock())
+        self._known[digest] = (name, asked_at)
         if len(self._known) > MAX_SESSIONS:
             del self._known[next(iter(self._known))]  # the one that was asked about longest ago
 
