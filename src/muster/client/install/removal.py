@@ -85,12 +85,11 @@ class Scope(NamedTuple):
 
     def has(self, kind: Kind[Any], key: Key) -> bool:
         if kind in _RBAC_KINDS:
-            owners = self.owners(key)
-            return self.namespace in owners if owners else self._has_unbound(key)
+            return self.has_of_role(key, role=key.name)
         return key.namespace == self.namespace if kind.namespaced else self.is_last
 
-    def has_record(self, key: Key, role: str) -> bool:
-        """Whether a lease or record that the holder of this role writes is of this installation."""
+    def has_of_role(self, key: Key, role: str) -> bool:
+        """Whether an object of the holder of this role, as its lease, is of this installation."""
         owners = self.owners(Key(key.namespace, role))
         return self.namespace in owners if owners else self._has_unbound(key)
 
@@ -172,9 +171,9 @@ def _records(client: BlockingClient, scope: Scope, places: Iterable[str]) -> Ite
     for lease in leases:
         role = lease.metadata.name.split(".")[0]
         is_ours = role == scheduler_rights.LEASE or lease.metadata.name == operator_rights.LEASE
-        if is_ours and scope.has_record(lease.metadata.key, role):
+        if is_ours and scope.has_of_role(lease.metadata.key, role):
             yield Installed(LEASES, lease.metadata.key)
-    if line is not None and scope.has_record(line.metadata.key, scheduler_rights.LEASE):
+    if line is not None and scope.has_of_role(line.metadata.key, scheduler_rights.LEASE):
         yield Installed(CONFIG_MAPS, line.metadata.key)
 
 
