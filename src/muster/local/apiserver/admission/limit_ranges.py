@@ -28,6 +28,7 @@ class LimitRanges:
     """All limit ranges of one store."""
 
     _completed = frozenset({"pods"})
+    _checked_on_update = frozenset({"persistentvolumeclaims"})
 
     def __init__(self, store: Store) -> None:
         self._by_namespace: defaultdict[str, dict[str, Raw]] = defaultdict(dict)
@@ -63,9 +64,8 @@ class LimitRanges:
 
     def check_update(self, resource: Resource, obj: Raw, namespace: str) -> None:
         """403 if a changed claim is outside of a range; the resources of a pod do not change."""
-        if resource.collection == "persistentvolumeclaims" and not codec.at(
-            obj, "metadata.deletionTimestamp"
-        ):
+        is_deleted = "deletionTimestamp" in obj["metadata"]
+        if resource.collection in self._checked_on_update and not is_deleted:
             self.check(resource, obj, namespace)
 
     def check(self, resource: Resource, obj: Raw, namespace: str) -> None:
