@@ -54,24 +54,27 @@ def _defaults(job: Raw) -> None:
     fill(job, status={})
 
 
-def complete_job_template(spec: Raw) -> Sequence[Raw]:
-    """Fill in the defaults that the template of a cron job has too; returns the failure rules."""
-    rules: Sequence[Raw] = (spec.get("podFailurePolicy") or {}).get("rules") or ()
-    for row in (row for rule in rules for row in rule.get("onPodConditions") or ()):
-        fill(row, status="True")
+def _failure_rules(spec: Raw) -> Sequence[Raw]:
+    return (spec.get("podFailurePolicy") or {}).get("rules") or ()
+
+
+def complete_job_template(spec: Raw) -> None:
+    """Fill in the defaults that the template of a cron job has too."""
+    for rule in _failure_rules(spec):
+        for row in rule.get("onPodConditions") or ():
+            fill(row, status="True")
     pod_template.complete_template(spec)
-    return rules
 
 
 def _complete_job_spec(spec: Raw) -> None:
-    rules = complete_job_template(spec)
+    complete_job_template(spec)
     fill(
         spec,
         completionMode="NonIndexed",
         manualSelector=False,
         suspend=False,
         backoffLimit=6 if spec.get("backoffLimitPerIndex") is None else _NO_LIMIT,
-        podReplacementPolicy="Failed" if rules else "TerminatingOrFailed",
+        podReplacementPolicy="Failed" if _failure_rules(spec) else "TerminatingOrFailed",
     )
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1

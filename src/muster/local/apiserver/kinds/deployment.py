@@ -13,11 +13,9 @@ from muster.local.apiserver.kinds.pod_template import (
     complete_template,
 )
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import AGE, NAME, number, number_at
+from muster.local.apiserver.views.cells import AGE, NAME, number_at, ready_replicas
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from muster.api.meta import Raw
 
 _STRATEGIES = ("Recreate", "RollingUpdate")
@@ -80,10 +78,6 @@ def _check_rolling(rolling: Raw) -> Causes:
         yield invalid_value(f"{_ROLLING}.maxUnavailable", missing, detail)
 
 
-def _ready(deployment: Raw, now: datetime) -> str:
-    return f"{number(deployment, 'status.readyReplicas')}/{number(deployment, 'spec.replicas')}"
-
-
 DEPLOYMENTS = Resource(
     "apps", "v1", "deployments", "Deployment", short=("deploy",), categories=("all",),
     subresources=frozenset({"status", "scale"}),
@@ -95,7 +89,7 @@ DEPLOYMENTS = Resource(
         generation="spec",
         generation_metadata="annotations",
         columns=NAME | {
-            "Ready": _ready,
+            "Ready": ready_replicas,
             "Up-to-date": number_at("status.updatedReplicas"),
             "Available": number_at("status.availableReplicas"),
         } | AGE | COLUMNS,

@@ -14,11 +14,9 @@ from muster.local.apiserver.api_errors import (
 )
 from muster.local.apiserver.kinds import fields, persistent_volume_claim, pod_template
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import AGE, NAME, number
+from muster.local.apiserver.views.cells import AGE, NAME, ready_replicas
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from muster.api.meta import Raw
 
 _POLICIES = ("OrderedReady", "Parallel")
@@ -140,10 +138,6 @@ def _check_update(new: Raw, old: Raw) -> Causes:
         yield forbidden_field("spec", _FIXED)
 
 
-def _ready(stateful_set: Raw, now: datetime) -> str:
-    return f"{number(stateful_set, 'status.readyReplicas')}/{number(stateful_set, 'spec.replicas')}"
-
-
 STATEFUL_SETS = Resource(
     "apps", "v1", "statefulsets", "StatefulSet", short=("sts",), categories=("all",),
     subresources=frozenset({"status", "scale"}),
@@ -154,7 +148,7 @@ STATEFUL_SETS = Resource(
         check_create=_check_create,
         check_update=_check_update,
         generation="spec",
-        columns=NAME | {"Ready": _ready} | AGE | {
+        columns=NAME | {"Ready": ready_replicas} | AGE | {
             name: cell for name, cell in pod_template.COLUMNS.items() if name != "Selector+"
         },
     ),

@@ -99,6 +99,11 @@ def number_at(path: str) -> Cell:
     return lambda obj, now: number(obj, path)
 
 
+def ready_replicas(obj: Raw, now: datetime) -> str:
+    """How many replicas of a workload are ready, of how many: `1/2`."""
+    return f"{number(obj, 'status.readyReplicas')}/{number(obj, 'spec.replicas')}"
+
+
 def age_of(obj: Raw, now: datetime) -> str:
     """How long ago an object was created."""
     return age(text(obj, "metadata.creationTimestamp"), now)
