@@ -16,7 +16,6 @@ script below `sh -c "cd src && python train.py"` must be able to save a checkpoi
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import selectors
@@ -30,10 +29,11 @@ from muster.local.node.standalone import (
     container_processes,
     exec_session,
     log_writer,
+    main_process,
     shim_socket,
     spawn,
 )
-from muster.local.node.standalone.linux import cgroup, files, kernel, mounts
+from muster.local.node.standalone.linux import cgroup, files
 from muster.local.node.standalone.shim_socket import ShimClient
 from muster.local.node.standalone.stdin import StdinWriter
 
@@ -71,7 +71,7 @@ class Shim:
         try:
             self._start()
         except (spawn.StartFailed, OSError) as error:
-            if spawn.is_full_disk(error) or self._pod_has_ended():
+            if spawn.is_full_disk(error) or main_process.pod_has_ended(self._spec):
                 _withdraw()
                 return
             self._end({"exitCode": 128, "signal": 0, "reason": "StartError", "message": str(error)})
@@ -130,56 +130,19 @@ class Shim:
             exited = {watched.pop(handle) for handle in self._turn(set(watched))}
 
     def _start(self) -> None:
-        spec = self._spec
-        fds = kernel.open_namespaces(spec["pause"]) if "pause" in spec else {}
-        if self._pod_has_ended() or ("pause" in spec and not {"pid", "mnt"} <= fds.keys()):
-            raise ProcessLookupError(errno.ESRCH, "the pod's first process has exited")
-        pid_namespace, pods_mounts = fds.pop("pid", -1), fds.pop("mnt", -1)
-        shim = os.getpid()
-
-        def prepare() -> list[int]:
-            # The control groups are entered first: the pod's mounts do not show them.
-            cgroup.enter(cgroup.open_procs(spec["limits"]))
-            kernel.enter(fds)
-            # After the user namespace, which clears it. A child of a killed shim must not go on: it
-            # would make the pod's directories again after they were removed.
-            kernel.die_with_parent(signal.SIGKILL, shim)
-            if pods_mounts >= 0:
-                pod = (spec["pod"], pods_mounts)
-                own = mounts.build(spec["root"], spec["steps"], spec["hidden"], spec["own"], pod)
-            else:
-                own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            return [own, _own_terminal()] if spec["tty"] else [own]
-
         # With a terminal the child opens its own streams: the terminal is in the pod's /dev.
-        argv, env, cwd = spec["argv"], spec["env"], spec["cwd"]
-        program = spawn.Program(argv, env, cwd, spec["tty"], prepare, pid_namespace)
-        stdio = _null_streams() if spec["tty"] else self._pipe_ends()
-        self._pid, descriptors = spawn.start(program, stdio)
-        if descriptors:  # else the kernel killed the child in `prepare`, at its memory limit
-            self._mounts = descriptors[0]
-        if descriptors[1:]:
-            self._terminal = descriptors[1]
+        stdio = _null_streams() if self._spec["tty"] else self._pipe_ends()
+        self._pid, self._mounts, self._terminal = main_process.start(self._spec, stdio)
+        if self._terminal >= 0:
             self._stdin = StdinWriter(
                 self._terminal, self._select, self._listen_to_all, terminal=True
             )
             self._read_from(self._terminal, "stdout")
-        # With our copies of the program's ends open, we would never read end of file.
-        for fd in {*stdio, *fds.values(), pid_namespace, pods_mounts} - {-1}:
-            os.close(fd)
         now = log_writer.stamp(time.time_ns())
         self._state = {"pid": self._pid, "shim": os.getpid(), "startedAt": now}
         files.write_atomically("started", json.dumps(self._state))
         self._state = {"state": "running"} | self._state
         self._send_status()
-
-    def _pod_has_ended(self) -> bool:
-        """Whether the pod's first process is gone. Another process may have its PID by now."""
-        spec = self._spec
-        if "pause" not in spec:  # without namespaces
-            return False
-        same = kernel.start_time(spec["pause"]) == spec["pause_started"]
-        return not same or kernel.is_exiting(spec["pause"])
 
     def _pipe_ends(self) -> tuple[int, int, int]:
         out_read, out_write = os.pipe()
@@ -332,14 +295,6 @@ def _withdraw() -> None:
 def _null_streams() -> tuple[int, int, int]:
     null = os.open(os.devnull, os.O_RDWR)
     return null, null, null
-
-
-def _own_terminal() -> int:
-    """Move our streams to a new terminal of the container's /dev; returns its other end."""
-    controller, terminal = os.openpty()
-    for fd in (0, 1, 2):
-        os.dup2(terminal, fd)
-    return controller
 
 
 def main() -> int:
