@@ -18,7 +18,7 @@ from muster.api.limits import EVICTED
 from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import AlreadyExists, Conflict, NotFound, StatusError
 from muster.local.apiserver import api_errors, codec
-from muster.local.apiserver.admission import admit, deletion, preconditions
+from muster.local.apiserver.admission import admit, creation, deletion, preconditions
 from muster.local.apiserver.admission.admit import Generated
 from muster.local.apiserver.admission.limit_ranges import LimitRanges
 from muster.local.apiserver.admission.quota import Quotas
@@ -119,7 +119,7 @@ class Verbs:
         # Before the schema is applied: an invalid status that is not written does no harm.
         admit.drop_status(resource, obj)
         resource.strategy.apply_schema(resource, obj, None)
-        namespace = self._namespace(call, str(meta.get("name") or meta.get("generateName") or ""))
+        namespace = creation.namespace_for(call, meta, self.store)
         if meta.get("resourceVersion"):
             raise api_errors.bad_request(
                 "resourceVersion should not be set on objects to be created"
@@ -135,12 +135,12 @@ class Verbs:
                     if call.dry_run and self.store.get(key) is None:
                         return unstored_answer(resource, new, 201)
                     if call.dry_run:
-                        raise self._already_exists(resource, key)
+                        raise creation.already_exists(resource, key, self.store)
                     encode = codec.stored_encoder(new, resource)
                     return stored_answer(resource, await self.store.create(key, encode), 201)
             except AlreadyExists as error:
                 if left == 1:
-                    raise self._already_exists(resource, key) from error
+                    raise creation.already_exists(resource, key, self.store) from error
         raise AssertionError("the last try returns or raises")
 
     def _admit_create(
@@ -164,27 +164,6 @@ class Verbs:
         if call.route.verb != "create":
             self.check_create(call)
         return new
-
-    def _already_exists(self, resource: Resource, key: str) -> StatusError:
-        entry, name = self.store.get(key), key.rpartition("/")[2]
-        being_deleted = entry is not None and codec.is_being_deleted(entry.value)
-        return api_errors.already_exists(
-            resource.group, resource.plural, name, being_deleted=being_deleted
-        )
-
-    def _namespace(self, call: Call, name: str) -> str:
-        """The namespace to create in, which must exist and not be terminating."""
-        resource, namespace = call.resource, call.route.namespace
-        if not resource.namespaced:
-            return ""
-        if not namespace:
-            raise api_errors.method_not_allowed()
-        entry = self.store.get(f"namespaces//{namespace}")
-        if entry is None:
-            raise api_errors.not_found("", "namespaces", namespace)
-        if codec.is_being_deleted(entry.value):
-            raise api_errors.namespace_terminating(resource.group, resource.plural, name, namespace)
-        return namespace
 
     # -- changing --------------------------------------------------------------------------------
 
