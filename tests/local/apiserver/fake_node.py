@@ -30,6 +30,8 @@ class FakeNode:
         self.calls: list[LogOptions | ExecOptions] = []
         self.streams = 0
         """How many endless logs are being read."""
+        self.commands = 0
+        """How many commands run."""
         self.web_address = ("127.0.0.1", 1)
         self.silent: list[socket.socket] = []
         """The connections of that program."""
@@ -59,6 +61,13 @@ class FakeNode:
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
         self.calls.append(options)
+        self.commands += 1
+        try:
+            return await self._run(options, streams)
+        finally:
+            self.commands -= 1
+
+    async def _run(self, options: ExecOptions, streams: Streams) -> int:
         match options.command:
             case ["cat"]:
                 async for data in streams.stdin():

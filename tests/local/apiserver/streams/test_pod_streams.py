@@ -117,6 +117,25 @@ async def test_a_command_that_reads_its_input_late_gets_all_of_it(
     assert received == [message[1:] for message in sent]
 
 
+async def test_a_command_ends_with_its_client_also_if_it_does_not_read_its_input(
+    api: ApiClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = asyncio.Event()
+
+    async def ping_until_it_has_left(_: object) -> None:
+        await left.wait()
+
+    monkeypatch.setattr(exec_websocket, "keep_open", ping_until_it_has_left)
+    url = f"{api.server.url}{PODS}/a/exec?command=slow&stdin=true"
+    async with api.session.ws_connect(url, protocols=(V5,)) as socket:
+        for _ in range(200):  # more than the server keeps for the command
+            await socket.send_bytes(b"\x00x")
+        await eventually(lambda: node.commands == 1)
+        left.set()
+
+        await eventually(lambda: node.commands == 0, what="the end of the command")
+
+
 async def test_the_client_gets_the_exit_code_of_a_failing_command(api: ApiClient) -> None:
     output, outcome = await run(
         api, "command=exit&command=3&stderr=true", protocol="v4.channel.k8s.io"
