@@ -124,6 +124,14 @@ class Strategy:
     unspecified: Callable[[Iterable[str], Raw], str] = lambda hard, obj: ""
     """The fields that the object must specify because a quota limits them, as a message."""
 
+    # -- limit ranges
+    completed_by_ranges: bool = False
+    """Whether the containers of a new object get the defaults of limit ranges."""
+    outside_of_range: Callable[[Raw, Raw], Iterable[str]] = lambda spec, limit_range: ()
+    """Why an object with this spec is outside of a limit range."""
+    ranged_on_update: bool = False
+    """Whether an update must stay within limit ranges too."""
+
     # -- tables
     columns: dict[str, cells.Cell] = field(default_factory=lambda: cells.NAME | cells.AGE)
     """Cells by column: `Name`, or `Name+` for a column of wide output only."""

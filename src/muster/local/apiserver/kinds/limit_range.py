@@ -1,6 +1,6 @@
-"""LimitRange: defaults of its items, checks, and its Resource.
+"""LimitRange: defaults of its items, checks, its rules for pods and claims, and its Resource.
 
-`admission.limit_ranges` applies limit ranges to new pods and claims.
+`admission.limit_ranges` applies the rules.
 """
 
 from __future__ import annotations
@@ -19,17 +19,22 @@ from muster.local.apiserver.api_errors import (
 from muster.local.apiserver.kinds.fields import ensure_map
 from muster.local.apiserver.kinds.pod_resources import (
     ONE,
+    amounts_of,
     check_resource_name,
     check_standard_name,
     is_container_resource,
     overcommits,
+    pod_sum,
 )
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import CREATED_AT, NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from muster.api.meta import Raw
     from muster.api.quantity import Amount
+    from muster.local.apiserver.kinds.pod_resources import Charge
 
 CONTAINER, POD, CLAIM = "Container", "Pod", "PersistentVolumeClaim"
 _SIDES = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
@@ -145,6 +150,108 @@ def _check_ratio(name: str, amounts: dict[str, Amount], path: str) -> Causes:
     if low and high and low.nano and ratio.nano / ONE.nano > (most := high.nano / low.nano):
         detail = f"ratio {ratio} is greater than max/min = {most:f}"
         yield invalid_value(where, str(ratio), detail)
+
+
+# -- defaults of containers ----------------------------------------------------------------------
+
+
+def complete_containers(spec: Raw, limit_range: Raw) -> Iterator[str]:
+    """Set defaults in the spec of a pod; yields a note for each container that changed."""
+    items = [item for item in limits_of(limit_range) if item.get("type") == CONTAINER]
+    sides = {
+        side: {name: value for item in items for name, value in (item.get(source) or {}).items()}
+        for side, source in (("requests", "defaultRequest"), ("limits", "default"))
+    }
+    for title, field in (("container", "containers"), ("init container", "initContainers")):
+        for container in spec.get(field) or ():
+            for side, word in (("requests", "request"), ("limits", "limit")):
+                added = _fill(ensure_map(container, "resources"), side, sides[side])
+                if added:
+                    yield f"{', '.join(sorted(added))} {word} for {title} {container.get('name')}"
+
+
+def _fill(resources: Raw, side: str, defaults: Raw) -> list[str]:
+    # A limit without a request is also the request: that counts before the range's default.
+    taken = {*(resources.get(side) or ())}
+    taken |= {*(resources.get("limits") or ())} if side == "requests" else set()
+    added = [name for name in defaults if name not in taken]
+    for name in added:
+        ensure_map(resources, side)[name] = defaults[name]
+    return added
+
+
+# -- objects outside of a range ------------------------------------------------------------------
+
+
+def pod_violations(spec: Raw, limit_range: Raw) -> Iterator[str]:
+    """Why a pod is outside of a range."""
+    for item in limits_of(limit_range):
+        holders: list[tuple[Charge, Charge]] = []
+        if item.get("type") == CONTAINER:
+            containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+            holders = [(amounts_of(c, "requests"), amounts_of(c, "limits")) for c in containers]
+        elif item.get("type") == POD:
+            holders = [(pod_sum(spec, "requests"), pod_sum(spec, "limits"))]
+        for requests, limits in holders:
+            yield from _below_minimum(item, requests, limits)
+            yield from _above_maximum(item, requests, limits)
+            yield from _above_ratio(item, requests, limits)
+
+
+def claim_violations(spec: Raw, limit_range: Raw) -> Iterator[str]:
+    """Why a volume claim is outside of a range."""
+    requests = amounts_of(spec, "requests")
+    for item in limits_of(limit_range):
+        if item.get("type") != CLAIM:
+            continue
+        yield from _below_minimum(item, requests, {})
+        yield from _request_above_maximum(item, requests)
+
+
+def _below_minimum(item: Raw, requests: Charge, limits: Charge) -> Iterator[str]:
+    for name, value in (item.get("min") or {}).items():
+        least, request, limit = parse_quantity(value), requests.get(name), limits.get(name)
+        rule = f"minimum {name} usage per {item['type']} is {least}"
+        if request is None:
+            yield f"{rule}.  No request is specified"
+        elif request.nano < least.nano:
+            yield f"{rule}, but request is {request}"
+        elif limit is not None and limit.nano < least.nano:
+            yield f"{rule}, but limit is {limit}"
+
+
+def _above_maximum(item: Raw, requests: Charge, limits: Charge) -> Iterator[str]:
+    for name, value in (item.get("max") or {}).items():
+        most, request, limit = parse_quantity(value), requests.get(name), limits.get(name)
+        rule = f"maximum {name} usage per {item['type']} is {most}"
+        if limit is None:
+            yield f"{rule}.  No limit is specified"
+        elif limit.nano > most.nano:
+            yield f"{rule}, but limit is {limit}"
+        elif request is not None and request.nano > most.nano:
+            yield f"{rule}, but request is {request}"
+
+
+def _request_above_maximum(item: Raw, requests: Charge) -> Iterator[str]:
+    for name, value in (item.get("max") or {}).items():
+        most, request = parse_quantity(value), requests.get(name)
+        rule = f"maximum {name} usage per {item['type']} is {most}"
+        if request is None:
+            yield f"{rule}.  No request is specified"
+        elif request.nano > most.nano:
+            yield f"{rule}, but request is {request}"
+
+
+def _above_ratio(item: Raw, requests: Charge, limits: Charge) -> Iterator[str]:
+    for name, value in (item.get("maxLimitRequestRatio") or {}).items():
+        most, request, limit = parse_quantity(value), requests.get(name), limits.get(name)
+        rule = f"{name} max limit to request ratio per {item['type']} is {most}"
+        if request is None or not request.nano:
+            yield f"{rule}, but no request is specified or request is 0"
+        elif limit is None or not limit.nano:
+            yield f"{rule}, but no limit is specified or limit is 0"
+        elif limit.nano * 10**9 > request.nano * most.nano:
+            yield f"{rule}, but provided ratio is {limit.nano / request.nano:f}"
 
 
 LIMIT_RANGES = Resource(

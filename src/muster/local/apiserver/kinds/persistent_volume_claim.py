@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from muster.api.quantity import Amount, parse_quantity
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value, required
+from muster.local.apiserver.kinds import limit_range
 from muster.local.apiserver.kinds.fields import ensure_map, fill
 from muster.local.apiserver.kinds.persistent_volume import (
     CLASS_COLUMNS,
@@ -128,6 +129,8 @@ PERSISTENT_VOLUME_CLAIMS = Resource(
         admit_update=_admit_update,
         delete_answer="object",
         charge=_charge,
+        outside_of_range=limit_range.claim_violations,
+        ranged_on_update=True,
         columns=NAME | {
             "Status": phase,
             "Volume": text_at("spec.volumeName"),

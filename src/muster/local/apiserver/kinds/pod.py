@@ -22,6 +22,7 @@ from muster.local.apiserver.kinds import (
     resource_quota,
 )
 from muster.local.apiserver.kinds.fields import ensure_map, fill
+from muster.local.apiserver.kinds.limit_range import pod_violations
 from muster.local.apiserver.resource import Resource, Strategy
 
 if TYPE_CHECKING:
@@ -299,6 +300,8 @@ PODS = Resource(
         charge=pod_resources.charge,
         matches_scope=resource_quota.matches_scope,
         unspecified=pod_resources.unspecified,
+        completed_by_ranges=True,
+        outside_of_range=pod_violations,
         columns=pod_columns.COLUMNS,
         row_conditions=pod_columns.row_conditions,
     ),
