@@ -123,13 +123,23 @@ def _wait_until_ready(
 def _start_failed(home: Home, exit_code: int) -> MusterError:
     if exit_code == UsageError.cli_exit_code and (words := _usage_error(home.log)):
         return UsageError(words[0], hint=words[1])
-    disk = os.statvfs(home.root)
-    if disk.f_bavail * disk.f_frsize < _LOG_SPACE:  # so the log does not have the reason
+    if _is_full(home) or _is_cut(home.log):  # so the log does not have the reason
         return MusterError(
             f"the local cluster did not start: the disk of {home.root} is full",
             hint="Free some space on it, then `arena up`; `arena delete` then removes jobs.",
         )
     return MusterError("the local cluster did not start", hint=_last_lines(home.log))
+
+
+def _is_full(home: Home) -> bool:
+    disk = os.statvfs(home.root)
+    return disk.f_bavail * disk.f_frsize < _LOG_SPACE
+
+
+def _is_cut(log: Path) -> bool:
+    """Whether the last line was not written whole: the disk was full, also if it has room now."""
+    text = log.read_bytes()
+    return bool(text) and not text.endswith(b"\n")
 
 
 def _usage_error(log: Path) -> tuple[str, str] | None:
