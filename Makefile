@@ -29,7 +29,7 @@ check: install
 
 # With Go on the machine, the real control plane is built once into the user's cache folder.
 controlplane: install
-	@if command -v go >/dev/null; then $(BIN)/python -m tests.controlplane.build --helm; \
+	@if command -v go >/dev/null; then $(BIN)/python -m tests.controlplane.build --tools; \
 	else echo "no Go here: the tests on a real Kubernetes control plane are skipped"; fi
 
 # TensorFlow, JAX and MPI for the training examples, and Kubeflow's client: 2 GB, so only where they

@@ -21,7 +21,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.controlplane.pin_versions import HELM, MODULES, NODE, PINS, Pin
+from tests.controlplane.pin_versions import (
+    HELM,
+    KUBE_STATE_METRICS,
+    MODULES,
+    NODE,
+    PINS,
+    PROGRAMS,
+    Pin,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,8 +131,9 @@ def _versions_hash(pins: tuple[Pin, ...]) -> str:
     digest = hashlib.sha256(f"{sys.platform} {platform.machine()}".encode())
     for pin in pins:
         digest.update(f"{pin} {_ldflags(pin)}".encode())
-        for name in ("go.mod", "go.sum"):
-            digest.update((MODULES / pin.wrapper / name).read_bytes())
+        folder = MODULES / pin.wrapper
+        for file in (folder / "go.mod", folder / "go.sum", *sorted(folder.rglob("*.go"))):
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -143,8 +152,9 @@ def _last_lines(text: str) -> str:
 def main() -> int:
     try:
         print(build())
-        if "--helm" in sys.argv[1:]:
-            build((HELM,))
+        if "--tools" in sys.argv[1:]:
+            for pin in (HELM, PROGRAMS, KUBE_STATE_METRICS):
+                build((pin,))
         if "--node" in sys.argv[1:]:
             build(NODE)
     except Unavailable as error:

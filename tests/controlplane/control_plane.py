@@ -111,6 +111,10 @@ class ControlPlane:
     def audit_log(self) -> Path:
         return self.folder / "audit.log"
 
+    def process_ids(self) -> list[int]:
+        """The processes that run now."""
+        return [child.pid for child in self._children.values()]
+
     def start(self) -> Self:
         """Start etcd and the API server; on failure nothing is left behind."""
         try:

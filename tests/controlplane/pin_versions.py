@@ -63,6 +63,25 @@ NODE = (
 )
 """What a real node needs besides: built apart, for `tests/realnode/`."""
 
+KUBE_STATE_METRICS = Pin(
+    "kube-state-metrics",
+    "k8s.io/kube-state-metrics/v2",
+    "v2.15.0",
+    {"kube-state-metrics": "k8s.io/kube-state-metrics/v2"},
+)
+"""Another user of the API: built apart, for `tests/tools/`."""
+
+_OWN = "muster.dev/tests/programs"
+PROGRAMS = Pin(
+    "programs",
+    "k8s.io/client-go",
+    PINS[1].version.replace("v1.", "v0."),
+    {"api-client": f"{_OWN}/client", "api-load": f"{_OWN}/load"},
+)
+"""Go programs of this repository: a client for `tests/tools/`, the load of a benchmark."""
+
+EVERY_PIN = (*PINS, HELM, *NODE, KUBE_STATE_METRICS, PROGRAMS)
+
 
 def staging_replacements(go_mod: str, version: str) -> list[str]:
     """`name => name v0.N.P` for every module that Kubernetes' go.mod replaces by a folder."""
@@ -81,7 +100,8 @@ def wrapper_go_mod(pin: Pin, go_version: str, replacements: list[str]) -> str:
         f"go {go_version}",
         f"require {pin.module} {pin.version}",
     ]
-    lines += [f"tool {package}" for package in pin.packages.values()]
+    foreign = [name for name in pin.packages.values() if not name.startswith(_OWN)]
+    lines += [f"tool {package}" for package in foreign]
     lines += [f"replace {replacement}" for replacement in replacements]
     return "\n\n".join(lines) + "\n"
 
@@ -107,7 +127,7 @@ def _go(*arguments: str, cwd: Path | None = None) -> str:
 
 def main() -> None:
     MODULES.mkdir(exist_ok=True)
-    for pin in (*PINS, HELM, *NODE):
+    for pin in EVERY_PIN:
         print(f"pinning {pin.module} {pin.version}", flush=True)
         write(pin)
 

@@ -146,6 +146,13 @@ async def test_the_client_gets_the_exit_code_of_a_failing_command(api: ApiClient
     assert outcome["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
 
 
+async def test_the_newest_protocol_is_used_wherever_the_client_names_it(api: ApiClient) -> None:
+    url = f"{api.server.url}{PODS}/a/exec?command=true&stdout=true"
+    offered = ("v4.channel.k8s.io", V5)
+    async with asyncio.timeout(60), api.session.ws_connect(url, protocols=offered) as socket:
+        assert socket.protocol == V5
+
+
 async def test_a_terminal_gets_its_size(api: ApiClient) -> None:
     output, _ = await run(
         api, "command=size&tty=true", b"\x04nonsense", b'\x04{"Width":80,"Height":24}'

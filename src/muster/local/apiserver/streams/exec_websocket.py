@@ -87,7 +87,9 @@ async def run(
     request: web.Request, backend: NodeBackend, pod: Raw, options: ExecOptions
 ) -> web.StreamResponse:
     """Serve one exec or attach from upgrade to end."""
-    socket = web.WebSocketResponse(protocols=(V5, V4))
+    # As with a real server, v5 wins wherever a client names it: only v5 has an end of the input.
+    offered = request.headers.get("Sec-WebSocket-Protocol", "")
+    socket = web.WebSocketResponse(protocols=(V5,) if V5 in offered else (V4,))
     if not socket.can_prepare(request):
         raise api_errors.bad_request("Upgrade request required")
     await socket.prepare(request)

@@ -1,0 +1,1 @@
+"""Tools of others, unchanged, on the local cluster."""
