@@ -17,6 +17,7 @@ SUITE = (
     "watch_decode",
     "client_binds",
     "local_apiserver",
+    "apiserver_load",
     "scheduler_decisions",
 )
 """Benchmarks that fit in five minutes. Run the others by name: client_calls, http_client,

@@ -69,8 +69,8 @@ async def _serve(folder: Path) -> None:
     print(json.dumps(late), flush=True)
 
 
-class _Server:
-    """A server in another process."""
+class ServerProcess:
+    """The local API server in another process."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-m", "benchmarks.local_apiserver", str(folder)]
@@ -79,6 +79,10 @@ class _Server:
         )
         self.url, self.token, ca = json.loads(self._line())
         self.ca = ca.encode()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -111,7 +115,7 @@ def _starts() -> list[Ratio]:
     def ours() -> float:
         with _folder() as folder:
             start = time.perf_counter()
-            server = _Server(folder)
+            server = ServerProcess(folder)
             took = time.perf_counter() - start
             server.stop()
             return took
@@ -167,7 +171,7 @@ async def _fill(folder: Path, kind: str, count: int, body: Any) -> None:
 def _lists() -> list[Ratio]:
     with _folder() as folder:
         uvloop.run(_fill(folder, "pods", LISTED, _pod))
-        server = _Server(folder)
+        server = ServerProcess(folder)
         whole = msgspec.json.decode(_get(server))
         assert len(whole["items"]) == LISTED
         rounds = in_turn(lambda: seconds(lambda: _get(server)), lambda: _encode(whole))
@@ -183,7 +187,7 @@ def _encode(whole: Any) -> float:
     return seconds(lambda: msgspec.json.encode(whole))
 
 
-def _get(server: _Server) -> bytes:
+def _get(server: ServerProcess) -> bytes:
     place = urlsplit(server.url)
     trust = ssl.create_default_context(cadata=server.ca.decode())
     connection = http.client.HTTPSConnection(str(place.hostname), place.port, context=trust)
@@ -200,7 +204,7 @@ def _get(server: _Server) -> bytes:
 def _lags() -> list[Ratio]:
     with _folder() as folder:
         uvloop.run(_fill(folder, "pods", CHANGING, _pod))
-        server = _Server(folder)
+        server = ServerProcess(folder)
         writes = uvloop.run(_disturb(server))
         late = server.stop()
     cuts = statistics.quantiles(late, n=100)
@@ -213,7 +217,7 @@ def _lags() -> list[Ratio]:
     return [Ratio(name, [(cuts[98], 1.0)], "ms", "<= 50")]
 
 
-async def _disturb(server: _Server) -> int:
+async def _disturb(server: ServerProcess) -> int:
     """Change all pods repeatedly while clients watch and list; returns the number of writes."""
     writes, end = 0, time.monotonic() + SECONDS
 
