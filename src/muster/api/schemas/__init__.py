@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 _GVK = "x-kubernetes-group-version-kind"
 _NO_RULES = {"type", "description", "default", "nullable"}
+_TYPE_RULES = (
+    *("allOf", "anyOf", "oneOf", "not"),
+    *("x-kubernetes-int-or-string", "x-kubernetes-embedded-resource"),
+)
+_PLAIN_TYPES: dict[str, type] = {"object": dict, "array": list, "boolean": bool, "integer": int}
 
 
 class Schema:
@@ -29,7 +34,7 @@ class Schema:
 
     __slots__ = (
         *("_defs", "_extra", "_fields", "_has_defaults", "_has_quantities", "_items"),
-        *("accepts_any_text", "preserves", "properties", "raw", "type"),
+        *("accepts_any_text", "plain_type", "preserves", "properties", "raw", "type"),
     )
 
     def __init__(self, raw: Raw, definitions: Raw | None = None) -> None:
@@ -40,6 +45,9 @@ class Schema:
         # Whether undeclared fields are preserved.
         self.preserves = bool(raw.get("x-kubernetes-preserve-unknown-fields"))
         self.accepts_any_text = self.type == "string" and raw.keys() <= _NO_RULES
+        # The Python type of all its values, and no other rule about their type; None if it has one.
+        plain = raw.keys().isdisjoint(_TYPE_RULES) and raw.get("format") != "int-or-string"
+        self.plain_type = _PLAIN_TYPES.get(self.type) if plain else None
         self._has_defaults: bool | None = None
         self._has_quantities: bool | None = None
         self._fields: dict[str, Schema] = {}

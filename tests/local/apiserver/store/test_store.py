@@ -12,7 +12,9 @@ from muster.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound, 
 from muster.local.apiserver.store import changes, disk_reserve
 from muster.local.apiserver.store import changes as watch_module
 from muster.local.apiserver.store.changes import Watch
+from muster.local.apiserver.store.rows import Row
 from muster.local.apiserver.store.store import Store
+from muster.local.apiserver.store.write_log import WriteLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -38,6 +40,35 @@ async def next_changes(watch: Watch, count: int) -> list[tuple[str, str, bool]]:
             batch = await watch.next()
             rows += [(c.entry.key, c.entry.value.decode(), c.deleted) for c in batch]
     return rows
+
+
+async def test_writes_of_one_turn_of_the_loop_are_one_commit(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    append = WriteLog.append
+
+    def counting(log: WriteLog, rows: list[Row]) -> None:
+        sizes.append(len(rows))
+        append(log, rows)
+
+    monkeypatch.setattr(WriteLog, "append", counting)
+    await asyncio.gather(*(store.create(f"pods/a/{n}", value("x")) for n in range(30)))
+
+    assert sizes == [30]
+
+
+async def test_a_store_that_closes_at_once_keeps_the_last_writes(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "objects.db")
+    write = asyncio.ensure_future(store.create("pods/a/x", value("one")))
+    await asyncio.sleep(0)  # submitted, and not handed over yet
+    await store.close()
+    await write
+    store = await Store.open(tmp_path / "objects.db")
+    found = store.get("pods/a/x")
+    await store.close()
+
+    assert found is not None
 
 
 async def test_the_encoder_gets_the_revision_of_the_write(store: Store) -> None:

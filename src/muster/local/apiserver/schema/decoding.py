@@ -27,7 +27,7 @@ from muster.local.apiserver.http.bodies import (
 from muster.local.apiserver.http.protobuf import Field, struct_layout, struct_name
 from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema import structural
-from muster.local.apiserver.schema.structural import METADATA, children, is_quantity
+from muster.local.apiserver.schema.structural import METADATA, is_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -113,9 +113,16 @@ def shorten_quantities(value: Any, schema: Schema) -> None:
         for name, quantity in value.items():
             value[name] = str(parse_quantity(quantity).rounded_up_to_milli())
         return
-    for part, part_schema, _, _ in children(value, schema):
-        if isinstance(part, dict | list) and part_schema.has_quantities:
-            shorten_quantities(part, part_schema)
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if isinstance(part, dict | list):
+                field = schema.field(name)
+                if field is not None and field.has_quantities:
+                    shorten_quantities(part, field)
+    elif (items := schema.items()) is not None:
+        for part in value:
+            if isinstance(part, dict | list):
+                shorten_quantities(part, items)
 
 
 def schema_of(resource: Resource) -> Schema | None:
@@ -251,7 +258,8 @@ def _decode_strictly(call: Call, obj: Raw, stored: Collection[str]) -> None:
     # Before `prune`, which drops nulls where Go would write zeros.
     if not resource.custom and nulls:
         fill_nulls(obj, _struct_of(resource))
-    if not canonical:
+    clean = not (resource.custom or canonical) and structural.is_clean(obj, schema)
+    if not (canonical or clean):
         unknown += structural.prune(obj, schema, top=True)
     warnings = [FieldWarning(f'unknown field "{path}"', path) for path in unknown]
     if resource.custom or patched:
@@ -263,7 +271,10 @@ def _decode_strictly(call: Call, obj: Raw, stored: Collection[str]) -> None:
         why = f"strict decoding error: {', '.join(warning.text for warning in warnings)}"
         raise _unreadable(resource, why, call.body if patched else b"")
     if not resource.custom and not canonical:
-        _check_struct(resource, obj, schema, call.body if patched else b"")
+        patch = call.body if patched else b""
+        if not clean:
+            _check_types(resource, structural.check(obj, schema, integral_floats=False), patch)
+        _check_struct(resource, obj, schema, patch)
     # Here, because the layout of definitions is not known and canonical ones are not walked.
     write_as_go_does(obj["metadata"], _METADATA_STRUCT)
     if strictness != "Ignore":
@@ -288,8 +299,7 @@ def _may_hold_nulls(call: Call) -> bool:
 
 
 def _check_struct(resource: Resource, obj: Raw, schema: Schema, patch: bytes) -> None:
-    """Check the types of an object of a built-in kind, and write it as Go would."""
-    _check_types(resource, structural.check(obj, schema, integral_floats=False), patch)
+    """Check the types that the schema does not have, and write the object as Go would."""
     _check_types(resource, resource.strategy.check_types(obj, schema), patch)
     write_as_go_does(obj, _struct_of(resource))
     shorten_quantities(obj, schema)

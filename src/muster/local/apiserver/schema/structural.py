@@ -110,6 +110,35 @@ def prune(value: Any, schema: Schema, path: str = "", *, top: bool = False) -> l
     return outer + inner
 
 
+def is_clean(value: Any, schema: Schema) -> bool:
+    """Whether `prune` finds nothing to remove and `check` no wrong type in an object of Go.
+
+    One quick walk that most writes pass. False only means that the two must look closer.
+    """
+    kind = type(value)
+    if kind is str:
+        return schema.accepts_any_text or _is_right_scalar(value, schema)
+    if kind is dict and schema.plain_type is dict:
+        for name, part in value.items():
+            field = schema.field(name)
+            if field is None or not is_clean(part, field):
+                return False
+        return True
+    if kind is list and schema.plain_type is list:
+        items = schema.items()
+        return items is not None and all(is_clean(part, items) for part in value)
+    return kind is schema.plain_type or _is_right_scalar(value, schema)
+
+
+def _is_right_scalar(value: Any, schema: Schema) -> bool:
+    if value is None or isinstance(value, dict | list) or schema.type in ("object", "array"):
+        return False
+    # As in `check`, `oneOf` is no rule without a type: quantities have it, and ports.
+    rules = _COMBINATORS if schema.type else _COMBINATORS - {"oneOf"}
+    ruled = not rules.isdisjoint(schema.raw)
+    return not ruled and _check_type(value, schema, "", integral_floats=False) is None
+
+
 def fill_defaults(value: Any, schema: Schema) -> None:
     """Write the schema's defaults into missing fields, in place."""
     if not schema.has_defaults:

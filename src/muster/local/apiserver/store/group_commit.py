@@ -1,7 +1,9 @@
 """Group commit: one thread writes to the log, and commits everything that waits as one group.
 
-While one group is synced to disk, the next one gathers: groups grow with the load. Results come
-back on the event loop, in the order of the writes.
+While one group is synced to disk, the next one gathers: groups grow with the load. The event loop
+hands writes over once per turn, so that the requests which one turn serves make one group. The
+thread would otherwise commit the first of them alone, and compete for the interpreter with the
+loop that prepares the others. Results come back on the event loop, in the order of the writes.
 """
 
 from __future__ import annotations
@@ -47,12 +49,20 @@ class GroupCommit:
     def __init__(self, log: WriteLog, loop: asyncio.AbstractEventLoop, store: Callbacks) -> None:
         self._log, self._loop, self._store = log, loop, store
         self._work: queue.SimpleQueue[Write | Callable[[], None] | None] = queue.SimpleQueue()
+        self._gathered: list[Write] = []
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
     def submit(self, write: Write) -> None:
         """Commit a write with the next group."""
-        self._work.put(write)
+        self._gathered.append(write)
+        if len(self._gathered) == 1:
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        for write in gathered:
+            self._work.put(write)
 
     async def between_groups(self, work: Callable[[], T]) -> T:
         """Run `work` in the thread, between two groups of writes."""
@@ -66,11 +76,13 @@ class GroupCommit:
             else:
                 self._loop.call_soon_threadsafe(resolve, done, result)
 
+        self._hand_over()
         self._work.put(run)
         return await done
 
     async def close(self) -> None:
         """Finish the writes in flight."""
+        self._hand_over()
         self._work.put(None)
         await asyncio.to_thread(self._thread.join)
         # One turn of the loop: writes that the thread committed last are still announced.
