@@ -89,7 +89,7 @@ func shareInformers(ctx context.Context, c *cluster) error {
 		return err
 	}
 	err := await(ctx, "additions, an update, a deletion and a resync", func() bool {
-		return count.added.Load() == before+3 && count.updated.Load() >= 1 &&
+		return count.added.Load() >= before+3 && count.updated.Load() >= 1 &&
 			count.deleted.Load() == 1 && count.resynced.Load() >= 1
 	})
 	if err != nil {
