@@ -34,6 +34,7 @@ NAMESPACED: dict[str, dict[str, Any]] = {
         }
     },
     "apps/v1/deployments": {"spec": {"selector": SELECTOR, "template": TEMPLATE}},
+    "apps/v1/daemonsets": {"spec": {"selector": SELECTOR, "template": TEMPLATE}},
     "apps/v1/replicasets": {"spec": {"selector": SELECTOR, "template": TEMPLATE}},
     "apps/v1/statefulsets": {
         "spec": {

@@ -11,6 +11,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
 REPLICA_SETS = "/apis/apps/v1/namespaces/$ns/replicasets"
 CRON_JOBS = "/apis/batch/v1/namespaces/$ns/cronjobs"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/$ns/statefulsets"
+DAEMON_SETS = "/apis/apps/v1/namespaces/$ns/daemonsets"
 REVISIONS = "/apis/apps/v1/namespaces/$ns/controllerrevisions"
 BATCH_JOBS = "/apis/batch/v1/namespaces/$ns/jobs"
 TIME = "2026-01-01T00:00:00Z"
@@ -61,6 +62,19 @@ def stateful_set(**spec: Any) -> Step:
     return owner(STATEFUL_SETS, **spec)
 
 
+def daemon_set(**spec: Any) -> Step:
+    return owner(DAEMON_SETS, **spec)
+
+
+def replaced(unavailable: Any, surge: Any) -> Step:
+    update = {"maxUnavailable": unavailable, "maxSurge": surge}
+    return daemon_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": update})
+
+
+def counted(value: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {"deprecated.daemonset.template.generation": value}}}
+
+
 CLAIM = {
     "metadata": {"name": "data"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -79,6 +93,43 @@ MOUNTS = {
 }
 
 CASES = [
+    Case(
+        "daemon sets that are invalid",
+        [
+            daemon_set(selector=None),
+            daemon_set(selector={}),
+            daemon_set(selector={"matchLabels": {"a": "c"}}),
+            daemon_set(template={"spec": RUN}),
+            daemon_set(template={**TEMPLATE, "spec": {**RUN, "restartPolicy": "Never"}}),
+            daemon_set(template={**TEMPLATE, "spec": {**RUN, "activeDeadlineSeconds": 3}}),
+            daemon_set(minReadySeconds=-1),
+            daemon_set(revisionHistoryLimit=-1),
+            daemon_set(updateStrategy={"type": "Sometimes"}),
+            replaced(0, 0),
+            replaced(1, 1),
+            replaced("0%", "200%"),
+            replaced(-1, 0),
+            replaced("a", 0),
+        ],
+        ("wording",),
+    ),
+    Case(
+        "daemon sets that change",
+        [
+            daemon_set(),
+            patch(f"{DAEMON_SETS}/a", counted("7")),
+            patch(f"{DAEMON_SETS}/a", counted("7") | {"spec": {"minReadySeconds": 3}}),
+            patch(f"{DAEMON_SETS}/a", {"spec": {"template": {"metadata": {"labels": {"c": "d"}}}}}),
+            patch(f"{DAEMON_SETS}/a", {"metadata": {"annotations": None}}),
+            patch(f"{DAEMON_SETS}/a", {"spec": {"selector": {"matchLabels": {"c": "d"}}}}),
+            patch(f"{DAEMON_SETS}/a", {"spec": {"updateStrategy": {"type": "OnDelete"}}}),
+            patch(f"{DAEMON_SETS}/a/status", counted("9") | {"status": {"numberReady": 1}}),
+            patch(f"{DAEMON_SETS}/a/status", {"status": {"numberAvailable": -1}}),
+            patch(f"{DAEMON_SETS}/a/scale", {"spec": {"replicas": 2}}),
+            post(DAEMON_SETS, counted("4") | {"spec": {"selector": {}}}),
+        ],
+        ("wording",),
+    ),
     Case(
         "stateful sets that are invalid",
         [

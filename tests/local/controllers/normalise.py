@@ -36,7 +36,9 @@ _NOT_OURS = (
     "kubernetes.io/pvc-protection",
 )
 _REVISION = "deployment.kubernetes.io/revision"
-_HASH, _REVISION_HASH = "pod-template-hash", "controller.kubernetes.io/hash"
+_HASH = "pod-template-hash"
+# Of stateful sets and of daemon sets.
+_REVISION_HASHES = ("controller.kubernetes.io/hash", "controller-revision-hash")
 
 
 def hashes(sets: list[Raw], revisions: list[Raw]) -> dict[str, str]:
@@ -46,8 +48,12 @@ def hashes(sets: list[Raw], revisions: list[Raw]) -> dict[str, str]:
         for one in sets
         if _HASH in one["metadata"].get("labels", {})
     }
-    labels = ((one["metadata"]["labels"], one["revision"]) for one in revisions)
-    return of_sets | {found[_REVISION_HASH]: f"<hash {number}>" for found, number in labels}
+    return of_sets | {
+        one["metadata"]["labels"][label]: f"<hash {one['revision']}>"
+        for one in revisions
+        for label in _REVISION_HASHES
+        if label in one["metadata"]["labels"]
+    }
 
 
 def normalised(objects: list[Raw], named: dict[str, str], namespace: str) -> list[Raw]:

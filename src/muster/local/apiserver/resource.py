@@ -136,6 +136,8 @@ class Strategy:
     columns: dict[str, cells.Cell] = field(default_factory=lambda: cells.NAME | cells.AGE)
     """Cells by column: `Name`, or `Name+` for a column of wide output only."""
     row_conditions: Callable[[Raw], list[Raw]] = lambda obj: []
+    row_object: Callable[[Raw], Raw] = _same
+    """The object whose metadata a row shows."""
 
 
 @dataclass(frozen=True)

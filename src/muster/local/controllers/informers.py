@@ -39,6 +39,7 @@ class SharedInformers:
         self.sets = Informer(client, workloads.REPLICA_SETS, indexes=owned)
         self.deployments = Informer(client, workloads.DEPLOYMENTS, indexes=by_namespace)
         self.stateful_sets = Informer(client, workloads.STATEFUL_SETS, indexes=by_namespace)
+        self.daemon_sets = Informer(client, workloads.DAEMON_SETS, indexes=by_namespace)
         self.revisions = Informer(client, workloads.CONTROLLER_REVISIONS, indexes=owned)
         self.jobs = Informer(client, workloads.JOBS, indexes=owned)
         self.cron_jobs = Informer(client, workloads.CRON_JOBS)

@@ -31,8 +31,16 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer import Informer
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.expectations import Expectations
-    from muster.local.controllers.workloads import Deployment, Job, Pod, ReplicaSet, StatefulSet
+    from muster.local.controllers.workloads import (
+        DaemonSet,
+        Deployment,
+        Job,
+        Pod,
+        ReplicaSet,
+        StatefulSet,
+    )
 
+    Owner = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job
     T = TypeVar("T", bound=HasMetadata)
 else:
     T = TypeVar("T")
@@ -85,7 +93,7 @@ class PodControl:
 
     async def owned(
         self,
-        owner: Deployment | ReplicaSet | StatefulSet | Job,
+        owner: Owner,
         informer: Informer[T],
         is_member: Callable[[T], bool] | None = None,
     ) -> list[T]:
@@ -182,7 +190,7 @@ async def _together(calls: Iterable[Any]) -> list[MusterError]:
     return [error for task in tasks if (error := task.result()) is not None]
 
 
-def new_pod(kind: Kind[Any], owner: Job | ReplicaSet, base: str) -> Raw:
+def new_pod(kind: Kind[Any], owner: Job | ReplicaSet | DaemonSet, base: str) -> Raw:
     """A pod of the owner's template, with a generated name."""
     template, name = owner.spec.template, generate_name(base)
     return {

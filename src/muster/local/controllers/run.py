@@ -17,6 +17,7 @@ from muster.control.manager import Manager
 from muster.control.work_queue import WorkQueue
 from muster.local.controllers.batch_jobs.controller import JobController
 from muster.local.controllers.cron_jobs.controller import CronJobController
+from muster.local.controllers.daemon_sets.controller import DaemonSetController
 from muster.local.controllers.deployments.controller import DeploymentController
 from muster.local.controllers.deployments.replica_sets import ReplicaSetController
 from muster.local.controllers.endpoints_controller import BATCH_DELAY, EndpointsController
@@ -33,6 +34,7 @@ from muster.local.controllers.root_ca import RootCaPublisher
 from muster.local.controllers.stateful_sets.controller import StatefulSetController
 from muster.local.controllers.workloads import (
     CRON_JOBS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
     PODS,
@@ -105,7 +107,7 @@ class ControllerManager:
         self.manager.loop(queue, controller.reconcile, workers=workers)
 
     def workloads(self) -> None:
-        """Deployments -> replica sets -> pods, stateful sets -> pods, cron jobs -> jobs -> pods."""
+        """Deployments -> replica sets -> pods, cron jobs -> jobs -> pods, other sets -> pods."""
         informers = self.informers
         sets = ReplicaSetController(
             self.pod_control(REPLICA_SETS, "replicaset-controller"), informers
@@ -120,7 +122,11 @@ class ControllerManager:
         stateful_sets = StatefulSetController(
             self.pod_control(STATEFUL_SETS, "statefulset-controller"), informers
         )
+        daemon_sets = DaemonSetController(
+            self.pod_control(DAEMON_SETS, "daemonset-controller"), informers
+        )
         self.loop("statefulsets", stateful_sets, workers=_WORKERS)
+        self.loop("daemonsets", daemon_sets, workers=_WORKERS)
         self.loop("jobs", jobs, workers=_WORKERS)
         self.loop("cronjobs", cron_jobs)
 

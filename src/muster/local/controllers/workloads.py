@@ -127,6 +127,29 @@ class StatefulSet(ApiObject, frozen=True):
         return int(self.status.get(field) or 0)
 
 
+class DaemonSetRollingUpdate(Object, frozen=True):
+    max_surge: int | str = 0
+    max_unavailable: int | str = 1
+
+
+class DaemonSetStrategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: DaemonSetRollingUpdate | None = None
+
+
+class DaemonSetSpec(Object, frozen=True):
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    selector: LabelSelector | None = None
+    template: Raw = {}
+    update_strategy: DaemonSetStrategy = DaemonSetStrategy()
+
+
+class DaemonSet(ApiObject, frozen=True):
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: Raw = {}
+
+
 class ControllerRevision(ApiObject, frozen=True):
     data: Raw = {}
     revision: int = 0
@@ -210,6 +233,7 @@ NAMESPACES = kinds.NAMESPACES.read_as(Namespace)
 DEPLOYMENTS = kinds.DEPLOYMENTS.read_as(Deployment)
 REPLICA_SETS = Kind.of("apps/v1", "ReplicaSet", ReplicaSet)
 STATEFUL_SETS = Kind.of("apps/v1", "StatefulSet", StatefulSet)
+DAEMON_SETS = Kind.of("apps/v1", "DaemonSet", DaemonSet)
 CONTROLLER_REVISIONS = Kind.of("apps/v1", "ControllerRevision", ControllerRevision)
 CLAIMS: Kind[Raw] = Kind.of("v1", "PersistentVolumeClaim", dict)
 JOBS = Kind.of("batch/v1", "Job", Job)

@@ -58,7 +58,7 @@ _VIEW = (
         _READ, ["apps"],
         [
             "controllerrevisions",
-            *_status(*_SCALED),
+            *_status("daemonsets", *_SCALED),
             *(f"{kind}/scale" for kind in _SCALED),
         ],
     ),
@@ -83,7 +83,7 @@ _EDIT = (
     _rule(_WRITE, ["", "events.k8s.io"], ["events"]),
     _rule(
         _WRITE, ["apps"],
-        [name for kind in _SCALED for name in (kind, f"{kind}/scale")],
+        ["daemonsets", *(name for kind in _SCALED for name in (kind, f"{kind}/scale"))],
     ),
     _rule(_WRITE, ["batch"], ["cronjobs", "jobs"]),
     _rule(_WRITE, ["policy"], ["poddisruptionbudgets"]),

@@ -7,6 +7,7 @@ from muster.local.apiserver.kinds.config_map import CONFIG_MAPS
 from muster.local.apiserver.kinds.controller_revision import CONTROLLER_REVISIONS
 from muster.local.apiserver.kinds.crd import CRDS
 from muster.local.apiserver.kinds.cron_job import CRON_JOBS
+from muster.local.apiserver.kinds.daemon_set import DAEMON_SETS
 from muster.local.apiserver.kinds.deployment import DEPLOYMENTS
 from muster.local.apiserver.kinds.endpoints import ENDPOINT_SLICES, ENDPOINTS
 from muster.local.apiserver.kinds.event import EVENTS, NEW_EVENTS
@@ -46,7 +47,6 @@ _NEVER_CREATED = tuple(
     Resource(group, "v1", f"{kind.lower()}{ending}", kind, verbs=_READ | {"watch"})
     for group, kind, ending in (
         ("", "ReplicationController", "s"),
-        ("apps", "DaemonSet", "s"),
         ("networking.k8s.io", "Ingress", "es"),
     )
 )
@@ -80,7 +80,8 @@ _REVIEWS = tuple(
 BUILTIN = (
     NAMESPACES, NODES, PODS, SERVICES, ENDPOINTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS,
     RESOURCE_QUOTAS, LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS,
-    CONTROLLER_REVISIONS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS, PDBS,
+    CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS,
+    PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS,
     *_NEVER_CREATED, *_METRICS, _POD_LOGS, *_REVIEWS,

@@ -80,7 +80,7 @@ def _table(resource: Resource, items: list[Raw], meta: Raw, include: str, now: d
         if include == "Object":
             row["object"] = item
         elif include != "None":
-            row["object"] = _metadata_only(item)
+            row["object"] = _metadata_only(resource.strategy.row_object(item))
         rows.append(row)
     return _meta_object("Table", meta, columnDefinitions=[c for c, _ in columns], rows=rows)
 

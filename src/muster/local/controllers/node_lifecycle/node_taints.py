@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.controllers.workloads import Node, TimedTaint
+    from muster.local.controllers.workloads import Node, TimedTaint, TimedToleration
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -95,3 +95,13 @@ def _desired(node: Node, evicts: bool) -> Sequence[tuple[str, str]]:
 def _manifest(taint: TimedTaint) -> Raw:
     fields: Raw = msgspec.to_builtins(taint)
     return {name: value for name, value in fields.items() if value}
+
+
+def tolerates(toleration: TimedToleration, taint: TimedTaint) -> bool:
+    """Whether a pod with this toleration may stay on a node with this taint."""
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    same = toleration.operator == "Exists" or toleration.value == taint.value
+    return toleration.key == taint.key and same

@@ -16,6 +16,7 @@ from muster.api.meta import MAX_SECONDS, Key
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.local.controllers.informers import NODE
+from muster.local.controllers.node_lifecycle.node_taints import tolerates
 from muster.local.controllers.workloads import PODS
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.informers import SharedInformers
     from muster.local.controllers.pod_control import PodControl
-    from muster.local.controllers.workloads import Node, Pod, TimedTaint, TimedToleration
+    from muster.local.controllers.workloads import Node, Pod, TimedTaint
 
 
 def evict_at(pod: Pod, taints: Sequence[TimedTaint], now: datetime) -> datetime | None:
@@ -45,15 +46,6 @@ def evict_at(pod: Pod, taints: Sequence[TimedTaint], now: datetime) -> datetime 
         if limits:
             times.append(since + timedelta(seconds=max(0, min(*limits, MAX_SECONDS))))
     return min(times, default=None)
-
-
-def tolerates(toleration: TimedToleration, taint: TimedTaint) -> bool:
-    if toleration.effect not in ("", taint.effect):
-        return False
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    same = toleration.operator == "Exists" or toleration.value == taint.value
-    return toleration.key == taint.key and same
 
 
 @dataclass(frozen=True)

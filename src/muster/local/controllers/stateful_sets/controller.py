@@ -8,14 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.events import EventText
-from muster.api.meta import preconditions
 from muster.control.loop import RequeueAfter
 from muster.errors import AlreadyExists, MusterError, NotFound
 from muster.local.controllers.informers import possible_owners
+from muster.local.controllers.revisions.history import template_of
+from muster.local.controllers.revisions.writer import current_revision, delete_revisions
 from muster.local.controllers.stateful_sets import decide as decisions
 from muster.local.controllers.stateful_sets import identity, revisions
 from muster.local.controllers.stateful_sets.decide import Progress
-from muster.local.controllers.workloads import CLAIMS, CONTROLLER_REVISIONS, PODS
+from muster.local.controllers.workloads import CLAIMS, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +47,9 @@ class StatefulSetController:
         is_member = partial(identity.is_member, stateful_set)
         pods = await self.pod_control.owned(stateful_set, self.informers.pods, is_member)
         known = await self.pod_control.owned(stateful_set, self.informers.revisions)
-        update = await self._update_revision(stateful_set, known)
+        update = await current_revision(
+            self.pod_control, stateful_set, known, revisions.HASH_OF_REVISION
+        )
         by_name = {revision.metadata.name: revision for revision in (*known, update)}
         current = by_name.get(str(stateful_set.status.get("currentRevision") or ""), update)
         progress = Progress(
@@ -61,27 +64,10 @@ class StatefulSetController:
         await self._delete(stateful_set, plan.delete)
         await self.pod_control.write_status(meta, stateful_set.status, decisions.status(progress))
         live = (current.metadata.name, update.metadata.name)
-        await self._forget(revisions.outdated(stateful_set, known, pods, live))
+        old = revisions.outdated(stateful_set, known, pods, live)
+        await delete_revisions(self.pod_control, old)
         again = decisions.available_in(progress)
         return None if again is None else RequeueAfter(again)
-
-    async def _update_revision(
-        self, stateful_set: StatefulSet, known: list[ControllerRevision]
-    ) -> ControllerRevision:
-        """The revision of the set's template, with the highest number."""
-        client, found = self.pod_control.client, revisions.find(stateful_set, known)
-        number = revisions.next_number(known)
-        if found is None:
-            body = revisions.new_revision(stateful_set, number)
-            try:
-                return await client.create(CONTROLLER_REVISIONS, body)
-            except AlreadyExists:  # ours, and the informer does not show it yet
-                name = stateful_set.metadata.key._replace(name=body["metadata"]["name"])
-                return await client.get(CONTROLLER_REVISIONS, name)
-        if found.revision == number - 1:
-            return found
-        change = {"metadata": preconditions(found.metadata), "revision": number}
-        return await client.patch(CONTROLLER_REVISIONS, found.metadata.key, change)
 
     async def _create(
         self,
@@ -93,7 +79,7 @@ class StatefulSetController:
         for ordinal, revision in pods:
             for claim in identity.new_claims(stateful_set, ordinal):
                 await self._create_claim(stateful_set, claim, f"{meta.name}-{ordinal}")
-            template = revisions.template_of(by_name[revision])
+            template = template_of(by_name[revision])
             body = identity.new_pod(stateful_set, template, revision, ordinal)
             name = body["metadata"]["name"]
             try:
@@ -123,10 +109,3 @@ class StatefulSetController:
                 await self.pod_control.client.delete(PODS, pod.metadata.key, uid=pod.metadata.uid)
                 text = f"delete Pod {pod.metadata.name} in StatefulSet {meta.name} successful"
                 self.pod_control.record(meta, EventText("SuccessfulDelete", text))
-
-    async def _forget(self, old: Iterable[ControllerRevision]) -> None:
-        for revision in old:
-            with contextlib.suppress(NotFound):
-                await self.pod_control.client.delete(
-                    CONTROLLER_REVISIONS, revision.metadata.key, uid=revision.metadata.uid
-                )

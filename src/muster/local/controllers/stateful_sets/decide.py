@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from muster.local.controllers import pod_readiness
-from muster.local.controllers.stateful_sets.revisions import HASH
+from muster.local.controllers.revisions.history import HASH
 from muster.local.controllers.workloads import BURST
 
 if TYPE_CHECKING:

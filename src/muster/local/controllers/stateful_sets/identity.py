@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from muster.local.controllers.stateful_sets.revisions import HASH
+from muster.local.controllers.revisions.history import HASH
 from muster.local.controllers.workloads import STATEFUL_SETS, copied_metadata, owner_reference
 
 if TYPE_CHECKING:

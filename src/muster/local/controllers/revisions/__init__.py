@@ -1,0 +1,1 @@
+"""The templates that stateful sets and daemon sets have had, as ControllerRevisions."""

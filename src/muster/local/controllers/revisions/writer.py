@@ -1,0 +1,46 @@
+"""Writes and deletes ControllerRevisions."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from muster.api.meta import preconditions
+from muster.errors import AlreadyExists, NotFound
+from muster.local.controllers.revisions import history
+from muster.local.controllers.workloads import CONTROLLER_REVISIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from muster.local.controllers.pod_control import PodControl
+    from muster.local.controllers.workloads import ControllerRevision, DaemonSet, StatefulSet
+
+
+async def current_revision(
+    pod_control: PodControl,
+    owner: StatefulSet | DaemonSet,
+    known: Sequence[ControllerRevision],
+    hash_label: str,
+) -> ControllerRevision:
+    """The revision of the owner's template, with the highest number."""
+    client, found = pod_control.client, history.find(owner.spec.template, known)
+    number = history.next_number(known)
+    if found is None:
+        body = history.new_revision(pod_control.kind, owner, number, hash_label)
+        try:
+            return await client.create(CONTROLLER_REVISIONS, body)
+        except AlreadyExists:  # ours, and the informer does not show it yet
+            name = owner.metadata.key._replace(name=body["metadata"]["name"])
+            return await client.get(CONTROLLER_REVISIONS, name)
+    if found.revision == number - 1:
+        return found
+    change = {"metadata": preconditions(found.metadata), "revision": number}
+    return await client.patch(CONTROLLER_REVISIONS, found.metadata.key, change)
+
+
+async def delete_revisions(pod_control: PodControl, old: Iterable[ControllerRevision]) -> None:
+    for revision in old:
+        with contextlib.suppress(NotFound):
+            meta = revision.metadata
+            await pod_control.client.delete(CONTROLLER_REVISIONS, meta.key, uid=meta.uid)
