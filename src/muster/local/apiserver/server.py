@@ -71,6 +71,11 @@ Headers = list[tuple[str, str]]
 _CALL = web.RequestKey("call", Call)
 """Where a request keeps its Call, whose warnings are sent even with an error."""
 _NO_PAGE = partial(web.HTTPNotFound, text="404 page not found\n")
+# kubectl prints warnings, but words a 404 itself: `autoscale` only says "empty input".
+_NO_AUTOSCALER = (
+    "this cluster has no HorizontalPodAutoscaler, because nothing here scales by load;"
+    " set the number of replicas with `kubectl scale`"
+)
 _IN_ONE_NAMESPACE = ("create", "deletecollection")
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
@@ -258,6 +263,8 @@ class ApiServer:
         if resource is None:
             if any(r.group == route.group and not r.custom for r in self.registry.all()):
                 raise api_errors.path_not_found()
+            if (route.group, route.verb) == ("autoscaling", "create"):
+                raise _no_autoscaler()
             raise _NO_PAGE()
         if resource.namespaced and route.name and not route.namespace:
             raise api_errors.path_not_found()
@@ -324,9 +331,21 @@ async def _body(request: web.Request) -> bytes:
         raise api_errors.bad_request(f"the body of the request cannot be read: {error}") from error
 
 
+def _no_autoscaler() -> web.HTTPNotFound:
+    # A Status: kubectl ignores the warnings of any other 404.
+    return web.HTTPNotFound(
+        body=codec.dump(api_errors.body(api_errors.path_not_found())),
+        content_type="application/json",
+        headers=_warning_headers([_NO_AUTOSCALER]),
+    )
+
+
 def _warnings(call: Call) -> Headers:
     deprecation = call.resource.deprecation
-    warnings = [*([deprecation] if deprecation else []), *call.warnings]
+    return _warning_headers([*([deprecation] if deprecation else []), *call.warnings])
+
+
+def _warning_headers(warnings: list[str]) -> Headers:
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
     return [("Warning", f'299 - "{text}"') for text in quoted]
 
