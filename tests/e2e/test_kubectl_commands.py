@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.local_cluster import LocalCluster
+from tests.e2e.terminal import Terminal
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ spec:
       containers:
       - name: main
         image: python:3.12
-        command: [sleep, "10000"]
+        command: [tail, -f, /dev/null]
         ports: [{{containerPort: 8080}}]
 """
 BUDGET = """
@@ -51,7 +53,7 @@ class Kubectl:
 
     def run(self, words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self._binary, *words.split()],
+            [self._binary, *shlex.split(words)],
             input=text,
             env=self._env,
             capture_output=True,
@@ -66,8 +68,13 @@ class Kubectl:
         assert result.returncode == 0, f"kubectl {words}\n{result.stdout}{result.stderr}"
         return result.stdout
 
+    def terminal(self, words: str) -> Terminal:
+        """The command on a terminal of its own."""
+        return Terminal([self._binary, *words.split()], self._env)
+
     def value(self, what: str, path: str) -> str:
-        return self(f"get {what} -o jsonpath={{{path}}}")
+        """One field; the path may have double quotes."""
+        return self(f"get {what} -o 'jsonpath={{{path}}}'")
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +146,11 @@ def test_a_daemon_set_runs_on_each_node_and_survives_a_drain(kubectl: Kubectl) -
     node = kubectl.value(f"pod/{pod_of(kubectl)}", ".spec.nodeName")
     refused = kubectl.run(f"drain {node} --timeout=1s")
     assert "cannot delete DaemonSet-managed Pods" in refused.stderr
-    held = kubectl.run(f"drain {node} --ignore-daemonsets --timeout=1s")
-    assert held.returncode == 1
-    assert "would violate the pod's disruption budget" in held.stderr
+    held = kubectl.terminal(f"drain {node} --ignore-daemonsets")
+    try:
+        held.wait_for("would violate the pod's disruption budget")
+    finally:
+        held.kill()
 
     kubectl("scale deploy/web --replicas=2")
     kubectl("rollout status deploy/web --timeout=60s")
@@ -200,3 +209,58 @@ def test_autoscale_is_refused_with_the_next_step(kubectl: Kubectl, metric: str) 
     assert "no HorizontalPodAutoscaler" in result.stderr
     assert "kubectl scale" in result.stderr
     assert result.stderr.count("Warning:") == 1
+
+
+# -- kubectl debug -------------------------------------------------------------------------------
+
+EPHEMERAL = '.status.ephemeralContainerStatuses[?(@.name=="{name}")].state'
+
+
+def test_debug_opens_a_shell_beside_the_programs_of_the_pod(kubectl: Kubectl) -> None:
+    pod = pod_of(kubectl)
+    network = kubectl(f"exec {pod} -c main -- readlink /proc/self/ns/net").strip()
+    shell = kubectl.terminal(f"debug -it {pod} --image=busybox:1 --target=main -c shell")
+    try:
+        shell.wait_for("command prompt")
+        shell.type("n=$(grep -l '^tail$' /proc/[0-9]*/comm | wc -l)\n")
+        shell.type("echo in=$(hostname) sees=$n\n")
+        shell.wait_for(f"in={pod} sees=1")
+        shell.type("readlink /proc/self/ns/net\n")
+        shell.wait_for(network)
+        shell.type("exit 3\n")
+        assert shell.exit_code() == 0, shell.shown
+    finally:
+        shell.kill()
+
+    ended = EPHEMERAL.format(name="shell") + ".terminated.exitCode"
+    until(lambda: kubectl.value(f"pod/{pod}", ended) == "3", what="the end in the status")
+    assert f"in={pod} sees=1" in kubectl(f"logs {pod} -c shell")
+    assert kubectl.value(f"pod/{pod}", ".status.containerStatuses[0].ready") == "true"
+    assert kubectl.value(f"pod/{pod}", ".status.containerStatuses[0].restartCount") == "0"
+
+
+def test_commands_run_in_an_ephemeral_container_until_the_pod_is_deleted(kubectl: Kubectl) -> None:
+    kubectl("run target --image=python:3.12 --restart=Never --command -- sleep 10000")
+    kubectl("wait pod/target --for=condition=Ready --timeout=60s")
+    kubectl("debug target --image=busybox:1 -c tool --env=A=b -- sleep 10000")
+    running = EPHEMERAL.format(name="tool") + ".running"
+    until(lambda: bool(kubectl.value("pod/target", running)), what="the container running")
+
+    assert kubectl("exec target -c tool -- sh -c 'echo $A'").strip() == "b"
+    again = kubectl.run("debug target --image=busybox:1 -c tool -- true")
+    assert "already exists" in again.stderr or "may not be changed" in again.stderr
+    kubectl("delete pod target --grace-period=1 --timeout=30s")
+
+
+def test_debug_copies_a_pod_and_enters_a_node(kubectl: Kubectl) -> None:
+    kubectl(f"debug {pod_of(kubectl)} --copy-to=copy --image=busybox:1 -c tool -- sleep 10000")
+    kubectl("wait pod/copy --for=condition=Ready --timeout=60s")
+    assert kubectl.value("pod/copy", ".spec.containers[*].name") == "main tool"
+    kubectl("delete pod copy --grace-period=1")
+
+    made = kubectl("debug node/muster-1 --image=busybox:1 -- ls /host/etc/passwd")
+    pod = made.split("Creating debugging pod ")[1].split()[0]
+    kubectl(f"wait pod/{pod} --for=jsonpath={{.status.phase}}=Succeeded --timeout=60s")
+    assert kubectl(f"logs {pod}") == "/host/etc/passwd\n"
+    assert kubectl.value(f"pod/{pod}", ".spec.nodeName") == "muster-1"
+    kubectl(f"delete pod {pod}")

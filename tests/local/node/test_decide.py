@@ -248,3 +248,22 @@ def test_a_pod_is_stopped_at_its_active_deadline() -> None:
     stop = Stop(late.spec.containers[0], 0, 30.0)
     assert decide(timed, record(main=running()), NOW) == Decision((), 10.0)
     assert decide(late, record(main=running()), NOW) == Decision((stop,), 31.0)
+
+
+def test_an_ephemeral_container_starts_once_in_the_namespaces_of_the_pod() -> None:
+    pod = make_pod("p", container(), ephemeralContainers=[container("d")], restartPolicy="Always")
+    other = make_pod("p", container(), ephemeralContainers=[container("d"), container("e")])
+
+    assert decide(pod, NOTHING, NOW) == Decision((Open(),))
+    assert starts(decide(pod, record(main=running()), NOW)) == [("d", 0)]
+    assert starts(decide(pod, record(main=running(), d=exited(1)), NOW)) == []
+    assert starts(decide(other, record(main=running(), d=exited()), NOW)) == [("e", 0)]
+
+
+def test_an_ephemeral_container_stops_with_the_pod_and_does_not_keep_it() -> None:
+    pod = make_pod("p", container(), ephemeralContainers=[container("d")], restartPolicy="Never")
+    known = record(main=exited(), d=running())
+
+    assert outcome(pod, known) == "Succeeded"
+    stops = [a for a in decide(pod, known, NOW).actions if isinstance(a, Stop)]
+    assert [stop.container.name for stop in stops] == ["d"]

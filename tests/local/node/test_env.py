@@ -150,6 +150,11 @@ def test_command_and_args_are_joined_and_expanded() -> None:
     assert line(command=["train"], args=["--n=$(N)"]) == ["train", "--n=3"]
 
 
+def test_a_container_on_a_terminal_without_a_command_runs_a_shell() -> None:
+    assert line(stdin=True, tty=True) == ["sh"]
+    assert line(stdin=True, tty=True, command=["top"]) == ["top"]
+
+
 def test_args_alone_are_the_whole_command_line() -> None:
     assert line(args=["python", "t.py"]) == ["python", "t.py"]
 

@@ -237,3 +237,28 @@ def test_a_pod_past_its_active_deadline_has_failed() -> None:
     body = status_of(late, record(main=exited(137)))
 
     assert (body["phase"], body["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_an_ephemeral_container_has_a_status_of_its_own_and_is_never_ready() -> None:
+    pod = make_pod("p", container(), ephemeralContainers=[container("d"), container("e")])
+    body = status_of(pod, record(main=running(), d=exited(3)), e=WaitingReason("Why", "because"))
+    ended, waiting = body["ephemeralContainerStatuses"]
+
+    assert ended["state"]["terminated"]["exitCode"] == 3
+    assert waiting["state"] == {"waiting": {"reason": "Why", "message": "because"}}
+    assert not ended["ready"]
+    assert len(body["containerStatuses"]) == 1
+    assert conditions(body)["Ready"] == "True"
+
+
+def test_the_end_of_an_ephemeral_container_is_reported_after_the_end_of_the_pod() -> None:
+    states = {"containerStatuses": "terminated", "ephemeralContainerStatuses": "running"}
+    rows = {field: [{"name": "x", "state": {state: {}}}] for field, state in states.items()}
+    last = msgspec.convert({"phase": "Succeeded", **rows}, PodStatus)
+    pod = make_pod("p", container(), ephemeralContainers=[container("d")])
+
+    ended = msgspec.structs.replace(pod, status=last)
+
+    body = status_of(ended, record(main=exited(), d=exited(143)))
+
+    assert body["ephemeralContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 143

@@ -71,6 +71,8 @@ class Strategy:
     check: Callable[[Raw], Iterable[Cause]] = _no_causes
     check_create: Callable[[Raw], Iterable[Cause]] = _no_causes
     check_status_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    check_spec_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    """Checks of an update through a subresource that writes a part of the spec."""
     immutable: tuple[str, ...] = ()
     """Paths of fields that no update changes."""
     check_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes

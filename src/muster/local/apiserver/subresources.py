@@ -1,4 +1,4 @@
-"""Subresources: status, scale, binding, eviction, finalize.
+"""Subresources: status, scale, binding, eviction, ephemeralcontainers, finalize.
 
 Each is one write of the object through `Verbs.change`, with the same conflicts and admission as any
 other write. Streams (log, exec, attach, proxy) are in `streams`.
@@ -47,11 +47,11 @@ async def serve(verbs: Verbs, call: Call) -> Answer:
             raise preconditions.object_not_found(call)
         raise api_errors.path_not_found()
     match call.route.subresource, call.route.verb:
-        case "status", "get":
+        case "status" | "ephemeralcontainers", "get":
             return await verbs.get(call)
-        case "status" | "finalize", "update":
+        case "status" | "ephemeralcontainers" | "finalize", "update":
             return await verbs.update(call)
-        case "status", "patch":
+        case "status" | "ephemeralcontainers", "patch":
             return await verbs.patch(call)
         case "scale", "get":
             obj = codec.decode(verbs.read(call).value)

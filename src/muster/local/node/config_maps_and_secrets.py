@@ -64,7 +64,7 @@ class Reference(NamedTuple):
 def references(pod: Pod) -> set[Reference]:
     """The ConfigMaps and Secrets in the environment and the volumes of the pod."""
     objects = in_volumes(pod)
-    for container in pod.all_containers:
+    for container in pod.with_ephemeral:
         for bulk in container.env_from:
             objects |= _references(bulk.config_map_ref, bulk.secret_ref)
         for source in (variable.value_from for variable in container.env):

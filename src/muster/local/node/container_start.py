@@ -70,7 +70,7 @@ class ContainerStarter:
         self.freshness.mark_current(pod)
         # The token volume comes next: the steps below treat it like the pod's own volumes.
         pod = await self.tokens.with_token_volume(pod)
-        container = next(c for c in pod.all_containers if c.name == container.name)
+        container = next(c for c in pod.with_ephemeral if c.name == container.name)
         record = self.runtime.records.read(pod.metadata.uid)
         context = await self.references.read(pod, record.address)
         base = self._base(pod, container) | self.gpus.variables(pod, container)

@@ -3,7 +3,8 @@ give a list of actions; the pod loop carries them out and asks again until no ac
 
 Containers start in this order: init containers one after the other (the next one waits only until a
 sidecar has started), then all the others together. When the pod's namespaces had to be created
-again, the order starts over. Containers stop in reverse order: the ordinary ones, then the sidecars
+again, the order starts over. Ephemeral containers start when they are added, and never again.
+Containers stop in reverse order: the ordinary ones, then the sidecars
 from the last to the first.
 """
 
@@ -89,6 +90,7 @@ def decide(pod: Pod, record: PodRecord, now: datetime) -> Decision:
     if starts and not record.open:
         return Decision((Open(),))
     waits = [seconds for seconds in (next_start, left) if seconds is not None]
+    starts += _starts_of_ephemeral(pod, record)
     return Decision((*_stops_of_failed(pod, record), *starts), min(waits, default=None))
 
 
@@ -118,7 +120,8 @@ def _stop_all(pod: Pod, record: PodRecord) -> Decision:
 
 def _stops(pod: Pod, record: PodRecord, grace: float) -> tuple[Stop, ...]:
     """The containers to stop now: all but the sidecars, and then the last sidecar."""
-    alive = [(c, last) for c in pod.all_containers if (last := record.last(c.name)) and last.alive]
+    attempts = [(c, record.last(c.name)) for c in pod.with_ephemeral]
+    alive = [(c, last) for c, last in attempts if last is not None and last.alive]
     ordinary = [(c, last) for c, last in alive if not is_sidecar_container(c)]
     # Sidecars stop one at a time, because an earlier one may serve a later one.
     return tuple(Stop(c, last.number, grace) for c, last in ordinary or alive[-1:])
@@ -232,6 +235,14 @@ def _starts(pod: Pod, record: PodRecord, now: datetime) -> tuple[list[Action], f
         attempt = record.last(container.name)
         consider(container, restart=attempt is not None and may_restart(pod, attempt))
     return actions, min(waits, default=None)
+
+
+def _starts_of_ephemeral(pod: Pod, record: PodRecord) -> list[Action]:
+    """The ephemeral containers to start: each once, in namespaces that others opened."""
+    if not record.open:
+        return []
+    new = (c for c in pod.spec.ephemeral_containers if record.last(c.name) is None)
+    return [Start(container, 0) for container in new]
 
 
 def _stops_of_failed(pod: Pod, record: PodRecord) -> list[Action]:

@@ -192,6 +192,8 @@ def resource_value(pod: Pod, container: Container, ref: ResourceRef, context: Po
 def command_line(container: Container, env: Mapping[str, str]) -> list[str]:
     """The program and its arguments. There is no image that could provide the command."""
     words = (*container.command, *container.args)
+    if not words and container.stdin and container.tty:
+        return ["sh"]  # as with most images: `kubectl debug -it` names no command
     if not words:
         raise MissingReference(
             "no command: there is no image to take one from, so set command or args"

@@ -140,6 +140,7 @@ class PodSpec(Object, frozen=True):
     node_name: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
@@ -170,6 +171,11 @@ class Pod(Object, frozen=True):
     def all_containers(self) -> tuple[Container, ...]:
         """Init containers, then the ordinary ones."""
         return (*self.spec.init_containers, *self.spec.containers)
+
+    @property
+    def with_ephemeral(self) -> tuple[Container, ...]:
+        """All containers, and those that `kubectl debug` added to the running pod."""
+        return (*self.all_containers, *self.spec.ephemeral_containers)
 
     @property
     def terminating(self) -> bool:

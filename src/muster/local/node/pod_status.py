@@ -70,6 +70,8 @@ def pod_status(
         "initContainerStatuses": [containers.status(c) for c in pod.spec.init_containers],
         "containerStatuses": containers.ordinary(),
     }
+    if pod.spec.ephemeral_containers:
+        body["ephemeralContainerStatuses"] = containers.ephemeral()
     if record.address:
         body |= {"podIP": record.address, "podIPs": [{"ip": record.address}]}
     if reason or pod.status.reason:  # null removes the reason of an earlier write
@@ -81,9 +83,11 @@ def _late_status(pod: Pod, record: PodRecord, containers: _ContainerStatuses, no
     """The part of the status that may change after the pod was declared finished."""
     body: Raw = {}
     # Containers that still ran at that time end later.
-    complete = all(c.state.terminated is not None for c in pod.status.container_statuses)
-    if record.known and not complete:
+    statuses = (*pod.status.container_statuses, *pod.status.ephemeral_container_statuses)
+    if record.known and not all(c.state.terminated is not None for c in statuses):
         body["containerStatuses"] = containers.ordinary()
+        if pod.spec.ephemeral_containers:
+            body["ephemeralContainerStatuses"] = containers.ephemeral()
     # The pod is closed afterwards, and only then are its files known.
     if record.discarded and find_condition(pod.status.conditions, FILES_DISCARDED) is None:
         others = [_present(condition) for condition in pod.status.conditions]
@@ -138,6 +142,11 @@ class _ContainerStatuses:
     def ordinary(self) -> list[Raw]:
         return [self.status(container) for container in self.pod.spec.containers]
 
+    def ephemeral(self) -> list[Raw]:
+        """An ephemeral container is never ready: the pod does not depend on it."""
+        rows = [self.status(container) for container in self.pod.spec.ephemeral_containers]
+        return [{k: v for k, v in row.items() if k != "started"} | {"ready": False} for row in rows]
+
     def status(self, container: Container) -> Raw:
         attempts = self.record.containers.get(container.name, ())
         last = attempts[-1] if attempts else None
@@ -175,11 +184,13 @@ class _ContainerStatuses:
                 return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
         if reason is not None:
             return {"waiting": reason._asdict()}
-        init = container in self.pod.spec.init_containers
-        ready = init or decide.initialized(self.pod, self.record)
+        early = (*self.pod.spec.init_containers, *self.pod.spec.ephemeral_containers)
+        ready = container in early or decide.initialized(self.pod, self.record)
         return {"waiting": {"reason": "ContainerCreating" if ready else "PodInitializing"}}
 
     def _restarts(self, container: Container, last: Attempt) -> bool:
+        if container in self.pod.spec.ephemeral_containers:
+            return False
         if self._runs_once(container):
             return last.exit_code != 0 and self.pod.spec.restart_policy != "Never"
         return is_sidecar_container(container) or decide.may_restart(self.pod, last)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _IMMUTABLE = "field is immutable"
 _DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _SERVER_WRITES = ("uid", "creationTimestamp", *_DELETION)
+_SPEC_SUBRESOURCES = ("ephemeralcontainers",)
+"""Subresources that write a part of the spec."""
 _KEPT = (*_SERVER_WRITES, "generation", "name", "namespace")
 
 
@@ -96,10 +98,13 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str, track: T
     elif not subresource:
         causes += _check_immutable(strategy.immutable, new, old)
         causes += strategy.check_update(new, old)
+    elif subresource in _SPEC_SUBRESOURCES:
+        causes += strategy.check_spec_update(new, old)
     _raise(resource, new, causes)
     _check_finalizers(resource, new, old)
     # Controllers compare the generation with status.observedGeneration.
-    if not subresource and _generation_fields(resource, new) != _generation_fields(resource, old):
+    writes_spec = subresource in ("", *_SPEC_SUBRESOURCES)
+    if writes_spec and _generation_fields(resource, new) != _generation_fields(resource, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     return new
 

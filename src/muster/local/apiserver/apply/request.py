@@ -72,6 +72,8 @@ def writer_of(call: Call, now: datetime) -> Writer:
     reset: field_set.FieldSet = _STATUS if resource.has_status else {}
     if subresource == "status":
         reset = resource.strategy.not_by_status
+    elif subresource == "ephemeralcontainers":
+        reset = {}  # the writer owns even the fields that the subresource then ignores
     version, time = resource.api_version, timestamp(now)
     return Writer(call.field_manager, version, subresource, time, reset)
 

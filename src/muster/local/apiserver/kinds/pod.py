@@ -14,6 +14,7 @@ from muster.local.apiserver import api_errors
 from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value
 from muster.local.apiserver.codec import at
 from muster.local.apiserver.kinds import (
+    ephemeral_containers,
     pod_columns,
     pod_resources,
     pod_scheduling,
@@ -74,6 +75,8 @@ def _finish_create(pod: Raw, now: str) -> None:
 
 def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
     """Keep the fields that admission set: a client need not repeat them."""
+    if subresource == ephemeral_containers.SUBRESOURCE:
+        ephemeral_containers.keep_others(new, old)
     spec = new["spec"]
     fill(spec, **{name: old["spec"].get(name) for name in ("priority", "preemptionPolicy")})
     if not subresource:
@@ -275,7 +278,10 @@ def _grace(pod: Raw, options: Raw) -> int:
 PODS = Resource(
     "", "v1", "pods", "Pod", short=("po",), categories=("all",),
     subresources=frozenset(
-        {"status", "binding", "eviction", "log", "exec", "attach", "portforward", "proxy"}
+        {
+            "status", "binding", "eviction", "log", "exec", "attach", "portforward", "proxy",
+            ephemeral_containers.SUBRESOURCE,
+        }
     ),
     fields=(
         "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
@@ -293,6 +299,7 @@ PODS = Resource(
         check_create=_check_create,
         check_update=_check_update,
         check_status_update=_check_status_update,
+        check_spec_update=ephemeral_containers.check_change,
         admit_create=_admit_create,
         generation="spec",
         grace=_grace,

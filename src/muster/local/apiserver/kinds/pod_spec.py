@@ -13,7 +13,12 @@ from muster.local.apiserver.api_errors import (
     forbidden_field,
     required,
 )
-from muster.local.apiserver.kinds import fields, pod_containers, pod_scheduling
+from muster.local.apiserver.kinds import (
+    ephemeral_containers,
+    fields,
+    pod_containers,
+    pod_scheduling,
+)
 from muster.local.apiserver.kinds.pod_resources import check_pod_resources, is_negative
 
 if TYPE_CHECKING:
@@ -64,7 +69,8 @@ def complete_spec(spec: Raw) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"]
     if spec.get("serviceAccountName"):
         spec["serviceAccount"] = spec["serviceAccountName"]
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+    fields_of_containers = ("containers", "initContainers", "ephemeralContainers")
+    for container in (c for field in fields_of_containers for c in spec.get(field) or ()):
         pod_containers.complete_container(container, host_network=bool(spec.get("hostNetwork")))
     for volume in spec.get("volumes") or ():
         _complete_volume(volume)
@@ -100,6 +106,7 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
             if name and name in seen:
                 yield duplicate(f"{where}.name", name)
             seen.add(name)
+    yield from ephemeral_containers.check_containers(spec, path, volumes)
     yield from check_pod_resources(spec.get("resources") or {}, f"{path}.resources")
     yield from fields.one_of(spec, "restartPolicy", _RESTART_POLICIES, path)
     security = spec.get("securityContext") or {}

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
+from muster.local.apiserver.api_errors import (
+    Causes,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
 from muster.local.apiserver.codec import selector_matches
 from muster.local.apiserver.kinds import pod_spec
 from muster.local.apiserver.kinds.fields import ensure_map
@@ -34,6 +40,9 @@ def check_template(spec: Raw) -> Causes:
     """The causes for an invalid template of pods that are restarted for ever."""
     path, template = "spec.template.spec", spec["template"]["spec"]
     yield from pod_spec.check_pod_spec(template, path)
+    if template.get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        yield forbidden_field(f"{path}.ephemeralContainers", detail)
     if template["restartPolicy"] != "Always":
         restart = template["restartPolicy"]
         yield not_supported(f"{path}.restartPolicy", restart, ("Always",))

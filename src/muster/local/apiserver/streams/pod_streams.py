@@ -166,6 +166,7 @@ def container_of(pod: Raw, requested: str) -> str:
         if inits:
             listed += f" or one of the init containers: [{' '.join(inits)}]"
         raise api_errors.bad_request(f"a container name must be specified for pod {name}, {listed}")
-    if requested not in (*names, *inits):
+    ephemeral = [c["name"] for c in spec.get("ephemeralContainers") or ()]
+    if requested not in (*names, *inits, *ephemeral):
         raise api_errors.bad_request(f"container {requested} is not valid for pod {name}")
     return requested

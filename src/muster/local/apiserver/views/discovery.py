@@ -46,7 +46,12 @@ _OTHER_KIND = {
     "portforward": ("", "PodPortForwardOptions", ("create", "get")),
     "proxy": ("", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
 }
-_SAME_KIND = {"log": ("get",), "status": ("get", "patch", "update"), "finalize": ("update",)}
+_SAME_KIND = {
+    "log": ("get",),
+    "status": ("get", "patch", "update"),
+    "ephemeralcontainers": ("get", "patch", "update"),
+    "finalize": ("update",),
+}
 
 
 def document(registry: Registry, path: str, accept: str) -> Raw | None:
