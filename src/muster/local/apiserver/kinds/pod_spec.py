@@ -106,7 +106,8 @@ def check_pod_spec(spec: Raw, path: str) -> Causes:
             if name and name in seen:
                 yield duplicate(f"{where}.name", name)
             seen.add(name)
-    yield from ephemeral_containers.check_containers(spec, path, volumes)
+    if spec.get("ephemeralContainers"):
+        yield from ephemeral_containers.check_containers(spec, path, volumes)
     yield from check_pod_resources(spec.get("resources") or {}, f"{path}.resources")
     yield from fields.one_of(spec, "restartPolicy", _RESTART_POLICIES, path)
     security = spec.get("securityContext") or {}
