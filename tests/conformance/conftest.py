@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 import pytest
 
 from muster.local.apiserver.server import ApiServer
+from tests.controlplane.process_flags import SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +42,9 @@ class InThread:
 
     def start(self) -> Running:
         self._thread.start()
-        self.server = ApiServer(self._folder, backend=self._backend)
+        self.server = ApiServer(
+            self._folder, backend=self._backend, service_range=IPv4Network(SERVICES)
+        )
         asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result(20)
         kubeconfig = self._folder / "kubeconfig"
         self.server.credentials.write_kubeconfig(kubeconfig, self.server.url)

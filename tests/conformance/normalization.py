@@ -1,8 +1,9 @@
 """Answers without what is accidental, and without what deliberately differs.
 
-Accidents are times, ages, uids, revisions, tokens, generated names, the case's namespace, and
-bookmarks that a watch gets because time has passed. Everything else that is taken out is an
-`Exclusion`, and docs/local-apiserver.md has a line for each by name.
+Accidents are times, ages, uids, revisions, tokens, generated names, addresses and node ports that a
+server draws, the case's namespace, and bookmarks that a watch gets because time has passed.
+Everything else that is taken out is an `Exclusion`, and docs/local-apiserver.md has a line for each
+by name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _AGE = re.compile(r"\d{1,2}s")
+_DRAWN_ADDRESS = re.compile(r"(?<![\d.])10\.0\.[1-9]\d*\.\d+")
+_DRAWN_PORT = re.compile(r"(?<=:)3[0-2]\d{3}(?=/)")
+_FIRST_DRAWN_PORT = 30086
 _REVISIONS = re.compile(
     r"\(\d+\)|(?<=version: )\d+|(?<=in precondition: )\d+|(?<=in object meta: )\d+"
 )
@@ -71,6 +75,7 @@ def _without_accidents(value: Any, namespace: str) -> Any:
         return [_without_accidents(item, namespace) for item in value]
     if isinstance(value, str):
         text = "<age>" if _AGE.fullmatch(value) else value.replace(namespace, "<ns>")
+        text = _DRAWN_PORT.sub("<port>", _DRAWN_ADDRESS.sub("<address>", text))
         return _REVISIONS.sub("(<rv>)", _UID.sub("<uid>", _TIME.sub("<time>", text)))
     return value
 
@@ -92,6 +97,10 @@ def _is_timed(event: Any) -> bool:
 def _plain_object(value: dict[str, Any]) -> dict[str, Any]:
     if isinstance(value.get("resourceVersion"), str) and value["resourceVersion"].isdigit():
         value["resourceVersion"] = "<rv>"
+    if value.get("nodePort", 0) >= _FIRST_DRAWN_PORT:
+        value["nodePort"] = "<port>"
+    if value.get("name") == "https" and value.get("port") == 443:
+        value["targetPort"] = "<port of the server>"
     if value.get("continue"):
         value["continue"] = "<token>"
     if isinstance(value.get("managedFields"), list):

@@ -124,6 +124,27 @@ STORIES: dict[str, list[Command]] = {
         ("get all", ""),
         ("delete -f -", DEPLOYMENT),
     ],
+    "services": [
+        ("create deployment web --image=python:3 --port=8080", ""),
+        ("expose deployment web --port=80 --target-port=8080", ""),
+        ("expose deployment web --name=named --port=80 --target-port=http --type=NodePort", ""),
+        ("expose deployment web --name=headless --port=80 --cluster-ip=None", ""),
+        ("create service clusterip s --tcp=80:8080 --tcp=443:8443", ""),
+        ("create service nodeport n --tcp=80:8080 --node-port=30002", ""),
+        ("create service loadbalancer l --tcp=80:8080", ""),
+        ("create service externalname e --external-name=example.com", ""),
+        ("create service clusterip t --tcp=80:8080 --clusterip=10.0.0.150", ""),
+        ("create service clusterip u --tcp=80:8080 --clusterip=10.0.0.150", ""),
+        ("get svc", ""),
+        ("get svc -o wide", ""),
+        ("get svc -o yaml", ""),
+        ("describe svc web named l", ""),
+        ("get svc kubernetes -n default -o jsonpath={.spec.clusterIP}:{.spec.ports[*].port}", ""),
+        ("set selector svc web app=other", ""),
+        ('patch svc web -p {"spec":{"type":"NodePort"}}', ""),
+        ("get svc web", ""),
+        ("delete svc web named", ""),
+    ],
     "created from flags": [
         ("create configmap c --from-literal=a=b", ""),
         ("create secret generic s --from-literal=a=b", ""),
@@ -349,6 +370,9 @@ def _accidents(text: str) -> str:
     text = re.sub(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \S+", "<time>", text)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>", text)
     text = re.sub(r'("?[rR]esource ?Version"?: +)"?\d+"?', r"\1<rv>", text)
+    text = re.sub(r"(?<![\d.])10\.0\.[1-9]\d*\.\d+", "<address>", text)
+    text = re.sub(r"(?<=:)3[0-2]\d{3}(?=/)|(?<=ort: )3[0-2]\d{3}", "<port>", text)
+    text = re.sub(r"(?m)(?<=NodePort: ).*\b3[0-2]\d{3}/", "<port>/", text)
     text = re.sub(r"(?m)\b\d+s\b(?=( |$|,))", "<age>", text)
     text = re.sub(r"(?m)^.*(uid|UID): <uid>.*$", "<uid>", text)
     # Null and absent mean the same.

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.kube
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
-    "metadata": {"name": "p", "namespace": "default"},
+    "metadata": {"name": "p", "namespace": "default", "labels": {"app": "p"}},
     "spec": {"nodeName": "muster-0", "containers": [{"name": "c", "image": "busybox:1"}]},
 }
 NODE = {
@@ -131,6 +131,18 @@ def test_port_forward_reaches_a_port_of_the_pod(kubectl: Kubectl) -> None:
         forwarding.terminate()
 
     assert answers == [b"ONE", b"T" * 500_000]
+
+
+def test_port_forward_to_a_service_reaches_the_target_port(kubectl: Kubectl) -> None:
+    kubectl.says("expose", "pod", "p", "--name=web", "--port=80", "--target-port=8080")
+    with kubectl.start("port-forward", "service/web", ":80") as forwarding:
+        assert forwarding.stdout is not None
+        line = forwarding.stdout.readline()  # Forwarding from 127.0.0.1:40123 -> 8080
+        answer = repeated(int(line.partition("127.0.0.1:")[2].split()[0]), b"one")
+        forwarding.terminate()
+
+    assert line.endswith("-> 8080\n")
+    assert answer == b"ONE"
 
 
 def test_port_forward_to_a_port_on_which_nothing_listens_says_so(kubectl: Kubectl) -> None:

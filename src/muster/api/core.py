@@ -230,6 +230,7 @@ class ServiceSpec(Object, frozen=True):
     cluster_ip: str = ""
     selector: dict[str, str] = {}
     ports: tuple[ServicePort, ...] = ()
+    session_affinity: str = "None"
     publish_not_ready_addresses: bool = False
 
 

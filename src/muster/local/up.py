@@ -96,7 +96,9 @@ async def serve(
         agent, definitions = await asyncio.gather(
             _opened(settings), asyncio.to_thread(crds.load_all)
         )
-        server = ApiServer(settings.data, backend=agent.backend)
+        server = ApiServer(
+            settings.data, backend=agent.backend, service_range=agent.network.service_range
+        )
         await _listen(settings, server, agent)
         try:
             (settings.data / PORT_FILE).write_text(str(server.port))
@@ -146,7 +148,7 @@ async def _listen(settings: Settings, server: ApiServer, agent: node.Agent) -> N
         await server.start(
             port=port,
             extra_addresses=agent.network.server_addresses,
-            also_known_as=(agent.gateway,),
+            pod_address=agent.gateway,
         )
     except (MusterError, OSError) as error:
         if not agent.records.uids():

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 import msgspec
 
+from muster.local.apiserver.kinds.service_addresses import DEFAULT_RANGE
 from muster.local.apiserver.server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from ipaddress import IPv4Network
     from pathlib import Path
 
     from muster.local.apiserver.streams.node_interface import NodeBackend
@@ -65,10 +67,12 @@ class ApiClient:
 
 @asynccontextmanager
 async def running_server(
-    folder: Path, backend: NodeBackend | None = None
+    folder: Path,
+    backend: NodeBackend | None = None,
+    service_range: IPv4Network = DEFAULT_RANGE,
 ) -> AsyncIterator[ApiClient]:
     """A started server and a client that trusts it."""
-    server = ApiServer(folder, backend=backend)
+    server = ApiServer(folder, backend=backend, service_range=service_range)
     await server.start()
     trust = ssl.create_default_context(cadata=server.ca.decode())
     headers = {"Authorization": f"Bearer {server.token}"}

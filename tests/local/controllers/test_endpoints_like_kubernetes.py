@@ -67,6 +67,10 @@ STORIES: dict[str, list[Step]] = {
         Run("delete service s"),
         ALL,
     ],
+    "a service with an address": [
+        Run("apply -f -", service(BY_NAME).replace("clusterIP: None, ", "") + pod("a")),
+        ALL,
+    ],
     "ports by name": [
         Run("apply -f -", service(BY_NAME) + pod("a") + pod("b", 9090)),
         ALL,

@@ -137,9 +137,11 @@ async def local_node(home: Path, **settings: Any) -> AsyncIterator[LocalNode]:
     agent.open()
     agent.claim_cgroups()
     try:
-        server = ApiServer(home / "data", backend=agent.backend)
+        server = ApiServer(
+            home / "data", backend=agent.backend, service_range=agent.network.service_range
+        )
         await server.start(
-            extra_addresses=agent.network.server_addresses, also_known_as=(agent.gateway,)
+            extra_addresses=agent.network.server_addresses, pod_address=agent.gateway
         )
         try:
             await server.store.take_reserve()  # as the server's housekeeping does at the start
@@ -169,10 +171,10 @@ async def serve(home: Path, runtime: str) -> None:
     agent = Agent(Settings(home, declare_nodes(1), runtime=runtime))
     agent.open()
     agent.claim_cgroups()
-    server = ApiServer(home / "data", backend=agent.backend)
-    await server.start(
-        extra_addresses=agent.network.server_addresses, also_known_as=(agent.gateway,)
+    server = ApiServer(
+        home / "data", backend=agent.backend, service_range=agent.network.service_range
     )
+    await server.start(extra_addresses=agent.network.server_addresses, pod_address=agent.gateway)
     endpoint = _served(server, agent)
     print(json.dumps({"url": server.url, "token": server.token, "ca": server.ca.decode()}))
     sys.stdout.flush()

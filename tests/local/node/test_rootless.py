@@ -26,9 +26,11 @@ FILES = [
     "test_service_account.py",
     "probes/test_probes_in_pods.py",
     "network/test_node_ports.py",
+    "network/services/test_services_in_pods.py",
     "test_attach.py",
     "runtime/test_hung_shims.py",
     "runtime/test_sandbox_recreated.py",
+    "../../e2e/test_services.py",
     "../../e2e/test_workspace.py",
 ]
 

@@ -26,6 +26,7 @@ from muster.local.apiserver import (
     api_errors,
     bootstrap,
     codec,
+    kubernetes_service,
     metrics,
     non_resource_paths,
     subresources,
@@ -43,8 +44,10 @@ from muster.local.apiserver.housekeeping import Housekeeping
 from muster.local.apiserver.http import bodies, query_options, requests
 from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
 from muster.local.apiserver.http.requests import Answer, Call
-from muster.local.apiserver.kinds.builtin import BUILTIN
+from muster.local.apiserver.kinds.builtin import builtin
 from muster.local.apiserver.kinds.namespace import NAMESPACES
+from muster.local.apiserver.kinds.service import SERVICES
+from muster.local.apiserver.kinds.service_addresses import DEFAULT_RANGE
 from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.node_interface import TokenOwner
@@ -58,6 +61,7 @@ from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from ipaddress import IPv4Network
     from pathlib import Path
 
     from muster.local.apiserver.http.requests import Route
@@ -83,10 +87,17 @@ _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 class ApiServer:
     """A Kubernetes API on one data folder."""
 
-    def __init__(self, data_dir: Path, *, backend: NodeBackend | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        backend: NodeBackend | None = None,
+        service_range: IPv4Network = DEFAULT_RANGE,
+    ) -> None:
         self.data_dir = data_dir
         self.streams = PodStreams(backend)
-        self.registry = Registry(BUILTIN)
+        self.registry = Registry(builtin(service_range))
+        self._service_range = service_range
         self.component_problems: Callable[[], Mapping[str, str]] = dict
         """What is wrong with each component that runs beside this server; "" if it runs."""
 
@@ -118,14 +129,15 @@ class ApiServer:
         host: str = "127.0.0.1",
         port: int = 0,
         extra_addresses: Sequence[str] = (),
-        also_known_as: Sequence[str] = (),
+        pod_address: str = "",
     ) -> None:
         """Open the store and listen on all addresses; ready when this returns.
 
         Port 0 takes a free one, the same on every address. The certificate is valid for all of
-        them, and for the names in `also_known_as`.
+        them, for `pod_address`, at which pods reach the server, and for the service `kubernetes`.
         """
-        names = (host, *extra_addresses, *also_known_as)
+        service_address = str(self._service_range[1])
+        names = (host, *extra_addresses, *filter(None, [pod_address]), service_address)
         self.credentials = await asyncio.to_thread(load_or_create, self.data_dir / "access", names)
         self.store = await Store.open(self.data_dir / DATABASE)
         self.registry.follow(self.store)
@@ -142,6 +154,14 @@ class ApiServer:
         for address in dict.fromkeys((host, *extra_addresses)):
             self.port = self.doors.listen(address, self.port)
         self.url = f"https://{host}:{self.port}"
+        await self._publish_services(pod_address)
+
+    async def _publish_services(self, pod_address: str) -> None:
+        services = self.registry.find("", "v1", SERVICES.plural) or SERVICES
+        await kubernetes_service.renumber(self.store, services, self._service_range)
+        address = str(self._service_range[1])
+        await kubernetes_service.publish(self.verbs, services, address, pod_address, self.port)
+        await self.follow_up_writes.run_pending()
 
     async def run(self) -> None:
         """Housekeeping, until cancelled; may be called again after a failure."""

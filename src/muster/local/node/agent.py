@@ -39,6 +39,8 @@ from muster.local.node.network.hosts_file import HostsFiles
 from muster.local.node.network.node_ports import NodePorts
 from muster.local.node.network.pod_network import Network
 from muster.local.node.network.rootless_network import RootlessNetwork
+from muster.local.node.network.services.ports import NOT_HEADLESS, SLICES
+from muster.local.node.network.services.router import ServiceRouter
 from muster.local.node.node_api import Backend
 from muster.local.node.pod import PODS_TO_RUN
 from muster.local.node.pod_loop import PodLoop
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from muster.api.core import Service
     from muster.kube.client import Client
     from muster.kube.watch.informer_cache import Change
     from muster.local.node.machine.capacity import NodeSpec
@@ -204,7 +207,8 @@ class Agent:
             manager.informer(Informer(client, CONFIG_MAPS.read_as(PartialObjectMetadata))),
             manager.informer(Informer(client, SECRETS.read_as(PartialObjectMetadata))),
         )
-        starter = self._starter(client, api, hosts_files, VolumeFreshness(references), events)
+        freshness = VolumeFreshness(references)
+        starter = self._starter(client, api, hosts_files, freshness, events, services)
         handlers, probes, hooks = HandlerRunner(self.runtime), ContainerTasks(), ContainerTasks()
         prober = Prober(handlers, events, clock, probes)
         stopper = ContainerStopper(self.runtime, handlers, events, hooks)
@@ -222,6 +226,10 @@ class Agent:
         manager.background("heartbeat", heartbeat.run)
         manager.background("hosts files", hosts_files.run)
         manager.background("node ports", NodePorts(self.runtime, pods, services).run)
+        if self.network.has_services:
+            slices = manager.informer(Informer(client, SLICES, labels=NOT_HEADLESS))
+            router = ServiceRouter(self.network, self.runtime.descriptors, services, slices)
+            manager.background("services", router.run)
         evictor = Evictor(client, frozenset(nodes), pods, self._pods_dir, events)
         manager.background("eviction", evictor.run)
         models = ModelWatcher(
@@ -259,6 +267,7 @@ class Agent:
         hosts_files: HostsFiles,
         freshness: VolumeFreshness,
         events: PodEvents,
+        services: Informer[Service],
     ) -> ContainerStarter:
         settings = self._settings
         gpus = {node.name: node.gpus for node in settings.nodes}
@@ -273,6 +282,7 @@ class Agent:
             events,
             self._base_env(),
             api,
+            services,
         )
 
     def _wire(self, loop: PodLoop, queue: WorkQueue[Key]) -> Callable[[str], None]:

@@ -15,6 +15,7 @@ from muster.jobs import this_machine
 from muster.local.node import env
 from muster.local.node.image_names import check_image_name
 from muster.local.node.machine import capacity
+from muster.local.node.network.services.links import service_links
 from muster.local.node.runtime.cgroups import Resources
 from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
 from muster.local.node.volumes.directories import in_memory, mounts
@@ -22,7 +23,8 @@ from muster.local.node.volumes.directories import in_memory, mounts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.api.core import Quantity
+    from muster.api.core import Quantity, Service
+    from muster.kube.watch.informer import Informer
     from muster.local.node.config_maps_and_secrets import ReferenceReader, VolumeFreshness
     from muster.local.node.events import PodEvents
     from muster.local.node.machine.gpus import GpuAllocator
@@ -47,6 +49,7 @@ class ContainerStarter:
     events: PodEvents
     base_env: Mapping[str, str]
     api: ApiAddress
+    services: Informer[Service]
 
     async def open(self, pod: Pod) -> None:
         """Make the pod's namespaces and its `/etc/hosts`."""
@@ -122,9 +125,10 @@ class ContainerStarter:
 
     def _base(self, pod: Pod, container: Container) -> dict[str, str]:
         """The environment before the container's own variables."""
+        links = service_links(pod, self.services.all())
         api = self.api.variables(host_network=pod.spec.host_network)
         terminal = {"TERM": "xterm"} if container.tty else {}
-        return {**self.base_env, "HOSTNAME": pod.hostname, **api, **terminal}
+        return {**links, **self.base_env, "HOSTNAME": pod.hostname, **api, **terminal}
 
     def _report_differences(self, pod: Pod, container: Container) -> None:
         """Record events about fields that this node does not honour: it has no images and only

@@ -146,6 +146,7 @@ class PodSpec(Object, frozen=True):
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     host_network: bool = False
+    enable_service_links: bool = True
     host_aliases: tuple[HostAlias, ...] = ()
     hostname: str = ""
     subdomain: str = ""

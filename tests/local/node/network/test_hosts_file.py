@@ -112,13 +112,22 @@ def test_the_hosts_file_has_the_pods_own_host_name(pod: Pod, line: str | None) -
     assert text.splitlines()[2:] == ([line] if line else [])
 
 
-def test_the_hosts_file_has_host_aliases_and_the_api() -> None:
-    resolved = names(
-        hosts_file.render_hosts_file("ns", [], [HostAlias("1.2.3.4", ("x", "y"))], "10.1.0.1")
-    )
+def test_the_hosts_file_has_host_aliases() -> None:
+    resolved = names(hosts_file.render_hosts_file("ns", [], [HostAlias("1.2.3.4", ("x", "y"))]))
 
     assert resolved["x"] == resolved["y"] == ["1.2.3.4"]
-    assert resolved["kubernetes.default.svc"] == ["10.1.0.1"]
+
+
+def test_a_service_with_a_virtual_address_resolves_to_it() -> None:
+    pods = [make_pod("a", meta={"labels": {"job": "x"}})]
+    body = {
+        "metadata": {"name": "svc", "namespace": "default"},
+        "spec": {"clusterIP": "10.2.0.5", "selector": {"job": "x"}, "ports": [{"port": 80}]},
+    }
+
+    table = hosts_file.hosts_entries(pods, [msgspec.convert(body, Service)], address, last)
+
+    assert names(hosts_file.render_hosts_file("default", table))["svc"] == ["10.2.0.5"]
 
 
 def test_the_file_is_rewritten_in_place(tmp_path: Path) -> None:

@@ -64,14 +64,23 @@ async def test_a_replacement_has_the_address_of_the_old_pod(local: LocalNode) ->
 
 
 async def test_a_pod_can_reach_the_api_at_its_service_name(local: LocalNode) -> None:
-    port = local.port
-    call = (
-        "import socket; "
-        f"print(socket.create_connection(('kubernetes.default.svc', {port})).getpeername())"
-    )
+    call = """
+import ssl, time, urllib.request
+tls = ssl.create_default_context(cafile="/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
+version = "https://kubernetes.default.svc/version"
+while True:
+    try:
+        with urllib.request.urlopen(version, context=tls) as answer:
+            print(answer.status)
+            break
+    except OSError as error:
+        assert "refused" in str(error), error  # the node may still be writing its rules
+        time.sleep(0.02)  # pace: of the calls
+"""
     await local.run(python("p", call))
 
     assert (await local.ended("p"))["exitCode"] == 0
+    assert await local.log("p") == "200\n"
 
 
 async def test_a_pod_on_the_hosts_network_has_the_hosts_links(local: LocalNode) -> None:

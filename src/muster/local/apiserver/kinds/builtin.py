@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from muster.local.apiserver.kinds.batch_job import JOBS
 from muster.local.apiserver.kinds.config_map import CONFIG_MAPS
 from muster.local.apiserver.kinds.controller_revision import CONTROLLER_REVISIONS
@@ -26,11 +28,14 @@ from muster.local.apiserver.kinds.resource_quota import RESOURCE_QUOTAS
 from muster.local.apiserver.kinds.role import CLUSTER_ROLES, ROLES
 from muster.local.apiserver.kinds.role_binding import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from muster.local.apiserver.kinds.secret import SECRETS
-from muster.local.apiserver.kinds.service import SERVICES
+from muster.local.apiserver.kinds.service import SERVICES, services
 from muster.local.apiserver.kinds.stateful_set import STATEFUL_SETS
 from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, number, text
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network
 
 _CREATE = frozenset({"create"})
 _READ = frozenset({"get", "list"})
@@ -86,6 +91,12 @@ BUILTIN = (
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS,
     *_NEVER_CREATED, *_METRICS, _POD_LOGS, *_REVIEWS,
 )  # fmt: skip
+
+
+def builtin(service_range: IPv4Network) -> tuple[Resource, ...]:
+    """The built-in resources of a cluster whose services get addresses of this range."""
+    return tuple(services(service_range) if r is SERVICES else r for r in BUILTIN)
+
 
 _STRATEGIES = {resource.collection: resource.strategy for resource in reversed(BUILTIN)}
 _NO_RULES = Strategy()

@@ -1,12 +1,12 @@
 """Service: defaults, checks of addresses and ports, fields that an update keeps, columns.
 
-There are no virtual addresses: every service is headless. A client that changes only the type need
-not know which other fields belong to the old type, so an update drops them. Node ports are in
-`service_node_ports`.
+A client that changes only the type need not know which other fields belong to the old type, so an
+update drops them. Addresses are in `service_addresses`, node ports in `service_node_ports`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.api.quantity import whole_amount
@@ -19,16 +19,18 @@ from muster.local.apiserver.api_errors import (
     invalid_value,
     required,
 )
-from muster.local.apiserver.kinds import fields, service_node_ports
+from muster.local.apiserver.kinds import fields, service_addresses, service_node_ports
 from muster.local.apiserver.kinds.pod_resources import ONE
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from ipaddress import IPv4Network
 
     from muster.api.meta import Raw
     from muster.local.apiserver.kinds.pod_resources import Charge
+    from muster.local.apiserver.store.changes import ObjectReader
 
 
 _CHOICES = {
@@ -60,6 +62,8 @@ def _defaults(service: Raw) -> None:
         fields.fill(spec, internalTrafficPolicy="Cluster")
     if spec["type"] in service_node_ports.TYPES:
         fields.fill(spec, externalTrafficPolicy="Cluster")
+    if spec["type"] == "LoadBalancer":
+        fields.fill(spec, allocateLoadBalancerNodePorts=True)
     if spec["sessionAffinity"] == "ClientIP":
         fields.fill(
             fields.ensure_map(fields.ensure_map(spec, "sessionAffinityConfig"), "clientIP"),
@@ -72,21 +76,12 @@ def _defaults(service: Raw) -> None:
     fields.fill(service, status={"loadBalancer": {}})
 
 
-def _allocate(service: Raw, *_: object) -> None:
-    """Fill in the addresses, which belong to the server and not to the writer of the service."""
-    spec = service["spec"]
-    if spec["type"] == "ExternalName":
-        return
-    # A service without ports must ask to be headless itself, as on any cluster.
-    if not spec.get("clusterIPs") and (spec.get("ports") or spec.get("clusterIP") == "None"):
-        spec["clusterIPs"] = [fields.fill(spec, clusterIP="None")["clusterIP"]]
-    # Without a selector the addresses may be of either family.
-    selects = bool(spec.get("selector"))
-    fields.fill(
-        spec,
-        ipFamilies=["IPv4"] if selects else ["IPv4", "IPv6"],
-        ipFamilyPolicy="SingleStack" if selects else "RequireDualStack",
-    )
+def _finish_create(service: Raw, now: str) -> None:
+    service_addresses.complete(service["spec"], {})
+
+
+def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
+    service_addresses.complete(new["spec"], old["spec"])
 
 
 def _prepare_update(new: Raw, old: Raw) -> None:
@@ -128,7 +123,10 @@ def _check(service: Raw) -> Causes:
     ports, type_ = spec.get("ports") or [], spec.get("type")
     if not ports and type_ != "ExternalName" and spec.get("clusterIP") != "None":
         yield required("spec.ports")
-    yield from _check_external_name(spec) if type_ == "ExternalName" else _check_addresses(spec)
+    yield from (_check_external_name if type_ == "ExternalName" else service_addresses.check)(spec)
+    if type_ in service_node_ports.TYPES and spec.get("clusterIP") == service_addresses.HEADLESS:
+        detail = f"may not be set to 'None' for {type_} services"
+        yield invalid_value("spec.clusterIPs[0]", service_addresses.HEADLESS, detail)
     yield from names.check_labels(spec.get("selector") or {}, "spec.selector")
     for field, allowed in _CHOICES.items():
         yield from fields.one_of(spec, field, allowed, "spec")
@@ -149,22 +147,6 @@ def _check_external_name(spec: Raw) -> Causes:
     yield from fields.check_name(name, "spec", names.check_subdomain, "externalName")
     if spec.get("clusterIP") or spec.get("clusterIPs"):
         yield forbidden_field("spec.clusterIPs", "may not be set for ExternalName services")
-
-
-def _check_addresses(spec: Raw) -> Causes:
-    first, addresses = str(spec.get("clusterIP") or ""), spec.get("clusterIPs") or []
-    path = "spec.clusterIPs"
-    if addresses and not first:
-        yield invalid_value(path, addresses, "must be empty when `clusterIP` is not specified")
-        return
-    if first and addresses and addresses[0] != first:
-        yield invalid_value(path, addresses, "first value must match `clusterIP`")
-        return
-    if "None" in addresses and len(addresses) > 1:
-        yield invalid_value(path, addresses, "'None' must be the first and only value")
-    for i, address in enumerate(addresses):
-        if address != "None" or i:
-            yield from fields.check_address(address, f"{path}[{i}]")
 
 
 def _check_external(spec: Raw) -> Causes:
@@ -253,28 +235,45 @@ def _external_address(service: Raw, now: datetime) -> str:
             return ",".join(addresses) or cells.NONE
 
 
-SERVICES = Resource(
-    "", "v1", "services", "Service", short=("svc",), categories=("all",),
-    subresources=STATUS, fields=("spec.clusterIP", "spec.type"), create_on_update=True,
-    strategy=Strategy(
-        prepare_update=_prepare_update,
-        defaults=_defaults,
-        finish_create=_allocate,
-        finish_update=_allocate,
-        check=_check,
-        check_name=names.check_label,
-        check_update=_check_update,
-        admit_create=service_node_ports.admit_create,
-        admit_update=service_node_ports.admit_update,
-        delete_answer="object",
-        charge=_charge,
-        columns=cells.NAME | {
-            "Type": cells.text_at("spec.type", "ClusterIP"),
-            "Cluster-IP": cells.text_at("spec.clusterIP", cells.NONE),
-            "External-IP": _external_address,
-            "Port(s)": _ports,
-        } | cells.AGE | {
-            "Selector+": lambda service, now: cells.pairs(cells.fields(service, "spec.selector")),
-        },
-    ),
+def services(service_range: IPv4Network) -> Resource:
+    """The resource of services that get addresses of this range."""
+
+    def admit_create(service: Raw, store: ObjectReader, now: datetime) -> None:
+        service_addresses.allocate(service, store, service_range)
+        service_node_ports.admit_create(service, store, now)
+
+    def admit_update(new: Raw, old: Raw, store: ObjectReader, now: datetime) -> None:
+        if new["spec"].get("clusterIPs") != old["spec"].get("clusterIPs") or (
+            not new["spec"].get("clusterIP")
+        ):
+            service_addresses.allocate(new, store, service_range)
+        service_node_ports.admit_update(new, old, store, now)
+
+    strategy = replace(_STRATEGY, admit_create=admit_create, admit_update=admit_update)
+    return Resource(
+        "", "v1", "services", "Service", short=("svc",), categories=("all",),
+        subresources=STATUS, fields=("spec.clusterIP", "spec.type"), create_on_update=True,
+        strategy=strategy,
+    )  # fmt: skip
+
+
+_STRATEGY = Strategy(
+    prepare_update=_prepare_update,
+    defaults=_defaults,
+    finish_create=_finish_create,
+    finish_update=_finish_update,
+    check=_check,
+    check_name=names.check_label,
+    check_update=_check_update,
+    delete_answer="object",
+    charge=_charge,
+    columns=cells.NAME | {
+        "Type": cells.text_at("spec.type", "ClusterIP"),
+        "Cluster-IP": cells.text_at("spec.clusterIP", cells.NONE),
+        "External-IP": _external_address,
+        "Port(s)": _ports,
+    } | cells.AGE | {
+        "Selector+": lambda service, now: cells.pairs(cells.fields(service, "spec.selector")),
+    },
 )  # fmt: skip
+SERVICES = services(service_addresses.DEFAULT_RANGE)

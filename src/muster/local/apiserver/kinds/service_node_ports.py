@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store.changes import ObjectReader
 
 PORTS = range(30000, 32768)
+_RANDOM = PORTS[86:]
+"""Ports below are drawn last, so that clients may name them without meeting an allocated one."""
 TYPES = ("NodePort", "LoadBalancer")
 
 
@@ -30,10 +32,11 @@ def admit_create(service: Raw, store: ObjectReader, now: datetime) -> None:
         _raise_if_any(service, _check_no_ports(service))
         return
     # All services are read: there is no table of ports that could disagree with them.
-    others = (entry for entry in store.scan("services/") if entry.key != _key(service))
+    others = (entry for entry in store.scan_newest("services/") if entry.key != _key(service))
     taken = {port for entry in others for port in _ports_of(codec.decode(entry.value))}
     _raise_if_any(service, _check_ports(service, taken))
-    free = [port for port in PORTS if port not in taken.union(_ports_of(service))]
+    taken |= {*_ports_of(service)}
+    free = [port for port in _RANDOM if port not in taken] or [p for p in PORTS if p not in taken]
     for row in _rows(service):
         if not row.get("nodePort") and free:
             row["nodePort"] = free.pop(random.randrange(len(free)))

@@ -35,6 +35,8 @@ class ObjectReader(Protocol):
 
     def scan(self, prefix: str) -> Iterator[Entry]: ...
 
+    def scan_newest(self, prefix: str) -> Iterator[Entry]: ...
+
 
 class Change(NamedTuple):
     """One write as watchers see it: added without `before`, else modified or deleted."""

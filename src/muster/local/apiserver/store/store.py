@@ -51,7 +51,7 @@ class Store:
         self._collections: defaultdict[str, Collection] = defaultdict(Collection)
         self._latest: dict[str, int] = {}  # newest revision of a key, deletions included
         # At most one write per key: a second writer waits for the outcome of the first.
-        self._in_flight: dict[str, asyncio.Future[Entry]] = {}
+        self._in_flight: dict[str, Write] = {}
         self._watches: defaultdict[str, list[Watch]] = defaultdict(list)
         self._listeners: defaultdict[str, list[Listener]] = defaultdict(list)
         self.odd_rows: list[OddRow] = []
@@ -97,6 +97,14 @@ class Store:
     def scan(self, prefix: str, after: str = "") -> Iterator[Entry]:
         """Objects whose key starts with `prefix`, in the order of keys, after the key `after`."""
         return self._collections[_collection(prefix)].under(prefix, after)
+
+    def scan_newest(self, prefix: str) -> Iterator[Entry]:
+        """As `scan`, and the objects of writes in flight: for values that two objects must not
+        share. An object that is being changed comes twice."""
+        yield from self.scan(prefix)
+        for key, write in self._in_flight.items():
+            if key.startswith(prefix) and not write.row.deleted:
+                yield Entry(key, write.row.revision, write.row.value)
 
     def collections(self) -> list[str]:
         """The names of all collections that were ever written or read."""
@@ -160,7 +168,7 @@ class Store:
     async def _wait_until_written(self, key: str) -> None:
         """Wait until no write of the key is in flight, whether it succeeds or fails."""
         while (write := self._in_flight.get(key)) is not None:
-            await asyncio.wait([write])
+            await asyncio.wait([write.done])
 
     async def _submit(
         self, key: str, encode: Callable[[int], bytes], purpose: Purpose, *, deleted: bool = False
@@ -172,8 +180,8 @@ class Store:
         self._next += 1
         self._latest[key] = revision
         done: asyncio.Future[Entry] = self._loop.create_future()
-        self._in_flight[key] = done
-        self._writer.submit(Write(row, done, purpose))
+        self._in_flight[key] = write = Write(row, done, purpose)
+        self._writer.submit(write)
         # A cancelled caller does not cancel its write, which may be on disk already.
         return await asyncio.shield(done)
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import socket
+import threading
 from typing import TYPE_CHECKING
 
-from muster.errors import UsageError
+from muster.errors import CannotRun, UsageError
 from muster.local.home import cluster_hash
+from muster.local.node.network import pod_sockets
 from muster.local.node.network.addresses import (
     Address,
     Addresses,
@@ -22,18 +25,25 @@ from muster.local.node.network.addresses import (
 )
 from muster.local.node.network.nat import Nat, name_servers
 from muster.local.node.network.pod_network import Network
-from muster.local.node.standalone.linux import files
+from muster.local.node.network.services import rules
+from muster.local.node.network.services.rules import Networks
+from muster.local.node.standalone.linux import files, netfilter, nftables
 from muster.local.node.standalone.linux.netlink import Netlink
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable
     from pathlib import Path
 
-    from muster.api.meta import Key
+    from muster.api.meta import Key, Raw
+    from muster.local.node.network.services.ports import ServicePort
+
+_BACKLOG = 1024
 
 
 class BridgeNetwork(Network):
     """The bridge in the machine's own network namespace; needs root."""
+
+    has_services = True
 
     def __init__(self, data_dir: Path) -> None:
         digest = cluster_hash(data_dir)
@@ -43,12 +53,22 @@ class BridgeNetwork(Network):
         self._file = data_dir / "network"
         self.external = self._nat = Nat(self.bridge)
         self._addresses: Addresses | None = None
+        self._service_range: Subnet | None = None
+        self._netfilter: socket.socket | None = None
+        self._services_open = False
+        self._writing_rules = threading.Lock()
 
     @property
     def addresses(self) -> Addresses:
         if self._addresses is None:
             raise UsageError("the pods' network is not open")
         return self._addresses
+
+    @property
+    def service_range(self) -> Subnet:
+        if self._service_range is None:
+            raise UsageError("the pods' network is not open")
+        return self._service_range
 
     @property
     def gateway(self) -> str:
@@ -95,9 +115,52 @@ class BridgeNetwork(Network):
                     net.delete(link.number)
         self._nat.open(self.addresses.subnet)
 
+    def open_services(self) -> None:
+        with Netlink(self.netlink(socket.NETLINK_ROUTE)) as net:
+            net.add_local_route(net.index(self.bridge), self.service_range, self.addresses.gateway)
+        self._services_open = True
+
+    def close_services(self) -> None:
+        with self._writing_rules:
+            self._services_open = False
+            if self._netfilter is not None:
+                self._netfilter.close()
+                self._netfilter = None
+
+    def write_service_rules(self, ports: list[ServicePort]) -> None:
+        # A thread outlives the task that waits for it: no rule may be written after the last one
+        # was removed.
+        with self._writing_rules:
+            if not self._services_open:
+                raise CannotRun("the addresses of services are closed")
+            if self._netfilter is None:
+                self._netfilter = self.netlink(netfilter.PROTOCOL)
+            self._write_service_rules(ports, self._netfilter)
+
+    def _write_service_rules(self, ports: list[ServicePort], kernel: socket.socket) -> None:
+        if table := netfilter.forwarding_is_dropped(kernel):
+            netfilter.apply(netfilter.without_table(rules.table_name(self.bridge)), kernel)
+            raise CannotRun(f"the firewall table {table} of this machine drops forwarded packets")
+        networks = Networks(self.bridge, self.addresses.subnet, self.service_range)
+        netfilter.apply(rules.table(networks, ports), kernel)
+
+    def netlink(self, protocol: int) -> socket.socket:
+        """A netlink socket to the kernel for the namespace of the bridge."""
+        sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+        sock.bind((0, 0))
+        return sock
+
+    def listen_at(self, address: str, port: int) -> socket.socket:
+        return socket.create_server((address, port), backlog=_BACKLOG)
+
+    async def connect(self, address: str, port: int) -> socket.socket:
+        return await pod_sockets.connect_from_host(address, port)
+
     def choose_subnet(self, routes: Iterable[Subnet]) -> None:
-        """The saved subnet if it is still free, so that pod names keep their addresses."""
-        self._addresses = self._saved(list(routes))
+        """The saved subnets if they are still free: pods and services then keep their addresses."""
+        routes, saved = list(routes), files.read_json(self._file)
+        self._addresses = self._saved(saved, routes)
+        self._service_range = self._saved_range(saved, [*routes, self._addresses.subnet])
         self._save()
 
     @property
@@ -133,6 +196,8 @@ class BridgeNetwork(Network):
                 if link.name == self.bridge or link.name.startswith(self.prefix):
                     with contextlib.suppress(OSError):  # deleting one end deletes the other
                         net.delete(link.number)
+        with contextlib.suppress(OSError):  # the kernel has no packet filter
+            nftables.remove(rules.table_name(self.bridge))
         self._nat.close()
 
     def _link(self, address: Address) -> str:
@@ -140,15 +205,25 @@ class BridgeNetwork(Network):
         offset = int(address) - int(self.addresses.subnet.network_address)
         return f"{self.prefix}{offset:04x}"
 
-    def _saved(self, routes: list[Subnet]) -> Addresses:
-        saved = files.read_json(self._file)
+    def _saved(self, saved: Raw, routes: list[Subnet]) -> Addresses:
         with contextlib.suppress(ValueError, KeyError):  # nothing saved, or not readable
             subnet = Subnet(saved["subnet"])
             if not overlaps(subnet, routes):
                 return Addresses(subnet, saved.get("addresses"))
         return Addresses(free_subnet(routes, self._seed))
 
+    def _saved_range(self, saved: Raw, routes: list[Subnet]) -> Subnet:
+        with contextlib.suppress(ValueError, KeyError):
+            service_range = Subnet(saved["services"])
+            if not overlaps(service_range, routes):
+                return service_range
+        return free_subnet(routes, self._seed + 1)
+
     def _save(self) -> None:
-        body = {"subnet": str(self.addresses.subnet), "addresses": self.addresses.table()}
+        body = {
+            "subnet": str(self.addresses.subnet),
+            "services": str(self.service_range),
+            "addresses": self.addresses.table(),
+        }
         if files.read_json(self._file) != body:  # on a full disk nothing can be written
             files.write_atomically(self._file, json.dumps(body))

@@ -1,10 +1,10 @@
 """`/etc/hosts` of every pod: how pods find one another by pod and service names.
 
-A service has no address of its own: its name resolves to its pods' addresses. If it has no pod, it
-resolves to the last address of the pod with the same name, so that the name of a replica still
-resolves while the replica is replaced. Files are written in place: running containers have the
-inode mounted, and would not see a new file. Changes are batched: one pass over the files serves a
-whole gang.
+The name of a service resolves to its virtual address; that of a headless service to its pods'
+addresses. If it has no pod, it resolves to the last address of the pod with the same name, so that
+the name of a replica still resolves while the replica is replaced. Files are written in place:
+running containers have the inode mounted, and would not see a new file. Changes are batched: one
+pass over the files serves a whole gang.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import describe
+from muster.local.node.network.services.ports import has_address
 from muster.local.node.pod import Pod
 from muster.telemetry.log_bounds import RepeatedLine
 
@@ -67,6 +68,9 @@ def hosts_entries(
             labelled.setdefault((meta.namespace, key, value), []).append(pod)
     for service in services:
         meta = service.metadata
+        if has_address(service):
+            entries.add(HostsEntry(meta.namespace, meta.name, service.spec.cluster_ip))
+            continue
         targets = [address(pod) for pod in _selected(service, labelled)] or [last(meta.key)]
         entries |= {HostsEntry(meta.namespace, meta.name, target) for target in targets}
     return sorted(entry for entry in entries if entry.address)
@@ -93,15 +97,12 @@ def render_hosts_file(
     namespace: str,
     table: Iterable[HostsEntry],
     aliases: Iterable[HostAlias] = (),
-    gateway: str = "",
     own: HostsEntry | None = None,
 ) -> str:
     """The file for a pod of this namespace, in which short names resolve."""
     lines = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     if own is not None:
         lines.append(f"{own.address}\t{own.name}")
-    if gateway:
-        lines.append(f"{gateway}\t{_names('kubernetes', 'default', namespace)}")
     lines += [f"{alias.ip}\t{' '.join(alias.hostnames)}" for alias in aliases]
     lines += [
         f"{entry.address}\t{_names(entry.name, entry.namespace, namespace)}" for entry in table
@@ -167,7 +168,6 @@ class HostsFiles:
                 pod.metadata.namespace,
                 self._entries(),
                 pod.spec.host_aliases,
-                self._runtime.host_address,
                 own_entry(pod, self._address(pod)),
             ),
         )
@@ -201,4 +201,4 @@ def _relevant(item: Pod | Service) -> tuple[object, ...]:
     """The fields that names and addresses depend on."""
     if isinstance(item, Pod):
         return item.metadata.key, item.finished, item.metadata.labels
-    return (item.spec.selector,)
+    return item.spec.selector, item.spec.cluster_ip, item.spec.type

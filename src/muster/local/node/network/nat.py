@@ -114,15 +114,16 @@ class Nat(ExternalAccess):
             log.warning("other hosts with a route to %s reach pods: %s", subnet, error.strerror)
             self.unavailable_reason = f"{error.strerror} ({error.filename})"
             return
-        if not links:
-            self.unavailable_reason = "the machine has no default route"
-            return
         try:
+            # Also without a default route: packets from pod to pod through a service's address.
             enable_forwarding(self._bridge, links)
         except OSError as error:
             self.unavailable_reason = f"{error.strerror} ({error.filename or 'forwarding'})"
             return
-        self.method = "NAT"
+        if links:
+            self.method = "NAT"
+        else:
+            self.unavailable_reason = "the machine has no default route"
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

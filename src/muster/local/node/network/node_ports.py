@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.api.core import port_number
 from muster.api.meta import condition_is_true
 from muster.errors import CannotRun
-from muster.local.acceptor import Acceptor
+from muster.local.node.network.forwarding import Forwarder
 from muster.local.node.network.pod_network import LOOPBACK
-from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,17 +24,15 @@ if TYPE_CHECKING:
     from muster.api.core import Service
     from muster.api.meta import Key
     from muster.kube.watch.informer import Informer
+    from muster.local.acceptor import Acceptor
     from muster.local.node.pod import Pod
     from muster.local.node.runtime.container_runtime import Runtime
 
 log = logging.getLogger(__name__)
 
-_BLOCK = 64 * 1024
-_CONNECT_TIMEOUT = 5.0
 _BACKLOG = 100
 _LISTEN_AGAIN = 5.0
 """Seconds until a port is tried again at which listening failed."""
-_refused = RepeatedLine(log, logging.WARNING)
 
 
 class Target(NamedTuple):
@@ -81,7 +78,7 @@ class NodePorts:
         self._changed = asyncio.Event()
         self._listening: dict[int, Acceptor] = {}
         self._failed: set[int] = set()
-        self._forwards: set[asyncio.Task[None]] = set()
+        self._forwarder = Forwarder(runtime.descriptors)
         self._turn = 0
         services.subscribe(lambda _: self._changed.set())
 
@@ -97,9 +94,7 @@ class NodePorts:
                 self._changed.clear()
         finally:
             self._listen(set())
-            for task in self._forwards:
-                task.cancel()
-            await asyncio.gather(*self._forwards, return_exceptions=True)
+            await self._forwarder.close()
 
     def _listen(self, ports: set[int]) -> None:
         for port in self._listening.keys() - ports:
@@ -107,7 +102,9 @@ class NodePorts:
         for port in ports - self._listening.keys():
             try:
                 sock = socket.create_server((LOOPBACK, port), backlog=_BACKLOG)
-                self._listening[port] = Acceptor(sock, partial(self._serve, port), _refuse)
+                self._listening[port] = self._forwarder.listen(
+                    sock, f"node port {port}", partial(self._connect, port)
+                )
                 self._failed.discard(port)
             except OSError as error:  # another program has the port: the rest must work
                 if port not in self._failed:
@@ -115,33 +112,7 @@ class NodePorts:
                 self._failed.add(port)
         self._failed &= ports
 
-    def _serve(self, port: int, sock: socket.socket) -> None:
-        """Forward a connection, or close it if there are no descriptors for it."""
-        if not self._runtime.descriptors.has_room(2):
-            _refused.log("node port %d refuses connections: the daemon has no descriptors", port)
-            sock.close()
-            return
-        forward = self._forward(port, sock)
-        task = asyncio.get_running_loop().create_task(forward)  # owner: this, until it is stopped
-        self._forwards.add(task)
-        task.add_done_callback(self._forwards.discard)
-
-    async def _forward(self, port: int, sock: socket.socket) -> None:
-        """Forward one connection until both sides are closed."""
-        try:
-            reader, writer = await asyncio.open_connection(sock=sock)
-        except OSError:  # the client has disconnected
-            sock.close()
-            return
-        with contextlib.closing(writer), contextlib.suppress(OSError, CannotRun, TimeoutError):
-            async with asyncio.timeout(_CONNECT_TIMEOUT):
-                pod_reader, pod_writer = await self._connect(port)
-            with contextlib.closing(pod_writer):
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(_copy(reader, pod_writer))
-                    group.create_task(_copy(pod_reader, writer))
-
-    async def _connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, port: int) -> socket.socket:
         # Looked up for every connection: services and pods change while the port stays open.
         target = node_ports(self._services.all()).get(port)
         service = self._services.get(target.service) if target else None
@@ -149,22 +120,4 @@ class NodePorts:
         if not pods:
             raise CannotRun(f"no ready pod for node port {port}")
         self._turn += 1
-        sock = await self._runtime.reach(*pods[self._turn % len(pods)])
-        return await asyncio.open_connection(sock=sock)
-
-
-def _refuse(error: OSError) -> bool:
-    """No connection is closed for a new one."""
-    _refused.log("a node port cannot accept connections: %s", error.strerror)
-    return False
-
-
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Copy bytes until the source ends; an error closes the connection."""
-    try:
-        while data := await source.read(_BLOCK):
-            sink.write(data)
-            await sink.drain()
-        sink.write_eof()  # only this direction ends: the other side may still send
-    except OSError:
-        sink.close()
+        return await self._runtime.reach(*pods[self._turn % len(pods)])

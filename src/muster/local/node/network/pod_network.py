@@ -7,11 +7,14 @@ The base class is the machine's own network, for pods without namespaces; `Bridg
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from socket import socket
+
+    from muster.local.node.network.services.ports import ServicePort
 
 LOOPBACK = "127.0.0.1"
 
@@ -26,8 +29,16 @@ class ExternalAccess:
 
 
 class Network:
+    has_services = False
+    """Whether virtual addresses of services lead to their endpoints."""
+
     def __init__(self) -> None:
         self.external = ExternalAccess("the machine's own network")
+
+    @property
+    def service_range(self) -> IPv4Network:
+        """The virtual addresses of services."""
+        return IPv4Network("10.96.0.0/16")
 
     @property
     def gateway(self) -> str:
@@ -42,6 +53,24 @@ class Network:
     def listen(self, port: int) -> socket | None:
         """A listening socket at the gateway, where binding to `server_addresses` cannot work."""
         return None
+
+    def open_services(self) -> None:
+        """Make the virtual addresses of services addresses of the machine that pods see."""
+
+    def close_services(self) -> None:
+        """Write no rules from now on; those of the kernel stay."""
+
+    def write_service_rules(self, ports: list[ServicePort]) -> None:
+        """Let the kernel lead virtual addresses to these endpoints; OSError or CannotRun if it
+        cannot."""
+
+    def listen_at(self, address: str, port: int) -> socket:
+        """A listening socket at a virtual address."""
+        raise NotImplementedError
+
+    async def connect(self, address: str, port: int) -> socket:
+        """A connection to an endpoint of a service."""
+        raise NotImplementedError
 
     def open(self, live: Collection[str] = ()) -> None:
         """Bring the network up; links of pods whose address is not in `live` are removed."""

@@ -51,3 +51,8 @@ async def connect_from_pod(pid: int, address: str, port: int, errors: Path) -> s
 def listen_in_namespace(pid: int, address: str, port: int, errors: Path) -> socket.socket:
     """A listening socket in the network namespace of a process."""
     return _open(errors, pid=pid, listen=(address, port))
+
+
+def netlink_in_namespace(pid: int, protocol: int, errors: Path) -> socket.socket:
+    """A netlink socket to the kernel, for the network namespace of a process."""
+    return _open(errors, pid=pid, netlink=protocol)

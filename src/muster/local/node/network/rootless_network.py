@@ -29,6 +29,7 @@ class RootlessNetwork(BridgeNetwork):
         super().__init__(data_dir)
         self._folder = data_dir
         self._record = data_dir / "holder"
+        self._errors = data_dir / "open_socket.err"
         self.external = self._user_mode = UserModeNetwork(data_dir)
 
     @property
@@ -45,6 +46,16 @@ class RootlessNetwork(BridgeNetwork):
         if not self.holder:
             self._start_holder()
         self._user_mode.open(self.holder)
+
+    def netlink(self, protocol: int) -> socket.socket:
+        # The user who owns a user namespace has all rights in it, also from outside.
+        return pod_sockets.netlink_in_namespace(self.holder, protocol, self._errors)
+
+    def listen_at(self, address: str, port: int) -> socket.socket:
+        return pod_sockets.listen_in_namespace(self.holder, address, port, self._errors)
+
+    async def connect(self, address: str, port: int) -> socket.socket:
+        return await pod_sockets.connect_from_pod(self.holder, address, port, self._errors)
 
     @property
     def server_addresses(self) -> tuple[str, ...]:
@@ -63,9 +74,7 @@ class RootlessNetwork(BridgeNetwork):
         processes.kill_saved(self._record)
 
     def listen(self, port: int) -> socket.socket | None:
-        return pod_sockets.listen_in_namespace(
-            self.holder, self.gateway, port, self._folder / "open_socket.err"
-        )
+        return self.listen_at(self.gateway, port)
 
     def _start_holder(self) -> None:
         ours, theirs = socket.socketpair()

@@ -1,8 +1,8 @@
 """Makes a socket in another network namespace and sends its descriptor back.
 
-Its standard input is a socket, its argument is `{"pid", "listen" | "connect"}`; it sends the
-descriptor, or the reason why it cannot. A socket belongs to the network namespace in which it was
-made, even if a process outside uses it, so the daemon can.
+Its standard input is a socket, its argument is `{"pid", "listen" | "connect" | "netlink"}`; it
+sends the descriptor, or the reason why it cannot. A socket belongs to the network namespace in
+which it was made, even if a process outside uses it, so the daemon can.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ def main() -> int:
         kernel.enter(kernel.open_namespaces(request["pid"], ("user", "net")))
         if "listen" in request:
             result = socket.create_server(tuple(request["listen"]), backlog=1024)
+        elif "netlink" in request:
+            result = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, request["netlink"])
+            result.bind((0, 0))
         else:
             result = socket.create_connection(tuple(request["connect"]), timeout=10)
     except OSError as error:

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
 _NEWADDR = 20
 _NEWROUTE, _GETROUTE = 24, 26
-ERROR, _DONE = 2, 3
-REQUEST, ACK, _EXCL, CREATE, _DUMP = 0x1, 0x4, 0x200, 0x400, 0x300
+ERROR, DONE = 2, 3
+REQUEST, ACK, _REPLACE, _EXCL, CREATE, APPEND = 0x1, 0x4, 0x100, 0x200, 0x400, 0x800
+DUMP = 0x300
 _IFF_UP = 1
 
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER = 1, 3, 10
 _IFLA_LINKINFO, _IFLA_NET_NS_PID = 18, 19
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_SOURCE = 1, 4, 5, 7
 
 _HEADER = struct.Struct("=IHHII")
 _LINK = struct.Struct("=BxHiII")
@@ -44,9 +45,12 @@ class Link(NamedTuple):
 class Netlink:
     """A socket to the kernel, for the network namespace in which it was opened."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        self._socket.bind((0, 0))  # port 0: the kernel chooses an address for us
+    def __init__(self, opened: socket.socket | None = None) -> None:
+        self._socket = opened or socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE
+        )
+        if opened is None:
+            self._socket.bind((0, 0))  # port 0: the kernel chooses an address for us
         self._sequence = 0
 
     def __enter__(self) -> Netlink:
@@ -59,7 +63,7 @@ class Netlink:
         links = []
         for body in self._dump(_GETLINK, _LINK.pack(0, 0, 0, 0, 0)):
             _, _, index, _, _ = _LINK.unpack_from(body)
-            name = _read(body[_LINK.size :]).get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()
+            name = read_attributes(body[_LINK.size :]).get(_IFLA_IFNAME, b"").rstrip(b"\0").decode()
             links.append(Link(index, name))
         return links
 
@@ -72,7 +76,7 @@ class Netlink:
         networks = {}
         for body in self._dump(_GETROUTE, _ROUTE.pack(socket.AF_INET, *[0] * 8)):
             length = body[1]
-            attributes = _read(body[_ROUTE.size :])
+            attributes = read_attributes(body[_ROUTE.size :])
             if length and _RTA_DST in attributes:
                 network = ipaddress.IPv4Network((attributes[_RTA_DST], length), strict=False)
                 networks[network] = int.from_bytes(attributes.get(_RTA_OIF, b""), "little")
@@ -119,6 +123,17 @@ class Netlink:
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, 254, 3, 0, 1, 0)
         self._request(_NEWROUTE, body + attribute(_RTA_GATEWAY, gateway.packed), CREATE | _EXCL)
 
+    def add_local_route(
+        self, index: int, network: ipaddress.IPv4Network, source: ipaddress.IPv4Address
+    ) -> None:
+        """Make every address of a network an address of this machine, for as long as a link exists.
+        Connections to them have the source address."""
+        # Table local (255), protocol boot (3), scope host (254), type local (2).
+        body = _ROUTE.pack(socket.AF_INET, network.prefixlen, 0, 0, 255, 3, 254, 2, 0)
+        body += attribute(_RTA_DST, network.network_address.packed)
+        body += _number(_RTA_OIF, index) + attribute(_RTA_SOURCE, source.packed)
+        self._request(_NEWROUTE, body, CREATE | _REPLACE)
+
     def _create_link(self, attributes: bytes) -> None:
         self._request(_NEWLINK, _LINK.pack(0, 0, 0, _IFF_UP, _IFF_UP) + attributes, CREATE | _EXCL)
 
@@ -130,9 +145,9 @@ class Netlink:
                 return
 
     def _dump(self, kind: int, body: bytes) -> Iterator[bytes]:
-        self._send(kind, body, _DUMP)
+        self._send(kind, body, DUMP)
         for type_, answer in self._answers():
-            if type_ == _DONE:
+            if type_ == DONE:
                 return
             yield answer
 
@@ -189,7 +204,7 @@ def _kind(name: str, data: bytes = b"") -> bytes:
     return attribute(_IFLA_LINKINFO, inner)
 
 
-def _read(data: bytes) -> dict[int, bytes]:
+def read_attributes(data: bytes) -> dict[int, bytes]:
     attributes = {}
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)

@@ -1,0 +1,1 @@
+"""Virtual addresses of services: their ports, the rules of the kernel, the proxy, variables."""
