@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.cli.show.messages import note
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from muster.client.target import Cluster
+
+NOTHING_CHANGED = "nothing was changed"
 
 
 def confirm(cluster: Cluster, action: str, *, yes: bool) -> None:
@@ -22,5 +25,17 @@ def confirm(cluster: Cluster, action: str, *, yes: bool) -> None:
             f"{action} on {cluster.name}: there is no terminal to ask",
             hint="--yes acts without a question.",
         )
-    if not click.confirm(f"{action} on {cluster.name}?", err=True):
-        raise click.Abort
+    ask(f"{action} on {cluster.name}?")
+
+
+def ask(question: str) -> None:
+    """Ask a question; end the command with 1 unless it is answered yes, with 130 after Ctrl-C."""
+    try:
+        answer = click.confirm(question, err=True)
+    except click.Abort as error:
+        interrupted = isinstance(error.__context__, KeyboardInterrupt)
+        note(f"\n{NOTHING_CHANGED}")  # the cursor is still behind the question
+        raise click.exceptions.Exit(130 if interrupted else 1) from None
+    if not answer:
+        note(NOTHING_CHANGED)
+        raise click.exceptions.Exit(1)

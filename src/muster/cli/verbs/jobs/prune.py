@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.cli.confirmation import ask
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
 from muster.cli.show.messages import note_cluster, note_once
@@ -84,5 +85,4 @@ def _confirm(cluster: Cluster, old: list[JobSummary]) -> None:
             "and there is no terminal to ask",
             hint="--yes deletes them; --dry-run lists them.",
         )
-    if not click.confirm(f"Delete {count(len(old), 'job')} on {cluster.name}?", err=True):
-        raise click.Abort
+    ask(f"Delete {count(len(old), 'job')} on {cluster.name}?")
