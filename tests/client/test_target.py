@@ -221,16 +221,74 @@ def test_a_home_means_its_own_local_cluster_and_no_other(
     assert (cluster.local, cluster.home) == (True, other)
 
 
-def test_a_choice_comes_before_the_environment(
+def two_contexts(path: Path) -> Path:
+    """A kubeconfig with the contexts one, which is the current one, and two."""
+    one = kubeconfig(path, "one", "https://one.invalid:6443")
+    text = one.read_text().replace("contexts: [", "contexts: [{name: two, context: {cluster: c}}, ")
+    one.write_text(text)
+    return one
+
+
+def test_a_choice_is_a_context_of_the_files_that_kubectl_reads(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k")))
-    kubeconfig(Path.home() / ".kube" / "config", context="two")
+    monkeypatch.setenv("KUBECONFIG", str(two_contexts(tmp_path / "k")))
+    kubeconfig(Path.home() / ".kube" / "config", context="three")
 
     cluster = find_cluster(Target(choice="kube:two"))
 
     assert cluster is not None
     assert cluster.name == "two"
     assert find_cluster(Target(choice="local")) is None
+    with pytest.raises(ConfigError, match=r"there is no context 'three' \(known: one, two\)"):
+        find_cluster(Target(choice="kube:three"))
     with pytest.raises(UsageError, match="'moon' is not a choice"):
         find_cluster(Target(choice="moon"))
+
+
+def test_a_chosen_context_of_the_environments_file_is_used_with_and_without_the_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig(Path.home() / ".kube" / "config", context="mine")
+    two_contexts(tmp_path / "k")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "k")
+
+    assert main.run("arena", ["use", "kube:two"]) == 0
+
+    assert capsys.readouterr().err == "cluster: two (from arena use)\n"
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "k"))
+    assert find_cluster(Target()).name == "two"  # type: ignore[union-attr]
+    assert find_cluster(Target(context="one")).name == "one"  # type: ignore[union-attr]
+    monkeypatch.delenv("KUBECONFIG")
+    assert find_cluster(Target()).name == "two"  # type: ignore[union-attr]
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "other", "other")))
+    assert source() == "$KUBECONFIG"
+
+
+def test_several_files_are_stored_with_the_choice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files = (kubeconfig(tmp_path / "a", "a"), two_contexts(tmp_path / "b"), tmp_path / "absent")
+    monkeypatch.setenv("KUBECONFIG", ":".join(map(str, files)))
+
+    assert main.run("arena", ["use", "kube:two"]) == 0
+
+    home = Home.of_user()
+    assert (home.choice(), home.choice_files()) == ("kube:two", files)
+    home.choose_local()
+    home.choose_former()
+    assert (home.choice(), home.choice_files()) == ("kube:two", files)
+
+
+def test_a_choice_that_the_environment_overrides_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k")))
+
+    assert main.run("arena", ["use", "local"]) == 0
+
+    err = capsys.readouterr().err
+    assert "cluster: ctx (from $KUBECONFIG)" in err
+    assert "`unset KUBECONFIG`" in err

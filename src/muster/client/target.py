@@ -3,8 +3,13 @@
 The first of these that is set is used: --kubeconfig, $KUBECONFIG, --context (of ~/.kube/config),
 the choice stored by `arena use`, in-cluster credentials, ~/.kube/config, the local cluster. With
 the first two, --context names a context of their files. A $KUBECONFIG that cannot be read is an
-error, never a silent local run. This module does not import asyncio, so that quick verbs start
-quickly.
+error, never a silent local run.
+
+`arena use kube:CONTEXT` reads the files that kubectl reads, and stores them with the choice if
+$KUBECONFIG names them: they are used when the variable is not set. While it names the same files,
+the stored context is used instead of their current one.
+
+This module does not import asyncio, so that quick verbs start quickly.
 """
 
 from __future__ import annotations
@@ -102,8 +107,8 @@ def _configured(target: Target) -> Cluster | None:
         return cluster_of_choice(target.choice)
     if target.kubeconfig is not None:
         return _from_file(target.kubeconfig, target.context, "--kubeconfig")
-    if os.environ.get("KUBECONFIG"):
-        return _from_file(None, target.context, "$KUBECONFIG")
+    if files := _environment_files():
+        return _of_environment(files, target.context)
     if target.context:
         if not _user_kubeconfig().exists():
             raise ConfigError(
@@ -113,7 +118,7 @@ def _configured(target: Target) -> Cluster | None:
         return _from_file(_user_kubeconfig(), target.context, "--context")
     home = Home.of_user()
     if choice := home.choice():
-        return cluster_of_choice(choice)
+        return cluster_of_choice(choice, home.choice_files())
     endpoint = in_cluster()
     if endpoint is not None:
         return Cluster(endpoint, "in-cluster", "the service account", local=False)
@@ -122,8 +127,16 @@ def _configured(target: Target) -> Cluster | None:
     return _running_local_cluster(home, "the local cluster")
 
 
-def cluster_of_choice(choice: str) -> Cluster | None:
-    """The cluster that `arena use CHOICE` means.
+def _of_environment(files: tuple[Path, ...], context: str | None) -> Cluster | None:
+    """The cluster of $KUBECONFIG's files: of the context, or of the choice among them."""
+    home = Home.of_user()
+    if not context and home.choice_files() == files:
+        return cluster_of_choice(home.choice(), files)
+    return _from_files(files, context, "$KUBECONFIG")
+
+
+def cluster_of_choice(choice: str, files: tuple[Path, ...] = ()) -> Cluster | None:
+    """The cluster that `arena use CHOICE` means, in these kubeconfigs or those of kubectl.
 
     None if the local cluster is down; ConfigError if the kubeconfig cannot be used.
     """
@@ -136,10 +149,23 @@ def cluster_of_choice(choice: str) -> Cluster | None:
         return _running_local_cluster(home, source)
     try:
         context = choice.partition(":")[2] or None
-        return _from_file(_user_kubeconfig(), context, "arena use")
+        return _from_files(files or kube_config.default_files(), context, "arena use")
     except ConfigError as error:
         hint = "`arena use local` chooses the local cluster, `arena use kube:CONTEXT` another."
         raise ConfigError(f"arena use {choice}: {error}", hint=hint) from None
+
+
+def choose(choice: str) -> None:
+    """Store a choice for later commands; an unusable one is an error and is not stored."""
+    cluster_of_choice(choice)
+    Home.of_user().choose(choice, () if choice == "local" else _environment_files())
+
+
+def _environment_files() -> tuple[Path, ...]:
+    """The files of $KUBECONFIG; none if it is not set."""
+    if not os.environ.get("KUBECONFIG"):
+        return ()
+    return tuple(path.absolute() for path in kube_config.default_files())
 
 
 def start_cluster(target: Target, notify: Notify) -> Cluster:
@@ -169,11 +195,15 @@ def _user_kubeconfig() -> Path:
     return Path.home() / ".kube" / "config"
 
 
-def _from_file(path: Path | None, context: str | None, source: str) -> Cluster:
-    endpoint = kube_config.load(path, context)
+def _from_file(path: Path, context: str | None, source: str) -> Cluster:
+    return _from_files((path,), context, source)
+
+
+def _from_files(files: tuple[Path, ...], context: str | None, source: str) -> Cluster:
+    endpoint = kube_config.load_files(files, context)
     home = Home.of_user()
     # Compare the address too: $KUBECONFIG may name a copy of the local cluster's file.
-    local = path == home.kubeconfig or (home.status() or {}).get("url") == endpoint.url
+    local = files == (home.kubeconfig,) or (home.status() or {}).get("url") == endpoint.url
     return Cluster(endpoint, "local" if local else endpoint.name, source, local=local)
 
 

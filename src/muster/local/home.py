@@ -20,7 +20,7 @@ import msgspec
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, PermissionError)
@@ -195,24 +195,31 @@ class Home(msgspec.Struct, frozen=True):
 
     def choice(self) -> str:
         """The cluster chosen by `arena use`: `local`, `kube`, `kube:CONTEXT` or nothing."""
-        return _text(self.root / "use")
+        return self._stored_choice()[0]
 
-    def choose(self, choice: str) -> None:
-        """Save a choice; an empty one removes it."""
+    def choice_files(self) -> tuple[Path, ...]:
+        """The kubeconfigs that the choice is of; none: those that kubectl reads."""
+        return tuple(map(Path, self._stored_choice()[1:]))
+
+    def choose(self, choice: str, files: Iterable[Path] = ()) -> None:
+        """Save a choice, and the kubeconfigs that it is of; an empty one removes it."""
         self.make()
-        _set_text(self.root / "use", choice)
+        _set_text(self.root / "use", "\n".join([choice, *map(str, files)]))
+
+    def _stored_choice(self) -> list[str]:
+        """The choice, then a line for each kubeconfig."""
+        return _text(self.root / "use").split("\n")
 
     def choose_local(self) -> None:
         """Choose the local cluster, and remember the choice before."""
-        former = self.choice()
-        if former != "local":
-            _set_text(self.root / "use.former", former)
+        if self.choice() != "local":
+            _set_text(self.root / "use.former", _text(self.root / "use"))
         self.choose("local")
 
     def choose_former(self) -> None:
         """Restore the choice from before the local cluster came up."""
         if self.choice() == "local":
-            self.choose(_text(self.root / "use.former"))
+            _set_text(self.root / "use", _text(self.root / "use.former"))
         _set_text(self.root / "use.former", "")
 
 

@@ -113,7 +113,7 @@ def test_an_unknown_context_suggests_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as wrong:
         kube_config.load(path, "prd")
     assert str(wrong.value) == (
-        f"{path}: there is no context 'prd'; did you mean 'prod'? Known: prod"
+        f"{path}: there is no context 'prd' (known: prod); did you mean 'prod'?"
     )
 
 

@@ -36,7 +36,11 @@ def default_files(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
 
 def load(path: Path | None = None, context: str | None = None) -> Endpoint:
     """The endpoint of a context, by default the current one, in a file or the default files."""
-    files = (path,) if path is not None else default_files()
+    return load_files((path,) if path is not None else default_files(), context)
+
+
+def load_files(files: tuple[Path, ...], context: str | None = None) -> Endpoint:
+    """The endpoint of a context, by default the current one, in several files."""
     first = merge_files(files).endpoint(context)
     # By name: a change of the current context must not move this process to another cluster.
     return reloading(first, lambda: merge_files(files).endpoint(first.name))
@@ -134,9 +138,9 @@ class KubeConfig(msgspec.Struct, frozen=True):
 
         similar = difflib.get_close_matches(name, known, 1)
         raise ConfigError(
-            f"{self._files}: there is no context {name!r}"
+            f"{self._files}: there is no context {name!r} "
+            + (f"(known: {', '.join(known)})" if known else "(the file has none)")
             + (f"; did you mean {similar[0]!r}?" if similar else "")
-            + (f" Known: {', '.join(known)}" if known else " (the file has none)")
         )
 
     def _named(self, kind: str, context: KubeConfigEntry, key: str) -> KubeConfigEntry:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from muster.cli.show.messages import note
-from muster.client.target import Target, cluster_of_choice, find_cluster, no_cluster
-from muster.local.home import Home
+from muster.client.target import Target, choose, find_cluster, no_cluster
 
 
 @click.command(name="use")
@@ -14,13 +13,16 @@ from muster.local.home import Home
 def command(cluster: str | None) -> None:
     """Choose the cluster: local, kube or kube:CONTEXT; without an argument, print the choice.
 
+    Contexts are those that kubectl knows: of the files in $KUBECONFIG, or of ~/.kube/config.
+
     \b
     Examples:
       arena use local
       arena use kube:production
     """
     if cluster is not None:
-        cluster_of_choice(cluster)  # an unusable choice is an error and not stored
-        Home.of_user().choose(cluster)
+        choose(cluster)
     selected = find_cluster(Target())
     note(f"{no_cluster()}; `arena up` starts it" if selected is None else str(selected))
+    if cluster is not None and selected is not None and selected.source == "$KUBECONFIG":
+        note("$KUBECONFIG is used before this choice; `unset KUBECONFIG` to use the choice", "warn")
