@@ -13,7 +13,7 @@ from muster.client.jobs.waiting import JobWatch
 from tests.cli.fake_cluster import FakeCluster, Scene, condition, job, pod
 from tests.local_server import LocalServer
 
-NEXT = "`muster crds | arena apply -f -`"
+NEXT = "`muster install --image IMAGE`"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_submitting_without_the_job_crds_says_what_to_do(
     assert NEXT in err
 
 
-UNSEEN = "no operator has accepted this job; start one with `muster operator`"
+UNSEEN = "no operator has accepted this job; `muster doctor` says why, `muster install` adds one"
 
 
 def test_a_job_that_no_operator_has_seen_says_so(scene: Scene) -> None:

@@ -178,7 +178,9 @@ async def test_the_api_refuses_at_the_form(site: Site) -> None:
 
     assert answer.status == 403, text
     assert 'role="alert"' in text
-    assert "may not get configmaps; add the rule" in text.partition('role="alert"')[2]
+    alert = text.partition('role="alert"')[2]
+    assert f"may not submit jobs in the namespace {site.namespace} (get configmaps)" in alert
+    assert f"kubectl create rolebinding reader-edit --namespace {site.namespace}" in alert
     assert 'value="hello"' in text
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 HOW_TO_INSTALL_JOB_KINDS = (
-    "`muster crds | arena apply -f -` installs them, `muster operator` then runs jobs; "
-    "`arena up` starts a local cluster that has both."
+    "`muster install --image IMAGE` installs them with the operator and the scheduler; "
+    "`arena up` starts a local cluster that has all of it."
 )
 """The hint for a cluster without the CRDs of jobs."""
 

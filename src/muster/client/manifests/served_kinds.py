@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import JOB_KINDS
 from muster.errors import NotFound, nearest
 from muster.kube import discovery
+from muster.kube.error_response import HOW_TO_INSTALL_JOB_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +79,7 @@ def _missing(api_version: str, kind: str, served: Iterable[str]) -> NotFound:
     elif api_version != (known := _api_version_of(kind)) and known:
         hint = f"Did you mean {known}?"
     elif api_version.startswith("kubeflow.org/"):
-        hint = "`muster crds | arena apply -f -` installs the job kinds."
+        hint = HOW_TO_INSTALL_JOB_KINDS
     else:
         hint = "Is its CustomResourceDefinition installed?"
     return NotFound(f"the cluster has no {kind} in {api_version}", hint=hint)

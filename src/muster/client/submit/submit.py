@@ -15,7 +15,9 @@ from muster.client.jobs.limits import unenforced_limits
 from muster.client.submit import defaults, mlflow, workspace
 from muster.client.submit.missing_volumes import missing_volumes
 from muster.client.submit.transaction import Submitted, Transaction
+from muster.client.submit.user_role import with_role
 from muster.client.target import find_cluster, start_cluster
+from muster.errors import Forbidden
 from muster.jobs.build import job_manifest
 from muster.jobs.build.roles import flags_without_effect
 from muster.local.home import Home
@@ -135,7 +137,10 @@ def create(
 ) -> Submitted:
     """Create the job and its companions, all or nothing; a dry run lets the server check them."""
     bundle = completed(client, prepared)
-    return Transaction(client, namespace, dry_run=dry_run, notify=notify).submit(bundle)
+    try:
+        return Transaction(client, namespace, dry_run=dry_run, notify=notify).submit(bundle)
+    except Forbidden as error:
+        raise with_role(error, namespace) from error
 
 
 def completed(client: BlockingClient, prepared: PreparedJob) -> Bundle:

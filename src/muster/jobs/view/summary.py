@@ -291,7 +291,7 @@ def _unseen(status: JobStatus, seconds: float) -> str:
     """That no operator seems to run: every operator writes a condition at once."""
     if status.conditions or seconds < OPERATOR_PATIENCE:
         return ""
-    return "no operator has accepted this job; start one with `muster operator`"
+    return "no operator has accepted this job; `muster doctor` says why, `muster install` adds one"
 
 
 def _requested(job: Job | None, pods: Sequence[Pod]) -> int:
