@@ -7,10 +7,12 @@ Run by `make docs`; a test checks that the files are up to date.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import yaml
 
 from muster import __version__
@@ -20,8 +22,10 @@ from muster.client.manifests import yaml_writer
 from muster.deploy import manifests, roles
 from muster.deploy.admission import policy
 from muster.deploy.values import NAMESPACE, Values
+from muster.operator.build.dialect_choice import DIALECT_CHOICES
 from muster.rights import rule
 from muster.scheduler.rights import name_lease
+from muster.scheduler.settings import Settings
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
@@ -54,6 +58,7 @@ def files() -> dict[Path, str]:
     return {
         ROOT / "deploy" / "muster.yaml": _plain_manifests(),
         CHART / "crds" / "crds.yaml": crds.as_yaml(),
+        CHART / "values.schema.json": _values_schema(),
         CHART / "templates" / "_rules.tpl": _chart_rules(),
         CHART / "templates" / "admission.yaml": _chart_policy(),
         CHART / "Chart.yaml": _chart((CHART / "Chart.yaml").read_text()),
@@ -79,6 +84,43 @@ def _plain_manifests() -> str:
 def _chart(text: str) -> str:
     text = re.sub(r"^version: .*$", f"version: {__version__}", text, flags=re.MULTILINE)
     return re.sub(r"^appVersion: .*$", f'appVersion: "{__version__}"', text, flags=re.MULTILINE)
+
+
+def _values_schema() -> str:
+    """The schema by which Helm refuses misspelt keys and impossible values."""
+    roots, parts = msgspec.json.schema_components(
+        (Values, Settings), ref_template="#/definitions/{name}"
+    )
+    assert roots[0] == {"$ref": "#/definitions/Values"}
+    root = parts.pop("Values")
+    # The names are a value of their own.
+    del parts["Settings"]["properties"]["names"]
+    parts["SchedulerValues"]["properties"]["settings"] = roots[1]
+    parts["OperatorValues"]["properties"]["gangDialect"]["enum"] = sorted(DIALECT_CHOICES)
+    # Helm gives every chart the values that charts share.
+    root["properties"]["global"] = {"type": "object"}
+    head = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$comment": "Made by `make docs`; values.yaml has the defaults and their meaning.",
+    }
+    schema = {**root, "definitions": dict(sorted(parts.items()))}
+    return json.dumps({**head, **_only_rules(schema)}, indent=2) + "\n"
+
+
+def _only_rules(schema: Any) -> Any:
+    """The schema without names and texts of classes, and without defaults."""
+    if isinstance(schema, list):
+        return [_only_rules(row) for row in schema]
+    if not isinstance(schema, dict):
+        return schema
+    left_out = {"title", "description", "default"}
+    if schema.get("required") == []:
+        left_out.add("required")
+    rows = {key: row for key, row in schema.items() if key not in left_out}
+    if "properties" in rows:  # here every key is the name of a value
+        named = {key: _only_rules(row) for key, row in rows.pop("properties").items()}
+        rows["properties"] = named
+    return {key: row if key == "properties" else _only_rules(row) for key, row in rows.items()}
 
 
 def _chart_rules() -> str:

@@ -11,7 +11,7 @@ import yaml
 from scripts import generate_deploy
 
 from muster.api.meta import Raw
-from muster.deploy import manifests, values
+from muster.deploy import manifests, value_checks, values
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "chart"
@@ -26,7 +26,7 @@ CHOICES: dict[str, Any] = {
     "everything": {
         "imagePullPolicy": "Always",
         "imagePullSecrets": ["registry"],
-        "operator": {"replicas": 1, "resources": {"limits": {"memory": "1Gi"}}},
+        "operator": {"replicas": 1, "resources": {"limits": {"memory": "1Gi", "cpu": 1}}},
         "scheduler": {"replicas": 3, "settings": {"holdSeconds": 60, "weights": {"rack": 0}}},
         "dashboard": {
             "replicas": 2,
@@ -45,6 +45,7 @@ CHOICES: dict[str, Any] = {
         "priorityClassName": "system-cluster-critical",
     },
 }
+CURRENT = ("--kube-version", "1.36.3")
 POLICY = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
 
@@ -69,13 +70,13 @@ def test_the_chart_gives_the_objects_of_install(helm: Path, choice: str, tmp_pat
     chosen = {"image": "registry.example.com/muster:1", **CHOICES[choice]}
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(chosen))
-    words = ["-f", str(file), "--namespace", "there", "--kube-version", "1.36.3", "--include-crds"]
+    words = ["-f", str(file), "--namespace", "there", *CURRENT, "--include-crds"]
     words += ["--api-versions", POLICY]
 
     text = run(helm, "template", "muster", str(CHART), *words)
 
     from_chart = by_name([item for item in yaml.safe_load_all(text) if item])
-    installed = values.check(values.read(file.read_text(), "values.yaml"))
+    installed = value_checks.check(values.read(file.read_text(), "values.yaml"))
     expected = by_name(manifests.build(installed, "there")[1:])  # Helm makes the namespace itself
     assert sorted(from_chart) == sorted(expected)
     for name, item in expected.items():
@@ -97,6 +98,36 @@ def test_the_chart_has_no_policy_for_a_cluster_without_policies(helm: Path) -> N
 @pytest.mark.slow
 def test_helm_finds_no_fault_in_the_chart(helm: Path) -> None:
     run(helm, "lint", "--strict", str(CHART), "--set", "image=x")
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        ("operater.replicas=3", "operater"),
+        ("operator.replica=3", "replica"),
+        ("scheduler.settings.holdSecond=60", "holdSecond"),
+        ("operator.gangDialect=volcno", "gangDialect"),
+        ("imagePullPolicy=always", "imagePullPolicy"),
+    ],
+)
+def test_helm_refuses_a_misspelt_value(helm: Path, setting: str, named: str) -> None:
+    words = ["template", "muster", str(CHART), *CURRENT, "--set", "image=x", "--set", setting]
+
+    result = subprocess.run([helm, *words], capture_output=True, text=True, check=False)
+
+    assert result.returncode != 0
+    assert "values don't meet the specifications of the schema" in result.stderr
+    assert named in result.stderr
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_helm_accepts_values_that_charts_share(helm: Path) -> None:
+    words = (*CURRENT, "--set", "image=x", "--set", "global.registry=y")
+
+    assert "kind: Deployment" in run(helm, "template", "muster", str(CHART), *words)
 
 
 def test_the_values_of_the_chart_are_the_defaults_of_install() -> None:

@@ -8,8 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from muster.api.meta import Raw
-from muster.deploy import manifests, roles, values, workloads
-from muster.deploy.values import DashboardValues, OperatorValues, SchedulerValues, Values
+from muster.deploy import manifests, roles, value_checks, values, workloads
+from muster.deploy.values import (
+    DashboardValues,
+    OperatorValues,
+    Resources,
+    SchedulerValues,
+    Values,
+)
 from muster.errors import UsageError
 from muster.rights import expand
 from muster.web.access.sign_in import SESSION_SECONDS
@@ -170,11 +176,31 @@ def test_the_components_know_every_flag_that_they_are_given(component: str) -> N
             Values(image=IMAGE, dashboard=DashboardValues(port=8080)),
             "dashboard.port and metrics.port are both 8080",
         ),
+        (Values(image=" "), "no image is given"),
+        (Values(image="my image"), "--image: 'my image' is not the name of an image"),
+        (Values(image="https://x/muster:1"), "is not the name of an image"),
+        (Values(image="x/Muster:"), "is not the name of an image"),
+        (
+            Values(image=IMAGE, operator=OperatorValues(watch_namespace="Team A")),
+            "--watch-namespace: 'Team A' is not the name of a namespace",
+        ),
+        (
+            Values(image=IMAGE, scheduler=SchedulerValues(names=("muster", ""))),
+            "--scheduler-name: '' is not the name of a scheduler",
+        ),
+        (
+            Values(image=IMAGE, operator=OperatorValues(gang_scheduler_name="")),
+            "operator.gangSchedulerName: '' is not the name of a scheduler",
+        ),
+        (
+            Values(image=IMAGE, operator=OperatorValues(resources=Resources({"cpu": "many"}))),
+            "operator.resources.requests.cpu: 'many' is not a quantity",
+        ),
     ],
 )
 def test_values_that_cannot_work_are_refused(chosen: Values, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
-        values.check(chosen)
+        value_checks.check(chosen)
 
 
 def test_a_misspelt_value_is_an_error() -> None:

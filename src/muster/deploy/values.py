@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from muster.errors import UsageError, no_such
-from muster.operator.build.dialect_choice import DIALECT_CHOICES
-from muster.scheduler.settings import NAMES, Settings
+from muster.api.core import Quantity  # noqa: TC001 - msgspec resolves annotations
+from muster.errors import UsageError
+from muster.scheduler.settings import NAMES
 
 NAMESPACE = "muster"
 COMPONENTS = ("operator", "scheduler", "dashboard")
@@ -25,8 +25,8 @@ class Strict(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 class Resources(Strict, frozen=True):
     """Resources of a container, as in a pod."""
 
-    requests: dict[str, str] = {}
-    limits: dict[str, str] = {}
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
 
 
 class OperatorValues(Strict, frozen=True):
@@ -80,7 +80,7 @@ class Values(Strict, frozen=True):
     """Everything that may be chosen."""
 
     image: str = ""
-    image_pull_policy: str = "IfNotPresent"
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     operator: OperatorValues = OperatorValues()
     scheduler: SchedulerValues = SchedulerValues()
@@ -127,30 +127,3 @@ def _merged(defaults: Any, chosen: Any) -> Any:
         return chosen
     merged = {**defaults, **{key: _merged(defaults.get(key), chosen[key]) for key in chosen}}
     return {key: value for key, value in merged.items() if value is not None}
-
-
-def check(values: Values) -> Values:
-    """The values, if Muster can be installed with them."""
-    if not values.image:
-        raise UsageError(
-            "no image is given",
-            hint="No image of Muster is published. Build one with deploy/Containerfile, push it "
-            "where your nodes can pull it, and name it with --image.",
-        )
-    if not values.components:
-        raise UsageError("no component is enabled: nothing to install")
-    if values.dashboard.enabled and values.dashboard.port == values.metrics.port:
-        raise UsageError(f"dashboard.port and metrics.port are both {values.metrics.port}")
-    dialect = values.operator.gang_dialect
-    if dialect not in DIALECT_CHOICES:
-        known = ", ".join(DIALECT_CHOICES)
-        raise UsageError(f"{no_such('dialect', dialect, DIALECT_CHOICES)} (one of {known})")
-    try:
-        msgspec.convert(values.scheduler.settings, Settings)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"scheduler.settings: {error}", hint="docs/scheduler.md lists the settings."
-        ) from error
-    if "names" in values.scheduler.settings:
-        raise UsageError("scheduler.settings: set the names with scheduler.names instead")
-    return values

@@ -15,6 +15,7 @@ from muster.api.meta import ObjectMeta, Raw
 from muster.client.install.bindings import binding_of
 from muster.client.install.found import Found
 from muster.client.install.other_systems import deployed_schedulers, other_operators
+from muster.client.install.own_operators import own_operators
 from muster.client.install.plan import Plan, Request, plan
 from muster.deploy.manifests import components
 from muster.deploy.values import DashboardValues, OperatorValues, SchedulerValues, Values
@@ -261,6 +262,57 @@ def test_a_second_operator_for_the_same_namespace_is_refused() -> None:
     with pytest.raises(UsageError, match="muster-operator is installed in the namespace ml"):
         planned(installed(team("a"), "ml"), team("a"))
     assert names(planned(installed(team("b"), "b"), team("a")), "Deployment") == ["muster-operator"]
+
+
+def operators(values: Values, namespace: str) -> Found:
+    """A cluster with an operator of ours in another namespace."""
+    rows = [row for row in components(values, namespace) if row["kind"] == "Deployment"]
+    return Found(namespace_exists=True, own_operators=tuple(own_operators(rows)))
+
+
+def test_an_operator_for_one_namespace_is_refused_beside_one_for_all() -> None:
+    with pytest.raises(UsageError) as refused:
+        planned(operators(VALUES, "ml"), team("a"))
+
+    assert str(refused.value) == (
+        "there is muster-operator in the namespace ml, which serves all namespaces; "
+        "both operators would act on the same jobs"
+    )
+    assert "It serves a already" in refused.value.hint
+    assert "`muster uninstall --namespace ml`" in refused.value.hint
+
+
+def test_an_operator_for_all_namespaces_is_refused_beside_one_for_a_namespace() -> None:
+    with pytest.raises(UsageError) as refused:
+        planned(operators(team("a"), "a"))
+
+    assert "muster-operator in the namespace a, which serves the namespace a alone" in str(
+        refused.value
+    )
+    assert "--scheduler-only, or remove it first with `muster uninstall --namespace a`" in (
+        refused.value.hint
+    )
+    alone = Values(image="x", operator=OperatorValues(enabled=False))
+    assert planned(operators(team("a"), "a"), alone).objects
+
+
+def test_operators_for_different_namespaces_are_not_refused() -> None:
+    assert names(planned(operators(team("b"), "b"), team("a")), "Deployment") == ["muster-operator"]
+
+
+def test_an_operator_of_ours_that_is_scaled_to_zero_acts_on_no_job() -> None:
+    (row,) = [item for item in components(team("a"), "a") if item["kind"] == "Deployment"]
+    row["spec"]["replicas"] = 0
+
+    assert own_operators([row]) == []
+
+
+def test_a_user_who_may_not_look_for_other_operators_is_told() -> None:
+    found = Found(namespace_exists=True, unread=("deployments.apps",))
+
+    (note,) = planned(found, team("a")).notes
+
+    assert "whether another operator serves a already" in note
 
 
 def test_a_user_who_may_not_read_crds_installs_none() -> None:

@@ -70,6 +70,22 @@ def test_the_installation_for_the_whole_cluster_goes_whole_and_alone() -> None:
     assert len(found(alone, "muster")) == stored
 
 
+def test_the_roles_of_users_stay_with_the_crds_of_jobs() -> None:
+    client = cluster((CLUSTER_WIDE, "muster"))
+    without_jobs = found(client, "muster")
+    client.objects["customresourcedefinitions"] = [
+        {"metadata": {"name": "tfjobs.kubeflow.org", "labels": {"app.kubernetes.io/part-of": "x"}}}
+    ]
+
+    with_jobs = removal.find(client, "muster", crds=False)
+    everything = removal.find(client, "muster", crds=True)
+
+    kept = {"clusterrole/muster-view", "clusterrole/muster-edit"}
+    assert set(map(str, with_jobs.kept)) == kept
+    assert set(map(str, with_jobs.objects)) == without_jobs - kept
+    assert (everything.kept, set(map(str, everything.objects))) == ((), without_jobs)
+
+
 def test_an_operator_whose_team_has_another_namespace_is_removed_with_its_roles_there() -> None:
     both = cluster((team("a"), "ops"), (team("b"), "b"), leases=("a/muster-operator",))
 
@@ -83,7 +99,7 @@ def test_an_operator_whose_team_has_another_namespace_is_removed_with_its_roles_
 def test_other_namespaces_are_named_and_keep_their_crds() -> None:
     client = cluster((team("a"), "a"), (team("b"), "b"))
 
-    assert removal.find(client, "muster", crds=False) == ([], ("a", "b"))
+    assert removal.find(client, "muster", crds=False) == ([], ("a", "b"), ())
     with pytest.raises(UsageError, match="installed in the namespace b too, and needs the CRDs"):
         removal.find(client, "a", crds=True)
 

@@ -19,6 +19,7 @@ from muster.client.install.other_systems import (
     deployed_schedulers,
     other_operators,
 )
+from muster.client.install.own_operators import OwnOperator, own_operators
 from muster.errors import Forbidden, NotFound
 from muster.kube import discovery
 
@@ -42,6 +43,8 @@ class Found(msgspec.Struct, frozen=True):
     leases: tuple[Any, ...] = ()
     deployments: tuple[Raw, ...] = ()
     """Muster's own, if it is installed."""
+    own_operators: tuple[OwnOperator, ...] = ()
+    """Muster's operators in other namespaces."""
     bindings: tuple[Binding, ...] = ()
     """Of Muster's roles, also by installations in other namespaces."""
     unread: tuple[str, ...] = ()
@@ -65,6 +68,9 @@ def look(client: BlockingClient, namespace: str, now: datetime, watched: str = "
         schedulers=deployed_schedulers(deployments),
         leases=tuple(leases),
         deployments=tuple(row for row in deployments if _is_ours(row, namespace)),
+        own_operators=tuple(
+            row for row in own_operators(deployments) if row.namespace != namespace
+        ),
         bindings=bindings.read(client, (namespace, watched or namespace)),
         unread=tuple(unread),
         serves_policies=_serves_policies(client),

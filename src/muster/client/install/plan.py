@@ -12,8 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.api.crds import PART_OF, load_all
-from muster.api.kinds import ADMISSION_POLICIES, JOB_KINDS
+from muster.api.kinds import ADMISSION_POLICIES, DEPLOYMENTS, JOB_KINDS
 from muster.client.install.bindings import binding_of
+from muster.client.install.own_operators import OwnOperator
 from muster.deploy import manifests
 from muster.errors import UsageError
 
@@ -54,6 +55,7 @@ def plan(request: Request, found: Found, now: datetime) -> Plan:
     own, extended, about_crds = _crds(request, found)
     objects, about_policy = _components(values, request.namespace, found)
     _refuse_second(objects, request.namespace, found)
+    notes += _beside_own_operators(values, request.namespace, found)
     if not found.namespace_exists:
         objects = [manifests.namespace_of(values, request.namespace), *own, *objects]
     else:
@@ -98,6 +100,32 @@ def _refuse_second(objects: list[Raw], namespace: str, found: Found) -> None:
                 hint=f"Change it with `muster install --namespace {others[0]}`, or remove it first "
                 f"with `muster uninstall --namespace {others[0]}`.",
             )
+
+
+def _beside_own_operators(values: Values, namespace: str, found: Found) -> list[str]:
+    """Refuse an operator for all namespaces beside one for a namespace of these, and the reverse.
+
+    A note instead, where the user may not look for others.
+    """
+    if not values.operator.enabled:
+        return []
+    ours = OwnOperator(namespace, values.operator.watch_namespace)
+    for other in found.own_operators:
+        if not ours.shares_jobs_with(other):
+            continue
+        remove = f"remove it first with `muster uninstall --namespace {other.namespace}`"
+        raise UsageError(
+            f"there is {other}; both operators would act on the same jobs",
+            hint=f"It serves {ours.served} already. To replace it, {remove}."
+            if ours.served
+            else f"Leave the operator out with --scheduler-only, or {remove}.",
+        )
+    if DEPLOYMENTS.resource not in found.unread:
+        return []
+    return [
+        "you may not list the deployments of all namespaces, so it is not known whether another "
+        f"operator serves {ours.served or 'them'} already; two would act on the same jobs."
+    ]
 
 
 def _beside_operators(request: Request, found: Found) -> tuple[Values, list[str]]:

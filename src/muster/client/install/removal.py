@@ -1,5 +1,7 @@
 """Removing the installation in one namespace. Jobs stay, and CRDs, unless they are asked for.
 
+The roles by which users see and delete their jobs stay as long as the CRDs of jobs.
+
 Objects are found by their label, not by the values of the installation, which nobody remembers. A
 cluster may have an operator per team: the subjects of the bindings tell whose roles and leases in
 other namespaces are. What a cluster has once (the roles of users, the admission policy) goes with
@@ -29,7 +31,9 @@ from muster.api.kinds import (
 from muster.api.meta import Key, Raw
 from muster.client.install import bindings
 from muster.client.install.bindings import LABELS, Binding
+from muster.client.install.own_operators import served_namespaces
 from muster.client.install.plan import HELM
+from muster.deploy.roles import USER_VERBS
 from muster.errors import Forbidden, NotFound, UsageError
 from muster.operator import rights as operator_rights
 from muster.scheduler import rights as scheduler_rights
@@ -56,6 +60,10 @@ REMOVED: tuple[Kind[Any], ...] = (
 their rights."""
 
 
+KEPT = tuple(f"muster-{name}" for name in USER_VERBS)
+"""ClusterRoles that let users work with jobs."""
+
+
 class Installed(NamedTuple):
     """An object of the installation."""
 
@@ -73,6 +81,8 @@ class Installation(NamedTuple):
     objects: list[Installed]
     others: tuple[str, ...]
     """Other namespaces with installations, which stay."""
+    kept: tuple[Installed, ...] = ()
+    """Objects that stay, because users need them for the jobs that stay."""
 
 
 class Scope(NamedTuple):
@@ -113,20 +123,24 @@ def find(client: BlockingClient, namespace: str, *, crds: bool) -> Installation:
             f"Muster is installed in the namespace {others[0]} too, and needs the CRDs",
             hint=f"`muster uninstall --namespace {others[0]}` removes it.",
         )
-    places = (namespace, *_watched(row for row in deployments if row not in elsewhere))
-    is_last = everywhere and all(_watched([row]) for row in elsewhere)
+    places = (namespace, *served_namespaces(row for row in deployments if row not in elsewhere))
+    is_last = everywhere and all(served_namespaces([row]) for row in elsewhere)
     scope = Scope(namespace, bindings.read(client, places), is_last)
     kinds = (*REMOVED, CRDS) if crds else REMOVED
     found = [row for kind in kinds for row in _of_kind(client, kind, scope, places)]
     records = [row for row in _records(client, scope, places) if row not in found]
-    return Installation([*found, *records], others)
+    kept = () if crds else _needed_by_users(client, found)
+    going = [row for row in found if row not in kept]
+    return Installation([*going, *records], others, kept)
 
 
-def _watched(deployments: Iterable[Raw]) -> list[str]:
-    """The namespaces to which operators are limited."""
-    containers = (row["spec"]["template"]["spec"]["containers"][0] for row in deployments)
-    words = (str(word) for container in containers for word in container.get("args") or [])
-    return [word.partition("=")[2] for word in words if word.startswith("--namespace=")]
+def _needed_by_users(client: BlockingClient, found: Iterable[Installed]) -> tuple[Installed, ...]:
+    """The roles of users, while the cluster has a CRD of jobs."""
+    roles = tuple(row for row in found if row.kind == CLUSTER_ROLES and row.key.name in KEPT)
+    if not roles:
+        return ()
+    crds = {item["metadata"]["name"] for item in client.list(CRDS.read_as(dict)).items}
+    return roles if any(kind.resource in crds for kind in JOB_KINDS) else ()
 
 
 def _of_kind(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -83,12 +84,18 @@ def test_an_installation_from_beginning_to_end(cluster: ControlPlane, run: Run) 
     assert "validatingadmissionpolicy/muster-jobs deleted" in out
     assert "validatingadmissionpolicybinding/muster-jobs deleted" in out
     assert "1 job left on the cluster" in err
+    assert "clusterrole/muster-edit and clusterrole/muster-view stay" in err
     assert cluster.request("GET", TFJOBS.path("default", "j"))[0] == 200
+    cluster.kubectl("create", "rolebinding", "carol", "--clusterrole=edit", "--user=carol")
+    for verb in ("list", "delete"):
+        asked = cluster.kubectl("auth", "can-i", verb, "tfjobs.kubeflow.org", "--as=carol")
+        assert asked.stdout == "yes\n", verb
     assert run("uninstall", "--yes")[1] == "Muster is not installed\n"
 
     code, out, err = run("uninstall", "--yes", "--crds")
     assert code == 0, err
     assert "customresourcedefinition/tfjobs.kubeflow.org deleted" in out
+    assert "clusterrole/muster-edit deleted" in out
 
 
 @pytest.mark.kube
@@ -178,6 +185,43 @@ def test_without_an_image_the_next_step_is_named(run: Run) -> None:
     assert "deploy/Containerfile" in err
 
 
+@pytest.mark.parametrize("words", [(), ("--dry-run",)], ids=["install", "dry run"])
+@pytest.mark.parametrize(
+    ("wrong", "sentence", "step"),
+    [
+        (
+            ("--namespace", "Team A"),
+            "error: --namespace: 'Team A' is not the name of a namespace",
+            "for example team-a",
+        ),
+        (("--namespace", "-"), "'-' is not the name of a namespace", "lower-case letters"),
+        (("--image", "a b"), "error: --image: 'a b' is not the name of an image", "podman pull"),
+        (("--image", ""), "error: no image is given", "deploy/Containerfile"),
+        (("--scheduler-name", ""), "--scheduler-name: '' is not the name of a", "schedulerName"),
+        (("--watch-namespace", ""), "error: --watch-namespace is empty", "leave the flag out"),
+        (("--watch-namespace", "a/b"), "'a/b' is not the name of a namespace", "a-b"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_the_cluster_is_asked(
+    run: Run, words: tuple[str, ...], wrong: tuple[str, ...], sentence: str, step: str
+) -> None:
+    nowhere = ("--kubeconfig", "/nowhere") if not words else ()
+
+    code, out, err = run("install", *IMAGE, *words, *nowhere, *wrong)
+
+    first, second = err.splitlines()
+    assert (code, out) == (2, "")
+    assert sentence in first
+    assert step in second
+
+
+def test_a_wrong_namespace_is_refused_by_uninstall_too(run: Run) -> None:
+    code, _, err = run("uninstall", "--kubeconfig", "/nowhere", "--namespace", "Team A")
+
+    assert code == 2
+    assert "--namespace: 'Team A' is not the name of a namespace" in err
+
+
 @pytest.mark.kube
 @pytest.mark.slow
 def test_an_operator_for_one_namespace_works_with_rights_there_alone(
@@ -246,6 +290,101 @@ def test_two_teams_with_an_operator_each(cluster: ControlPlane, run: Run) -> Non
     assert cluster.request("GET", ROLE_BINDINGS.path("blue", "muster-operator"))[0] == 200
     assert cluster.request("GET", ROLE_BINDINGS.path("red", "muster-operator"))[0] == 404
     assert run("uninstall", "--yes", "-n", "blue")[0] == 0
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_operators_for_all_namespaces_and_for_one_are_refused_beside_each_other(
+    cluster: ControlPlane, run: Run
+) -> None:
+    cluster.kubectl("create", "namespace", "green")
+    words = (*IMAGE, "--yes", "--no-wait")
+    only = ("--operator-only", "--watch-namespace", "green", "-n", "green")
+    assert run("install", *words)[0] == 0
+
+    code, out, err = run("install", *words, *only)
+
+    assert (code, out) == (2, "")
+    assert "there is muster-operator in the namespace muster, which serves all namespaces" in err
+    assert cluster.request("GET", DEPLOYMENTS.path("green", "muster-operator"))[0] == 404
+    assert run("uninstall", "--yes")[0] == 0
+    assert run("install", *words, *only)[0] == 0
+    code, out, err = run("install", *words)
+    assert (code, out) == (2, "")
+    assert "`muster uninstall --namespace green`" in err
+    assert run("uninstall", "--yes", "-n", "green")[0] == 0
+
+
+def as_user(cluster: ControlPlane, name: str) -> tuple[str, str]:
+    """The flag with the kubeconfig of an ordinary user."""
+    file = cluster.folder / f"{name}.kubeconfig"
+    client = cluster.authority.client(name, "researchers")
+    file.write_text(json.dumps(kubeconfig(cluster.url, cluster.authority.certificate, client)))
+    return ("--kubeconfig", str(file))
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_user_without_rights_gets_one_sentence_and_changes_nothing(
+    cluster: ControlPlane, run: Run
+) -> None:
+    words = (*IMAGE, "--yes", "--no-wait", *as_user(cluster, "dave"))
+
+    code, out, err = run("install", *words)
+
+    assert (code, out) == (4, "")
+    cluster_line, sentence, step = err.splitlines()
+    assert cluster_line.startswith("cluster: ")
+    assert sentence.startswith("error: you lack the rights to install Muster: to create and change")
+    assert "administrator" in step
+    assert "--dry-run" in step
+    code, _, err = run("install", *words, "--debug")
+    assert code == 4, err
+    assert "resources: [clusterroles, clusterrolebindings], verbs: [create, patch]}" in err
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_user_who_may_grant_nothing_gets_one_sentence(cluster: ControlPlane, run: Run) -> None:
+    """Who creates a role must have every right in it."""
+    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["create", "get", "list", "patch"]}
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    cluster.request("POST", path, {"metadata": {"name": "writer"}, "rules": [rule]})
+    cluster.kubectl("create", "clusterrolebinding", "erin", "--clusterrole=writer", "--user=erin")
+    words = (*IMAGE, "--yes", "--no-wait", *as_user(cluster, "erin"))
+
+    code, out, err = run("install", *words)
+
+    assert (code, out) == (4, "")
+    _, sentence, step = err.splitlines()
+    assert sentence.startswith("error: you lack the rights that you would grant to Muster, in ")
+    assert "administrator" in step
+    assert "\nerin may not " in run("install", *words, "--debug")[2]
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_user_without_a_role_who_submits_a_job_gets_the_command_that_allows_it(
+    cluster: ControlPlane, run: Run
+) -> None:
+    assert run("install", *IMAGE, "--yes", "--no-wait")[0] == 0
+    words = ("tf", *as_user(cluster, "frank"), "--name=f", "--image=i", "true")
+
+    code, _, err = run("submit", *words)
+
+    assert code == 4, err
+    _, sentence, step = err.splitlines()
+    assert sentence == (
+        "error: frank may not submit jobs in the namespace default (get configmaps): "
+        "the role edit, which includes muster-edit, allows it"
+    )
+    command = step.removeprefix("An administrator runs: ")
+    assert cluster.kubectl(*shlex.split(command)[1:]).returncode == 0
+    asked = ("auth", "can-i", "create", "tfjobs.kubeflow.org", "--as=frank")
+    until(lambda: cluster.kubectl(*asked).stdout == "yes\n", what="the role edit includes jobs")
+    assert run("submit", *words)[0] == 0
+    cluster.request("DELETE", TFJOBS.path("default", "f"))
+    assert run("uninstall", "--yes")[0] == 0
 
 
 @pytest.mark.kube

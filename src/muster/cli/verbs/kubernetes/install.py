@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,14 @@ import click
 
 from muster.cli.confirmation import confirm
 from muster.cli.each_name import Failures
+from muster.cli.main import Tracebacks
 from muster.cli.options import Target, cluster_options
 from muster.cli.show.messages import note, note_cluster
 from muster.cli.show.progress import StatusLine
 from muster.errors import MusterError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from muster.client.install.plan import Plan
     from muster.deploy.values import Values
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--watch-namespace",
-    default="",
     metavar="NAME",
     help="The operator serves this namespace only, with rights in it alone.",
 )
@@ -85,10 +86,11 @@ def command(target: Target, **given: Any) -> None:
     """
     from muster.client.install.plan import Request
     from muster.deploy import manifests
+    from muster.deploy.value_checks import check_namespace
     from muster.deploy.values import NAMESPACE
 
     values = _values(given)
-    namespace = target.namespace or NAMESPACE
+    namespace = check_namespace(target.namespace or NAMESPACE, "--namespace")
     if given["dry_run"]:
         print(_as_yaml(manifests.build(values, namespace)), end="")
         return
@@ -98,6 +100,7 @@ def command(target: Target, **given: Any) -> None:
 
 def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
     from muster.client.install import found
+    from muster.client.install.missing_rights import check_rights
     from muster.client.install.plan import plan
     from muster.client.server_clock import server_now
     from muster.jobs.build.flag_values import seconds
@@ -114,6 +117,8 @@ def _install(target: Target, request: Any, given: dict[str, Any]) -> None:
         watched = request.values.operator.watch_namespace
         now = server_now(client)
         planned = plan(request, found.look(client, request.namespace, now, watched), now)
+        with _missing_rights_listed():
+            check_rights(client, [*planned.extended_crds, *planned.objects])
         for text in planned.notes:
             note(f"note: {text}", "warn")
         confirm(cluster, _question(planned, request.namespace), yes=given["yes"])
@@ -155,6 +160,19 @@ def _apply(client: BlockingClient, plan: Plan) -> None:
     failures.raise_if_any(len(plan.objects), "objects")
 
 
+@contextmanager
+def _missing_rights_listed() -> Iterator[None]:
+    """With --debug, list the missing rights before the one sentence about them."""
+    from muster.client.install.missing_rights import NotAllowed
+
+    try:
+        yield
+    except NotAllowed as error:
+        for sentence in error.missing if Tracebacks.shown else ():
+            note(sentence)
+        raise
+
+
 def _wait(client: BlockingClient, plan: Plan, namespace: str, timeout: float) -> None:
     from muster.api.meta import Key
     from muster.client.install.installation import wait_until_ready
@@ -169,11 +187,15 @@ def _values(given: dict[str, Any]) -> Values:
     """The values of the file, with the flags over them."""
     from msgspec.structs import replace
 
+    from muster.deploy import value_checks
     from muster.deploy import values as deploy_values
 
     file: Path | None = given["file"]
     if given["scheduler_only"] and (given["operator_only"] or given["operator"]):
         raise UsageError("--scheduler-only leaves no operator to install")
+    if given["watch_namespace"] == "":
+        # A variable of the shell that is not set must not become an operator of all namespaces.
+        raise UsageError("--watch-namespace is empty", hint="Name it, or leave the flag out.")
     values = deploy_values.read(file.read_text(), str(file)) if file else deploy_values.Values()
     operator, scheduler, dashboard = values.operator, values.scheduler, values.dashboard
     if given["replicas"]:
@@ -195,7 +217,7 @@ def _values(given: dict[str, Any]) -> Values:
         gang_dialect=given["gang_dialect"] or operator.gang_dialect,
     )
     chosen = replace(values, operator=operator, scheduler=scheduler, dashboard=dashboard)
-    return deploy_values.check(replace(chosen, image=given["image"] or values.image))
+    return value_checks.check(replace(chosen, image=given["image"] or values.image))
 
 
 def _as_yaml(objects: list[Any]) -> str:

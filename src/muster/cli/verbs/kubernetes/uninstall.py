@@ -16,6 +16,9 @@ from muster.jobs.view.units import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muster.client.install.removal import Installation
+    from muster.kube.blocking_client import BlockingClient
+
 
 @click.command(name="uninstall")
 @click.option("--crds", is_flag=True, help="Delete Muster's CRDs too, and with them ALL jobs.")
@@ -26,8 +29,8 @@ def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
     """Remove the operator, the scheduler and the dashboard, their roles and records.
 
     Only the installation in the namespace `muster`, or in --namespace, is removed. Jobs stay, and
-    so do running pods, the CRDs and the namespace. An installation by Helm is removed with
-    `helm uninstall`.
+    so do running pods, the CRDs, the namespace, and the roles muster-view and muster-edit, by which
+    users see and delete their jobs. An installation by Helm is removed with `helm uninstall`.
 
     \b
     Examples:
@@ -36,9 +39,10 @@ def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
       muster uninstall --crds
     """
     from muster.client.install import removal
+    from muster.deploy.value_checks import check_namespace
     from muster.deploy.values import NAMESPACE
 
-    namespace = target.namespace or NAMESPACE
+    namespace = check_namespace(target.namespace or NAMESPACE, "--namespace")
     cluster = target.cluster()
     if cluster.local:
         raise UsageError(
@@ -48,27 +52,20 @@ def command(target: Target, crds: bool, dry_run: bool, yes: bool) -> None:
     if not dry_run:
         note_cluster(cluster)
     with cluster.connect() as client:
-        found, others = removal.find(client, namespace, crds=crds)
-        if not found:
-            print(_absent(namespace, others))
-            return
-        jobs = removal.count_jobs(client)
-        if dry_run:
-            for row in found:
-                print(f"{row} would be deleted")
-            return
-        action = f"Remove Muster from the namespace {namespace} ({count(len(found), 'object')})"
-        if crds and jobs:
-            action += f" and DELETE {count(jobs, 'job')}"
-        confirm(cluster, action, yes=yes)
-        failures = Failures()
-        for row in found:
-            with failures.collecting():
-                if removal.delete(client, row):
-                    print(f"{row} deleted", flush=True)
-        failures.raise_if_any(len(found), "objects")
-    if jobs and not crds:
-        note(f"{count(jobs, 'job')} left on the cluster; nothing changes until an operator runs")
+        installation = removal.find(client, namespace, crds=crds)
+        if not installation.objects:
+            print(_absent(namespace, installation.others))
+        elif dry_run:
+            _list(installation)
+        else:
+            jobs = removal.count_jobs(client)
+            found = count(len(installation.objects), "object")
+            action = f"Remove Muster from the namespace {namespace} ({found})"
+            if crds and jobs:
+                action += f" and DELETE {count(jobs, 'job')}"
+            confirm(cluster, action, yes=yes)
+            _remove(client, installation)
+            _note_what_stays(installation, 0 if crds else jobs)
 
 
 def _absent(namespace: str, others: Sequence[str]) -> str:
@@ -76,3 +73,32 @@ def _absent(namespace: str, others: Sequence[str]) -> str:
         return "Muster is not installed"
     places = ", ".join(others)
     return f"Muster is not installed in the namespace {namespace}, but in {places}: use --namespace"
+
+
+def _list(installation: Installation) -> None:
+    for row in installation.objects:
+        print(f"{row} would be deleted")
+    for row in installation.kept:
+        print(f"{row} would stay")
+
+
+def _remove(client: BlockingClient, installation: Installation) -> None:
+    from muster.client.install import removal
+
+    failures = Failures()
+    for row in installation.objects:
+        with failures.collecting():
+            if removal.delete(client, row):
+                print(f"{row} deleted", flush=True)
+    failures.raise_if_any(len(installation.objects), "objects")
+
+
+def _note_what_stays(installation: Installation, jobs: int) -> None:
+    if jobs:
+        note(f"{count(jobs, 'job')} left on the cluster; nothing changes until an operator runs")
+    if installation.kept:
+        names = " and ".join(map(str, installation.kept))
+        note(
+            f"{names} stay, so that users can see and delete their jobs; `muster uninstall --crds` "
+            "deletes them with the CRDs and ALL jobs"
+        )
