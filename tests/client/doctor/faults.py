@@ -199,6 +199,18 @@ def _ahead(plane: ControlPlane) -> AbstractContextManager[None]:
     return added(LEASES.path("kube-node-lease"), lease("n9", age=-60), plane)
 
 
+def _other_account(binding: Raw) -> None:
+    binding["subjects"][0]["namespace"] = "elsewhere"
+
+
+def _operator_of_a_team(plane: ControlPlane) -> AbstractContextManager[None]:
+    _, operator = plane.request("GET", _deployment("operator"))
+    body = {"metadata": {"name": "muster-operator", "labels": operator["metadata"]["labels"]}}
+    spec = copy.deepcopy(operator["spec"])
+    spec["template"]["spec"]["containers"][0]["args"].append("--namespace=default")
+    return added(DEPLOYMENTS.path("default"), {**body, "spec": spec}, plane)
+
+
 WAITING = {
     "gang": "default/big",
     "place": 1,
@@ -208,18 +220,19 @@ WAITING = {
 }
 LINE = {"metadata": {"name": "muster-line"}, "data": {"line": json.dumps([WAITING])}}
 LEASE = partial(LEASES.path, "kube-system")
+AGAIN = "muster install --image registry.example.com/m:1"
 FAULTS: dict[str, Fault] = {
     "a missing CRD": Fault(
         partial(removed, CRDS.path(name="jaxjobs.kubeflow.org")),
-        "error", "CRDs", "missing: jaxjobs.kubeflow.org", "muster crds",
+        "error", "CRDs", "missing: jaxjobs.kubeflow.org", AGAIN,
     ),
     "a version that is not served": Fault(
         _crd("tfjobs.kubeflow.org", _not_served),
-        "error", "CRDs", "tfjobs.kubeflow.org does not serve v1", "muster crds",
+        "error", "CRDs", "tfjobs.kubeflow.org does not serve v1", AGAIN,
     ),
     "an old CRD": Fault(
         _crd("tfjobs.kubeflow.org", lambda versions: versions.pop()),
-        "error", "CRDs", "tfjobs.kubeflow.org lacks v1", "muster crds",
+        "error", "CRDs", "tfjobs.kubeflow.org lacks v1", AGAIN,
     ),
     "a rule that the operator lacks": Fault(
         partial(changed, f"{RBAC}/clusterroles/muster-operator", _without_rule("events")),
@@ -234,8 +247,29 @@ FAULTS: dict[str, Fault] = {
     ),
     "a binding that is gone": Fault(
         partial(removed, f"{RBAC}/clusterrolebindings/muster-scheduler"),
-        "error", "rights", "muster-scheduler may not create pods/binding",
-        "resources: [pods/binding]",
+        "error", "rights",
+        "muster-scheduler lacks rights: the ClusterRoleBinding muster-scheduler does not exist",
+        AGAIN,
+    ),
+    "a role that is gone": Fault(
+        partial(removed, f"{RBAC}/clusterroles/muster-operator"),
+        "error", "rights",
+        "muster-operator lacks rights: the ClusterRole muster-operator does not exist", AGAIN,
+    ),
+    "a binding in the namespace of leases that is gone": Fault(
+        partial(removed, f"{RBAC}/namespaces/kube-system/rolebindings/muster-operator"),
+        "error", "rights",
+        "the RoleBinding muster-operator in the namespace kube-system does not exist", AGAIN,
+    ),
+    "a binding that names another account": Fault(
+        partial(changed, f"{RBAC}/clusterrolebindings/muster-operator", _other_account),
+        "error", "rights",
+        "the ClusterRoleBinding muster-operator does not name the account muster-operator of the "
+        "namespace muster", AGAIN,
+    ),
+    "a role of users that is gone": Fault(
+        partial(removed, f"{RBAC}/clusterroles/muster-edit"),
+        "error", "rights", "users with the role edit may not submit jobs", AGAIN,
     ),
     "no operator": Fault(
         _no_operator,
@@ -255,6 +289,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "two operators": Fault(
         _training_operator, "error", "components", "two operators act on the same jobs", "scale",
+    ),
+    "an operator for one namespace beside the one for all": Fault(
+        _operator_of_a_team,
+        "error", "components",
+        "two operators act on the same jobs: muster-operator in the namespace muster, which serves "
+        "all namespaces, and muster-operator in the namespace default, which serves the namespace "
+        "default alone", "muster uninstall --namespace default",
     ),
     "different images": Fault(
         partial(changed, _deployment("scheduler"), _other_image),
@@ -280,7 +321,7 @@ FAULTS: dict[str, Fault] = {
     "a dialect that is not served": Fault(
         _unserved_dialect,
         "error", "gang dialects", "the gang default/g needs podgroups.scheduling.x-k8s.io",
-        "muster crds",
+        AGAIN,
     ),
     "a group that does not exist": Fault(
         pending("p", metadata={"annotations": {"scheduling.k8s.io/group-name": "ghost"}}),

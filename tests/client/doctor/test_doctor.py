@@ -18,11 +18,12 @@ from muster.cli import main
 from muster.cli.verbs.kubernetes.doctor import print_findings
 from muster.client.doctor.access import recognised
 from muster.client.doctor.examine import judge
-from muster.client.doctor.facts import Component, Facts
+from muster.client.doctor.facts import BrokenRole, Component, Facts
 from muster.client.doctor.finding import Finding
 from muster.client.doctor.gang_checks import scheduler_names
+from muster.client.doctor.repair import install_again
 from muster.jobs.view.events import Event
-from muster.rights import MissingRight, Rule
+from muster.rights import MissingRight, Rule, expand
 from muster.scheduler.rights import name_lease
 from muster.scheduler.settings import NAMES
 from tests.client.doctor.faults import FAULTS, lease
@@ -48,6 +49,10 @@ def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
         words = ["--kubeconfig", str(plane.kubeconfig), "--image", "registry.example.com/m:1"]
         assert main.run("muster", ["install", *words, "--yes"]) == 0
         yield plane
+
+
+LIST_PODS = Rule(("",), ("pods",), ("list",))
+NAME_FLAGS = [f"--scheduler-name={name}" for name in NAMES]
 
 
 def exists(plane: ControlPlane, namespace: str) -> bool:
@@ -178,6 +183,54 @@ def test_the_operators_of_two_teams_have_findings_of_their_own() -> None:
     assert [text for text in texts if "it lacks rights, see below" in text] == [
         "muster-operator in the namespace red: 0 of 1 ready: it lacks rights, see below"
     ]
+
+
+def test_a_binding_that_is_gone_is_one_finding_and_other_missing_rights_stay() -> None:
+    pod = {"serviceAccountName": "muster-operator", "containers": [{"name": "o", "image": "i"}]}
+    metadata = {"name": "muster-operator", "namespace": "team"}
+    deployment = {"metadata": metadata, "spec": {"replicas": 1, "template": {"spec": pod}}}
+    gone = BrokenRole("the ClusterRoleBinding x does not exist", frozenset(expand([LIST_PODS])))
+    known = facts(
+        local=False,
+        components=[Component("operator", deployment, [])],
+        missing={"you": [], "muster-operator": [LIST_PODS, Rule(("",), ("events",), ("create",))]},
+        broken_roles={"muster-operator": [gone]},
+    )
+
+    found = [(row.text, row.fix) for row in judge(known) if row.check == "rights"]
+
+    assert found[0] == (
+        "muster-operator lacks rights: the ClusterRoleBinding x does not exist",
+        "muster install --image i --namespace team --operator-only",
+    )
+    assert [text for text, _ in found[1:]] == ["muster-operator may not create events"]
+
+
+HELM = {"app.kubernetes.io/managed-by": "Helm"}
+
+
+@pytest.mark.parametrize(
+    ("args", "labels", "fix"),
+    [
+        ([], {}, "muster install --image i --namespace team --scheduler-only"),
+        (
+            ["--scheduler-name=volcano"],
+            {},
+            "muster install --image i --namespace team --scheduler-only --scheduler-name volcano",
+        ),
+        ([], HELM, "helm upgrade train deploy/chart --namespace team --reuse-values"),
+    ],
+)
+def test_the_fix_repeats_the_installation(
+    args: list[str], labels: dict[str, str], fix: str
+) -> None:
+    pod = {"containers": [{"name": "s", "image": "i", "args": args or NAME_FLAGS}]}
+    annotations = {"meta.helm.sh/release-name": "train"}
+    metadata = {"name": "muster-scheduler", "namespace": "team", "annotations": annotations}
+    deployment = {"metadata": {**metadata, "labels": labels}, "spec": {"template": {"spec": pod}}}
+    component = Component("scheduler", deployment, [])
+
+    assert install_again(facts(components=[component]), component) == fix
 
 
 def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from muster.api.kinds import (
 from muster.errors import Forbidden
 from muster.jobs.view.events import Event
 from muster.operator import rights as operator_rights
-from muster.rights import MISSING_RIGHT, MissingRight, Right, Rule, compact, expand, rule
+from muster.rights import MISSING_RIGHT, MissingRight, Right, Rights, Rule, compact, expand, rule
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.settings import NAMES
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
@@ -132,20 +132,28 @@ def _object_of(event: Event) -> str:
     return f"{name} in the namespace {event.metadata.namespace}"
 
 
+def declared_rights(component: Component) -> Rights:
+    """The rights that the code of a component declares; the dashboard uses those of its users."""
+    if component.name == "dashboard":
+        return Rights(served=())
+    if component.name == "operator":
+        return operator_rights.rights()
+    return scheduler_rights.rights(component.argument("--scheduler-name") or NAMES)
+
+
+def lease_namespace(component: Component) -> str:
+    """The namespace of a component's leases and records."""
+    chosen = component.argument("--leader-elect-resource-namespace") or [LEASE_NAMESPACE]
+    return chosen[-1]
+
+
 def _needed(component: Component) -> Iterator[tuple[Right, str]]:
     """Every right of a component, with the namespace where it needs it; empty: everywhere."""
-    served = next(iter(component.argument("--namespace")), "")
-    if component.name == "dashboard":  # it acts with the rights of its users
-        return
-    if component.name == "operator":
-        rights = operator_rights.rights()
-    else:
-        rights = scheduler_rights.rights(component.argument("--scheduler-name") or NAMES)
-    leases = component.argument("--leader-elect-resource-namespace") or [LEASE_NAMESPACE]
+    rights, served = declared_rights(component), component.served_namespace
     yield from ((right, served) for right in expand(rights.served))
     if not served:
         yield from ((right, "") for right in expand(rights.cluster))
-    yield from ((right, leases[0]) for right in expand(rights.leases))
+    yield from ((right, lease_namespace(component)) for right in expand(rights.leases))
 
 
 def _groups(account: str) -> list[str]:

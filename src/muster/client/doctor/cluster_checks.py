@@ -11,6 +11,7 @@ from muster.api.kinds import CRDS, JOB_KINDS, NODES
 from muster.api.meta import find_condition
 from muster.api.quantity import parse_whole
 from muster.client.doctor.finding import Finding, error, ok, warning
+from muster.client.doctor.repair import INSTALL, put_back_crds
 from muster.client.install.plan import missing_versions
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ MAX_SKEW = 5.0
 """Seconds; leases last 15, and are given up well before."""
 GPU_LABEL = "nvidia.com/gpu.present"
 GPUS = "nvidia.com/gpu"
-INSTALL_CRDS = "muster crds | muster apply -f -"
 
 
 def api_server(facts: Facts) -> Iterator[Finding]:
@@ -69,15 +69,15 @@ def crds(facts: Facts) -> Iterator[Finding]:
     needed = {kind.resource: kind.version for kind in JOB_KINDS}
     missing = [name for name in needed if name not in facts.crds]
     if missing:
-        found.append(error("CRDs", f"missing: {', '.join(missing)}", INSTALL_CRDS))
+        found.append(error("CRDs", f"missing: {', '.join(missing)}", put_back_crds(facts)))
     for crd in load_all():
         name = crd["metadata"]["name"]
         if name in facts.crds:
-            found += _crd(crd, facts.crds[name], needed.get(name, ""))
+            found += _crd(crd, facts.crds[name], needed.get(name, ""), put_back_crds(facts))
     yield from found or [ok("CRDs", f"{len(facts.crds.keys() & needed)} kinds of jobs")]
 
 
-def _crd(ours: Raw, crd: Raw, needed: str) -> Iterator[Finding]:
+def _crd(ours: Raw, crd: Raw, needed: str, fix: str) -> Iterator[Finding]:
     name = crd["metadata"]["name"]
     served = [row["name"] for row in crd["spec"]["versions"] if row.get("served")]
     own = (crd["metadata"].get("labels") or {}).get(PART_OF) == "muster"
@@ -87,10 +87,10 @@ def _crd(ours: Raw, crd: Raw, needed: str) -> Iterator[Finding]:
             yield error("CRDs", text, f"kubectl describe crd {name}")
     if needed and needed not in served:
         text = f"{name} does not serve {needed}, which the operator reads"
-        yield error("CRDs", text, INSTALL_CRDS if own else "muster install --take-crds")
+        yield error("CRDs", text, fix if own else f"{INSTALL} --take-crds")
     elif own and (missing := missing_versions(ours, crd)):
         versions = ", ".join(version["name"] for version in missing)
-        yield error("CRDs", f"{name} lacks {versions} of this release", INSTALL_CRDS)
+        yield error("CRDs", f"{name} lacks {versions} of this release", fix)
 
 
 def nodes(facts: Facts) -> Iterator[Finding]:

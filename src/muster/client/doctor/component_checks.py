@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from muster.api.kinds import DEPLOYMENTS, LEASES
 from muster.api.meta import Key
 from muster.client.doctor.finding import Finding, error, ok, warning
+from muster.client.doctor.repair import INSTALL, install_again
 from muster.client.install.installation import pod_problem, readiness
 from muster.client.install.other_systems import other_operators
+from muster.client.install.own_operators import own_operators, sharing_jobs
 from muster.operator import rights as operator_rights
-from muster.rights import MissingRight, account_name
+from muster.rights import MissingRight, Rule, account_name, compact, expand
 from muster.scheduler import rights as scheduler_rights
 from muster.scheduler.other_schedulers import is_alive
 from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from muster.client.doctor.facts import Component, Facts
 
-INSTALL = "muster install --image IMAGE"
 LEASE_NAMES = {"operator": operator_rights.LEASE, "scheduler": scheduler_rights.LEASE}
 
 
@@ -42,6 +43,9 @@ def components(facts: Facts) -> Iterator[Finding]:
         text = f"two operators act on the same jobs: {first.key.name} and {others[0]}"
         fix = f"kubectl -n {first.key.namespace} scale deployment {first.key.name} --replicas=0"
         yield error("components", text, fix + "   # or stop the other one")
+    for one, two in sharing_jobs(own_operators(facts.deployments)):
+        text = f"two operators act on the same jobs: {one}, and {two}"
+        yield error("components", text, f"muster uninstall --namespace {two.namespace}")
     yield from _images(facts)
 
 
@@ -103,8 +107,9 @@ def _images(facts: Facts) -> Iterator[Finding]:
 
 def rights(facts: Facts) -> Iterator[Finding]:
     """Whether the components and the user have the rights that they need."""
-    missing = [MissingRight(who, rule) for who, rules in facts.missing.items() for rule in rules]
-    found = [error("rights", row.problem, row.fix) for row in missing]
+    found = list(_broken_roles(facts))
+    missing = [MissingRight(who, rule) for who, rule in _without_cause(facts)]
+    found += [error("rights", row.problem, row.fix) for row in missing]
     asked = {account_name(c.account) for c in facts.components if facts.name_of(c) in facts.missing}
     for row, where in facts.reported.items():
         if row.who not in asked:  # else its rights are known, and the event may be older
@@ -112,3 +117,22 @@ def rights(facts: Facts) -> Iterator[Finding]:
     found += [warning("rights", f"you may not list {name}: not checked") for name in facts.unread]
     complete = ", ".join(facts.missing)
     yield from found or [ok("rights", f"complete: {complete}")]
+
+
+def _broken_roles(facts: Facts) -> Iterator[Finding]:
+    """One finding for a role or binding that is gone, instead of one for each of its rights."""
+    operators = [row for row in facts.components if row.name == "operator"]
+    owners = {facts.name_of(row): row for row in facts.components}
+    for who, broken in facts.broken_roles.items():
+        component = owners.get(who) or next(iter(operators))
+        for row in broken:
+            text = f"{who} lacks rights: {row.problem}" if who in owners else row.problem
+            yield error("rights", text, install_again(facts, component))
+
+
+def _without_cause(facts: Facts) -> Iterator[tuple[str, Rule]]:
+    """The missing rules that no broken role or binding explains."""
+    for who, rules in facts.missing.items():
+        known = frozenset().union(*(row.rights for row in facts.broken_roles.get(who, ())))
+        rest = [right for right in expand(rules) if right not in known]
+        yield from ((who, rule) for rule in compact(rest))

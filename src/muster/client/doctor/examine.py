@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.client.doctor import access, cluster_checks, component_checks, facts, gang_checks
+from muster.client.doctor import (
+    access,
+    cluster_checks,
+    component_checks,
+    facts,
+    gang_checks,
+    role_objects,
+)
 from muster.client.doctor.finding import Finding, warning
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ def examine(client: BlockingClient, namespace: str, *, local: bool) -> list[Find
     found = facts.read(client, local=local)
     missing = {"you": access.missing_of_user(client, namespace)}
     reported = access.reported_by_components(client, namespace, found.components)
-    unknown = []
+    unknown, broken = [], {}
     for component in found.components:
         rules = access.missing_of_component(client, component)
         if rules is None:
@@ -39,7 +46,12 @@ def examine(client: BlockingClient, namespace: str, *, local: bool) -> list[Find
             unknown.append(warning("rights", text))
         else:
             missing[found.name_of(component)] = rules
-    return [*judge(replace(found, missing=missing, reported=reported)), *unknown]
+            if rules:
+                broken[found.name_of(component)] = role_objects.broken_roles(client, component)
+    if any(row.name == "operator" and not row.served_namespace for row in found.components):
+        broken["users"] = role_objects.broken_user_roles(client)
+    known = replace(found, missing=missing, broken_roles=broken, reported=reported)
+    return [*judge(known), *unknown]
 
 
 def judge(found: Facts) -> list[Finding]:

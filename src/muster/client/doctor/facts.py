@@ -19,7 +19,7 @@ from muster.client.server_clock import seconds_ahead
 from muster.deploy.values import COMPONENTS
 from muster.errors import ApiError, Forbidden, NotFound
 from muster.kube.request import Request
-from muster.rights import MissingRight, Rule, account_name
+from muster.rights import MissingRight, Right, Rule, account_name
 from muster.scheduler import waiting_line_format
 
 if TYPE_CHECKING:
@@ -60,10 +60,22 @@ class Component(msgspec.Struct, frozen=True):
         return [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
 
     @property
+    def served_namespace(self) -> str:
+        """The one namespace that it serves; empty: all."""
+        return next(iter(self.argument("--namespace")), "")
+
+    @property
     def _container(self) -> Raw:
         containers = self.deployment["spec"]["template"]["spec"]["containers"]
         row: Raw = containers[0]
         return row
+
+
+class BrokenRole(msgspec.Struct, frozen=True):
+    """A role or a binding that is gone or names nobody, and the rights that it should give."""
+
+    problem: str
+    rights: frozenset[Right] = frozenset()
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -87,6 +99,8 @@ class Facts(msgspec.Struct, frozen=True):
     line: dict[str, str] = {}
     missing: dict[str, list[Rule]] = {}
     """Rights that are missing, by component as in `name_of` (`you` is the user), as rules."""
+    broken_roles: dict[str, list[BrokenRole]] = {}
+    """Roles and bindings that give their rights to nobody, by component; `users` have some too."""
     reported: dict[MissingRight, str] = {}
     """Missing rights that components reported by events, and the objects of these events."""
     unread: list[str] = []

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from muster.api.gang_dialects import DIALECT_BY_NAME, gang_named_by
 from muster.api.kinds import CONFIG_MAPS, LEASES, PODS
 from muster.api.meta import find_condition
-from muster.client.doctor.cluster_checks import INSTALL_CRDS
 from muster.client.doctor.facts import LINE
 from muster.client.doctor.finding import Finding, error, ok, warning
+from muster.client.doctor.repair import put_back_crds
 from muster.client.install.other_systems import deployed_schedulers
 from muster.operator.build.dialect_choice import GROUP_KINDS
 from muster.scheduler import waiting_line_format
@@ -113,7 +113,7 @@ def dialects(facts: Facts) -> Iterator[Finding]:
                 and kind.resource not in facts.groups
             ):
                 text = f"the operator writes gangs as {kind.resource}, which is not served"
-                found.append(error("gang dialects", text, INSTALL_CRDS))
+                found.append(error("gang dialects", text, put_back_crds(facts)))
     gangs: dict[GangKey, list[Pod]] = {}
     for pod in facts.pending:
         key = gang_named_by(pod)
@@ -132,7 +132,7 @@ def _gang(key: GangKey, pods: list[Pod], facts: Facts) -> Iterator[Finding]:
     served = [resource for resource in resources if resource in facts.groups]
     if resources and not served:
         text = f"the gang {gang} needs {resources[0]}, which is not served"
-        yield error("gang dialects", text, INSTALL_CRDS)
+        yield error("gang dialects", text, put_back_crds(facts))
     elif resources and all(gang not in facts.groups[resource] for resource in served):
         text = f"{len(pods)} pods name the group {gang}, which does not exist"
         yield error("gang dialects", text, f"create the PodGroup {gang}, or delete the pods")
