@@ -52,6 +52,7 @@ def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
 
 
 LIST_PODS = Rule(("",), ("pods",), ("list",))
+VALUES = "   # and with your --values, if you have a file"
 NAME_FLAGS = [f"--scheduler-name={name}" for name in NAMES]
 
 
@@ -201,7 +202,7 @@ def test_a_binding_that_is_gone_is_one_finding_and_other_missing_rights_stay() -
 
     assert found[0] == (
         "muster-operator lacks rights: the ClusterRoleBinding x does not exist",
-        "muster install --image i --namespace team --operator-only",
+        f"muster install --image i --namespace team --operator-only{VALUES}",
     )
     assert [text for text, _ in found[1:]] == ["muster-operator may not create events"]
 
@@ -212,11 +213,12 @@ HELM = {"app.kubernetes.io/managed-by": "Helm"}
 @pytest.mark.parametrize(
     ("args", "labels", "fix"),
     [
-        ([], {}, "muster install --image i --namespace team --scheduler-only"),
+        ([], {}, f"muster install --image i --namespace team --scheduler-only{VALUES}"),
         (
             ["--scheduler-name=volcano"],
             {},
-            "muster install --image i --namespace team --scheduler-only --scheduler-name volcano",
+            "muster install --image i --namespace team --scheduler-only --scheduler-name volcano"
+            + VALUES,
         ),
         ([], HELM, "helm upgrade train deploy/chart --namespace team --reuse-values"),
     ],

@@ -66,7 +66,8 @@ def _component(component: Component, facts: Facts) -> Iterator[Finding]:
         yield (error if ready == 0 else warning)("components", text, fix)
     elif not _is_led(component, facts):
         fix = f"kubectl -n {key.namespace} logs deployment/{key.name}"
-        yield error("components", f"{name}: no replica holds the lease {key.name}", fix)
+        why = ": it lacks rights, see below" if facts.missing.get(name) else ""
+        yield error("components", f"{name}: no replica holds the lease {key.name}{why}", fix)
     else:
         yield ok("components", f"{name}: {ready} of {wanted} ready")
 

@@ -25,7 +25,8 @@ def install_again(facts: Facts, component: Component) -> str:
     if release := _helm_release(component):
         return f"helm upgrade {release} deploy/chart --namespace {namespace} --reuse-values"
     here = {row.name: row for row in facts.components if row.key.namespace == namespace}
-    return " ".join([f"muster install --image {component.image}", *_flags(namespace, here)])
+    command = " ".join([f"muster install --image {component.image}", *_flags(namespace, here)])
+    return f"{command}   # and with your --values, if you have a file"
 
 
 def put_back_crds(facts: Facts) -> str:

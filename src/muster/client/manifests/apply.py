@@ -16,10 +16,12 @@ import msgspec
 from muster.api.meta import key_of, object_name
 from muster.client.manifests import reader
 from muster.client.manifests.served_kinds import CRD, ServedKinds
+from muster.client.submit.user_role import with_role
 from muster.errors import (
     AlreadyExists,
     BadRequest,
     Conflict,
+    Forbidden,
     Invalid,
     InvalidJob,
     MusterError,
@@ -120,15 +122,20 @@ def send_all(
         except Unreachable:
             raise
         except MusterError as error:
-            yield _in_own_words(item, source, error)
+            yield _in_own_words(item, source, error, namespace)
         else:
             if item["kind"] == CRD and not dry_run:
                 served.expect(item)
             yield result
 
 
-def _in_own_words(item: Raw, source: str, error: MusterError) -> MusterError:
-    """The error; for a job that the server rejected, that of our parser: it has a hint."""
+def _in_own_words(item: Raw, source: str, error: MusterError, namespace: str) -> MusterError:
+    """The error; for a job that the server rejected, that of our parser: it has a hint.
+
+    A user who may not write jobs gets the role that allows it.
+    """
+    if isinstance(error, Forbidden) and item["kind"] in JOB_KIND_BY_NAME:
+        return with_role(error, item["metadata"].get("namespace") or namespace, "edit")
     # A real server answers an apply with a wrong type as an error of its own, 500.
     refused = isinstance(error, BadRequest | Invalid | ServerError)
     if refused and item["kind"] in JOB_KIND_BY_NAME:

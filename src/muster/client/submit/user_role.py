@@ -19,12 +19,15 @@ _JOBS = {kind.plural for kind in JOB_KINDS}
 _ACCOUNT = "system:serviceaccount:"
 
 
-def with_role(error: Forbidden, namespace: str) -> Forbidden:
-    """The error with the role to bind and its command; the same error if no right is missing."""
+def with_role(error: Forbidden, namespace: str, role: str = "") -> Forbidden:
+    """The error with the role to bind and its command; the same error if no right is missing.
+
+    Without a role, it is the smallest one with the right that is missing.
+    """
     missing = error.missing_right
     if missing is None:
         return error
-    role = _role(missing.rule)
+    role = role or _role(missing.rule)
     words = OWN if role == OWN else f"{role}, which includes {OWN},"
     better = Forbidden(
         f"{missing.who} may not submit jobs in the namespace {namespace} ({missing.rule.words}): "

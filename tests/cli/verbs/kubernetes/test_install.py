@@ -365,9 +365,14 @@ def test_a_user_who_may_grant_nothing_gets_one_sentence(cluster: ControlPlane, r
 @pytest.mark.kube
 @pytest.mark.slow
 def test_a_user_without_a_role_who_submits_a_job_gets_the_command_that_allows_it(
-    cluster: ControlPlane, run: Run
+    cluster: ControlPlane, run: Run, tmp_path: Path
 ) -> None:
     assert run("install", *IMAGE, "--yes", "--no-wait")[0] == 0
+    (tmp_path / "job.yaml").write_text(json.dumps(JOB))
+    manifest = (*as_user(cluster, "frank"), "-f", str(tmp_path / "job.yaml"))
+    for verb in ("create", "apply"):
+        code, _, err = run(verb, *manifest)
+        assert (code, "--clusterrole=edit --user=frank" in err) == (4, True), err
     words = ("tf", *as_user(cluster, "frank"), "--name=f", "--image=i", "true")
 
     code, _, err = run("submit", *words)
