@@ -43,17 +43,26 @@ def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Run:
+def run(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Iterator[Run]:
+    """Runs commands; an installation that a failed test leaves is removed."""
+    needs_cluster = "cluster" in request.fixturenames
+    plane: ControlPlane | None = request.getfixturevalue("cluster") if needs_cluster else None
+
     def muster(verb: str, *words: str) -> tuple[int, str, str]:
-        flags: tuple[str, ...] = ()
-        if "cluster" in request.fixturenames:
-            plane: ControlPlane = request.getfixturevalue("cluster")
-            flags = ("--kubeconfig", str(plane.kubeconfig))
+        flags = ("--kubeconfig", str(plane.kubeconfig)) if plane else ()
         code = main.run("muster", [verb, *flags, *words])
         out = capsys.readouterr()
         return code, out.out, out.err
 
-    return muster
+    yield muster
+    for namespace in _installed(plane) if plane else ():
+        muster("uninstall", "--yes", "-n", namespace)
+
+
+def _installed(plane: ControlPlane) -> set[str]:
+    labels = "labelSelector=app.kubernetes.io%2Fpart-of%3Dmuster"
+    _, found = plane.request("GET", f"{DEPLOYMENTS.path()}?{labels}")
+    return {row["metadata"]["namespace"] for row in found["items"]}
 
 
 @pytest.mark.kube
@@ -138,7 +147,7 @@ def test_a_crd_of_another_system_gets_our_versions_only_when_asked(
     assert code == 0, err
     assert f"customresourcedefinition.apiextensions.k8s.io/{name} configured" in out
     assert set(versions()) > {"v1", "v2beta1"}
-    run("uninstall", "--yes")
+    assert run("uninstall", "--yes")[0] == 0
 
 
 @pytest.mark.kube
@@ -154,7 +163,7 @@ def test_beside_another_operator(cluster: ControlPlane, run: Run) -> None:
     assert "deployment.apps/muster-scheduler created" in out
     assert "muster-operator" not in out
     cluster.kubectl("delete", "deployment", "training-operator", "-n", "default")
-    run("uninstall", "--yes")
+    assert run("uninstall", "--yes")[0] == 0
 
 
 @pytest.mark.kube
@@ -167,7 +176,7 @@ def test_pods_that_do_not_start_are_named(cluster: ControlPlane, run: Run, tmp_p
 
     assert code == 1
     assert "error: muster-operator is not ready: muster-operator-" in err
-    run("uninstall", "--yes")
+    assert run("uninstall", "--yes")[0] == 0
 
 
 def test_the_dry_run_prints_yaml_and_needs_no_cluster(run: Run) -> None:
