@@ -192,9 +192,9 @@ func logAndExec(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	var output bytes.Buffer
+	var output, errors bytes.Buffer // two, because two goroutines write
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{
-		Stdin: strings.NewReader("typed"), Stdout: &output, Stderr: &output,
+		Stdin: strings.NewReader("typed"), Stdout: &output, Stderr: &errors,
 	})
 	if err == nil || !strings.Contains(err.Error(), "exit code 3") || output.String() != "typed" {
 		return fmt.Errorf("output %q, end %w", output.String(), err)
