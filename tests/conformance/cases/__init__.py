@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conformance.cases import (
     body_and_path,
+    cel_rules,
     conflicts,
     crd_changes,
     crds,
@@ -49,6 +50,7 @@ ALL = [
         empty_fields,
         crds,
         crd_changes,
+        cel_rules,
         custom_subresources,
         subresources,
         verbs,

@@ -37,6 +37,10 @@ def _no_change(*_: object) -> None:
     """The kind has no rule here."""
 
 
+def _no_warnings(*_: object) -> Iterable[str]:
+    return ()
+
+
 def _no_causes(*_: object) -> Iterable[Cause]:
     return ()
 
@@ -83,8 +87,8 @@ class Strategy:
     """Whether the object grants permissions, which the writer must then have."""
 
     # -- forms of the object
-    apply_schema: Callable[[Resource, Raw, Raw | None], None] = _no_change
-    """Check a new object, or a changed and its old object, by the schema; it raises."""
+    apply_schema: Callable[[Resource, Raw, Raw | None], Iterable[str]] = _no_warnings
+    """Check a new object, or a changed and its old object, by the schema; raises, or warns."""
     check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
     """Checks of types that the published schema lacks."""
     is_canonical: Callable[[Raw], bool] = lambda obj: False

@@ -38,6 +38,7 @@ from muster.local.apiserver.access.credentials import ServerCredentials, load_or
 from muster.local.apiserver.access.escalation import check_grant
 from muster.local.apiserver.access.service_account_tokens import Tokens
 from muster.local.apiserver.after_write import FollowUpWrites
+from muster.local.apiserver.cel.evaluator import EVALUATOR
 from muster.local.apiserver.connections.doors import Doors
 from muster.local.apiserver.connections.http_connection import check_room, while_connected
 from muster.local.apiserver.housekeeping import Housekeeping
@@ -179,6 +180,7 @@ class ApiServer:
             # Over TLS, asyncio waits for the client to close; a loop that ends first leaks it.
             with suppress(AttributeError):  # Python 3.11.2, if it was closed already
                 transport.abort()
+        EVALUATOR.close()
         await self.store.close()
 
     async def _set_up_access(self) -> None:

@@ -118,7 +118,7 @@ class Verbs:
         resource, meta = call.resource, obj["metadata"]
         # Before the schema is applied: an invalid status that is not written does no harm.
         admit.drop_status(resource, obj)
-        resource.strategy.apply_schema(resource, obj, None)
+        call.warn(*resource.strategy.apply_schema(resource, obj, None))
         namespace = creation.namespace_for(call, meta, self.store)
         if meta.get("resourceVersion"):
             raise api_errors.bad_request(
@@ -238,7 +238,7 @@ class Verbs:
             # changes it in place.
             old, new = codec.decode(shown), edit(codec.decode(shown))
             admit.restore_status(resource, new, old, call.route.subresource)
-            strategy.apply_schema(resource, new, old)
+            call.warn(*strategy.apply_schema(resource, new, old))
             preconditions.check_identity(call, new, old)
             old, new = strategy.to_stored(old), strategy.to_stored(new)
             now = self.clock()

@@ -135,16 +135,3 @@ async def test_the_controller_of_a_job_cannot_be_changed(
     assert (cause["field"], cause["message"]) == (path, "Invalid value: field is immutable")
     other = {"runPolicy": {"suspend": True}}
     assert (await jobs.send("PATCH", url, {"spec": other}, content_type=MERGE)).status == 200
-
-
-async def test_other_rules_in_the_language_cel_are_stored_without_effect(jobs: ApiClient) -> None:
-    url = f"{CRDS}/tfjobs.kubeflow.org"
-    rows = [{"rule": "self.backoffLimit == oldSelf.backoffLimit"}]
-    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
-    change = [{"op": "replace", "path": path, "value": rows}]
-    assert (await jobs.send("PATCH", url, change, content_type=JSON_PATCH)).status == 200
-    await jobs.send("POST", V1, job(backoffLimit=1))
-
-    reply = await jobs.send("PATCH", f"{V1}/j", {"spec": {"backoffLimit": 2}}, content_type=MERGE)
-
-    assert reply.status == 200

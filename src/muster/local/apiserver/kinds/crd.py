@@ -17,6 +17,7 @@ from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value, required
+from muster.local.apiserver.cel import rule_checks
 from muster.local.apiserver.kinds import crd_schema, crd_types
 from muster.local.apiserver.kinds.fields import check_required, each, fill, one_of
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
@@ -223,7 +224,8 @@ def _check_versions(versions: list[Raw]) -> Causes:
             yield required(f"{path}.schema.openAPIV3Schema")
         elif i == 0 or not _is_shared(versions, "schema"):
             where = "spec.validation" if _is_shared(versions, "schema") else f"{path}.schema"
-            yield from crd_schema.check_schema(schema, f"{where}.openAPIV3Schema")
+            causes = list(crd_schema.check_schema(schema, f"{where}.openAPIV3Schema"))
+            yield from causes or rule_checks.check(schema, f"{where}.openAPIV3Schema")
         shared = _is_shared(versions, "additionalPrinterColumns")
         if i == 0 or not shared:
             yield from _check_columns(version, "spec" if shared else path)

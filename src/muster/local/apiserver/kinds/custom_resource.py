@@ -1,29 +1,29 @@
 """Custom kinds: the resources that a definition adds, and their rules.
 
-Objects of a custom kind are held to the schema of its definition.
+Objects of a custom kind are held to the schema of its definition and to the rules in it.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.crds.job_definitions import IMMUTABLE_FIELDS
 from muster.api.schemas import Schema
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.unknown_fields import unknown_fields_of_spec
 from muster.local.apiserver import api_errors
-from muster.local.apiserver.api_errors import Cause
+from muster.local.apiserver.cel.rule_evaluation import judge
+from muster.local.apiserver.cel.rules import Place
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.schema import structural
 from muster.local.apiserver.views.cells import condition_is_true
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Causes
@@ -127,13 +127,11 @@ def _strategy(group: str, kind: str, schema: Raw) -> Strategy:
     name_rules: Raw = (declared.get("properties") or {}).get("name") or {}
     rules = Strategy(
         generation="spec",
-        apply_schema=_apply_schema,
+        apply_schema=partial(_apply_schema, _rules_of(schema)),
         not_by_status={"f:metadata": {}, "f:spec": {}},
     )
     if any((job.resource.group, job.kind) == (group, kind) for job in JOB_KIND_BY_NAME.values()):
         rules = replace(rules, unknown_fields=partial(_unknown_job_fields, kind))
-    if paths := _immutable_paths(schema):
-        rules = replace(rules, check_update=partial(_check_immutable, paths))
     if name_rules:
         return replace(rules, check_create=partial(_check_name, Schema(name_rules)))
     return rules
@@ -145,46 +143,31 @@ def _unknown_job_fields(kind: str, obj: Raw) -> list[str]:
     return [field.path for field in unknown_fields_of_spec(kind, obj.get("spec"))]
 
 
-def _immutable_paths(schema: Raw) -> tuple[tuple[str, ...], ...]:
-    """The fields of spec that a CEL rule of the definition makes immutable.
-
-    No CEL is evaluated here: the rules of our own definitions are recognized by their text, and all
-    other rules have no effect.
-    """
-    spec: Raw = (schema.get("properties") or {}).get("spec") or {}
-    rules = (row.get("rule") for row in spec.get("x-kubernetes-validations") or ())
-    return tuple(
-        tuple(IMMUTABLE_FIELDS[rule].split(".")) for rule in rules if rule in IMMUTABLE_FIELDS
-    )
-
-
-def _check_immutable(paths: Iterable[tuple[str, ...]], new: Raw, old: Raw) -> Causes:
-    for path in paths:
-        if _value_at(new, path) != _value_at(old, path):
-            # kube-apiserver shows no value where a CEL rule fails.
-            text = "Invalid value: field is immutable"
-            yield Cause(".".join(("spec", *path)), "FieldValueInvalid", text)
-
-
-def _value_at(obj: Raw, path: Iterable[str]) -> object:
-    value: object = obj.get("spec")
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value or ""
-
-
 def _check_name(rules: Schema, obj: Raw) -> Causes:
     """A schema can restrict the names of new objects."""
     return structural.check(str(obj["metadata"].get("name") or ""), rules, "metadata.name")
 
 
-def _apply_schema(resource: Resource, obj: Raw, old: Raw | None) -> None:
-    """Write defaults and reject values that do not fit; values of `old` need not fit."""
+def _apply_schema(
+    rules: Callable[[], Place], resource: Resource, obj: Raw, old: Raw | None
+) -> list[str]:
+    """Write defaults and reject values that do not fit; values of `old` need not fit.
+
+    Returns the warnings about values that break a rule and were there before.
+    """
     schema = resource.walkable_schema
     if schema is None:
-        return
+        return []
     structural.fill_defaults(obj, schema)
     causes = structural.check(obj, schema, old=structural.ABSENT if old is None else old)
-    if causes:
+    verdict = judge(rules(), obj, old, causes)
+    if causes or verdict.causes:
         name = str(obj["metadata"].get("name") or "")
-        raise api_errors.invalid(resource.group, resource.kind, name, causes)
+        found = [*causes, *verdict.causes]
+        raise api_errors.invalid(resource.group, resource.kind, name, found)
+    return verdict.warnings
+
+
+def _rules_of(schema: Raw) -> Callable[[], Place]:
+    """The rules in a schema, which is searched for them with the first write."""
+    return cache(lambda: Place(schema, root=True))

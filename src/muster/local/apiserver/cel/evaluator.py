@@ -1,0 +1,113 @@
+"""Where an expression is evaluated: here, or in a process that can be ended.
+
+A short expression without loops and without anything that makes values larger takes time in
+proportion to its object. It is evaluated here, in microseconds. Every other expression could take
+any time and any memory (the library bounds only the number of iterations), so a process of its own
+evaluates it, with a second of processor time (see `worker`).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver.cel.batches import RESULTS, Result, receive, send
+from muster.local.apiserver.cel.escaping import without_text
+from muster.local.apiserver.cel.functions.authorizer import asking, nobody
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muster.local.apiserver.cel.batches import Batch
+    from muster.local.apiserver.cel.functions.authorizer import Ask
+
+_LOOP_OR_GROWTH = re.compile(
+    r"\+|\b(?:all|exists\w*|map|filter|transform\w+|sort\w*|replace|join|format|flatten|range"
+    r"|distinct|equivalent|contains|intersects|findAll)\s*\("
+)
+_LONGEST = 1000
+_WORKER = "muster.local.apiserver.cel.worker"
+TOO_MUCH = "operation cancelled: actual cost limit exceeded"
+"""The error of an expression that uses up its time or its memory."""
+
+
+@lru_cache(maxsize=4096)
+def _is_bounded(expression: str) -> bool:
+    text = without_text(expression)
+    return len(expression) <= _LONGEST and not _LOOP_OR_GROWTH.search(text)
+
+
+def _is_cheap(batch: Batch) -> bool:
+    return all(map(_is_bounded, (*batch.expressions, *(text for _, text in batch.variables))))
+
+
+def _run_here(batch: Batch, ask: Ask) -> list[Result]:
+    # Imported with the first rule: a cluster without rules starts without the library.
+    from muster.local.apiserver.cel import programs
+
+    with asking(ask):
+        return programs.run(batch)
+
+
+class Evaluator:
+    """Evaluates batches; starts its process with the first batch that needs one."""
+
+    def __init__(self) -> None:
+        self._worker: subprocess.Popen[bytes] | None = None
+
+    def run(self, batches: Sequence[Batch], ask: Ask = nobody) -> list[list[Result]]:
+        """The results of every batch; `ask` answers for an authorizer."""
+        apart = [batch for batch in batches if not _is_cheap(batch)]
+        answers = iter(self._run_apart(apart, ask) if apart else [])
+        return [_run_here(batch, ask) if _is_cheap(batch) else next(answers) for batch in batches]
+
+    def _run_apart(self, batches: list[Batch], ask: Ask) -> list[list[Result]]:
+        try:
+            return self._exchange(batches, ask)
+        except (EOFError, BrokenPipeError):
+            self.close()
+            return [[Result(error=TOO_MUCH) for _ in batch.expressions] for batch in batches]
+
+    def _exchange(self, batches: list[Batch], ask: Ask) -> list[list[Result]]:
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        send(process.stdin, [tuple(batch) for batch in batches])
+        while True:
+            kind, content = receive(process.stdout)
+            if kind == RESULTS:
+                return [[Result(*row) for row in rows] for rows in content]
+            send(process.stdin, ask(content))
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._worker is None or self._worker.poll() is not None:
+            self.close()
+            self._worker = subprocess.Popen(
+                [sys.executable, "-m", _WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return self._worker
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._worker = self._worker, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except BrokenPipeError:  # a batch that was not read to its end
+                    continue
+
+
+EVALUATOR = Evaluator()
+"""One for the process: programs and their worker are shared by all kinds."""

@@ -1,0 +1,81 @@
+"""The verdict of a definition's rules about an object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.local.apiserver.api_errors import Cause
+from muster.local.apiserver.cel import rules
+from muster.local.apiserver.cel.evaluator import EVALUATOR, TOO_MUCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.cel.rules import Place, Site
+
+_BLOCKING = (
+    "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+)  # fmt: skip
+_UNCHECKED = Cause(
+    "<nil>",
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
+class Verdict(NamedTuple):
+    """The causes for a 422, and warnings about values that were invalid before."""
+
+    causes: list[Cause]
+    warnings: list[str]
+
+
+def judge(place: Place, obj: Raw, old: Raw | None, others: Sequence[Cause]) -> Verdict:
+    """Evaluate the rules for an object; `others` are the causes of its schema."""
+    if place.is_empty:
+        return Verdict([], [])
+    if any(cause.reason in _BLOCKING for cause in others):
+        # A rule may rely on what the schema requires.
+        return Verdict([_UNCHECKED], [])
+    sites = list(place.sites(obj, rules.NOTHING if old is None else old))
+    if not sites:
+        return Verdict([], [])
+    found = Verdict([], [])
+    for site, cause, is_error in _failures(sites):
+        if site.is_unchanged and not site.rule.uses_old and not is_error:
+            found.warnings.append(str(cause))
+        else:
+            found.causes.append(cause)
+        if is_error and TOO_MUCH in cause.message:
+            break
+    return found
+
+
+def _failures(sites: list[Site]) -> Iterator[tuple[Site, Cause, bool]]:
+    """The rules that do not hold, their causes, and whether they could not be evaluated."""
+    results = EVALUATOR.run([site.rule.batch(site, site.rule.text) for site in sites])
+    broken = [
+        (site, result)
+        for site, (result,) in zip(sites, results, strict=True)
+        if result.error or result.value is not True
+    ]
+    messages = _messages([site for site, result in broken if not result.error])
+    for site, result in broken:
+        if result.error:
+            yield site, site.rule.error(site, result.error), True
+        else:
+            yield site, site.rule.failure(site, next(messages)), False
+
+
+def _messages(sites: list[Site]) -> Iterator[str]:
+    """The message for each of these sites, from its expression if it has one."""
+    own = [site for site in sites if site.rule.message_expression]
+    answers = EVALUATOR.run([site.rule.batch(site, site.rule.message_expression) for site in own])
+    texts = iter([result.value for (result,) in answers])
+    for site in sites:
+        text = next(texts) if site.rule.message_expression else None
+        usable = rules.is_usable_message(text)
+        yield str(text).strip() if usable else site.rule.default_message
