@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -43,13 +43,17 @@ def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
         yield plane
 
 
+class Cluster(Protocol):
+    """A cluster that answers requests."""
+
+    def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]: ...
+
+
 def path_of(raw: Raw, version: str = "v1") -> str:
     return f"/apis/kubeflow.org/{version}/namespaces/default/{PLURALS[raw['kind']]}"
 
 
-def send(
-    plane: ControlPlane, raw: Raw, *, version: str = "v1", dry_run: bool = True
-) -> tuple[int, str]:
+def send(plane: Cluster, raw: Raw, *, version: str = "v1", dry_run: bool = True) -> tuple[int, str]:
     """Create a job: the status code, and the sentence of the policy if it rejects it."""
     meta = {**raw["metadata"], "namespace": "default"}
     body = {**raw, "apiVersion": f"kubeflow.org/{version}", "metadata": meta}

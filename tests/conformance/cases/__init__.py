@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.cases import (
+    admission_policies,
     body_and_path,
     cel_rules,
     conflicts,
@@ -51,6 +52,7 @@ ALL = [
         crds,
         crd_changes,
         cel_rules,
+        admission_policies,
         custom_subresources,
         subresources,
         verbs,

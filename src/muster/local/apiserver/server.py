@@ -49,6 +49,7 @@ from muster.local.apiserver.kinds.builtin import builtin
 from muster.local.apiserver.kinds.namespace import NAMESPACES
 from muster.local.apiserver.kinds.service import SERVICES
 from muster.local.apiserver.kinds.service_addresses import DEFAULT_RANGE
+from muster.local.apiserver.policies.admission_policies import AdmissionPolicies
 from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.node_interface import TokenOwner
@@ -113,6 +114,7 @@ class ApiServer:
     url: str
     port: int
     _housekeeping: Housekeeping
+    _policies: AdmissionPolicies
     _runner: web.AppRunner
 
     @property
@@ -191,6 +193,8 @@ class ApiServer:
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
         self.verbs.guard = partial(check_grant, self.authorizer)
         self.verbs.check_create = self.authorizer.check_create
+        self._policies = AdmissionPolicies(self.store, self.registry, self.authorizer)
+        self.verbs.check_policies = self._policies.check_write
         self.follow_up_writes = FollowUpWrites(self.verbs)
         await bootstrap.create_missing(self.verbs)
         await self.follow_up_writes.run_pending()

@@ -71,18 +71,20 @@ async def _bind(verbs: Verbs, call: Call) -> Answer:
     binding = _read_body(call)
     node = _target(call, binding.get("target") or {})
     now = timestamp(verbs.clock())
+    verbs.check_policies(call, "CREATE", binding, None)
 
     def bind(pod: Raw) -> Raw:
         pods.bind(pod, node, binding["metadata"], now)
         return pod
 
-    await verbs.change(call, bind)
+    await verbs.change(call, bind, reviewed=True)
     return json_answer(_DONE, 201)
 
 
 async def _evict(verbs: Verbs, call: Call) -> Answer:
     """Delete a pod unless a disruption budget forbids it."""
     eviction = _read_body(call)
+    verbs.check_policies(call, "CREATE", eviction, None)
     async with verbs.evictions:
         await _evict_within_budget(verbs, call, eviction.get("deleteOptions") or {})
     return json_answer(_DONE, 201)
@@ -100,7 +102,7 @@ async def _evict_within_budget(verbs: Verbs, call: Call, options: Raw) -> None:
         return pod
 
     # Marked first: the pod's last state then tells that it was evicted.
-    await verbs.change(call, mark)
+    await verbs.change(call, mark, reviewed=True)
     route = call.route._replace(verb="delete", subresource="")
     await verbs.delete(Call(route, call.resource, call.query, codec.dump(options)))
 
@@ -148,6 +150,7 @@ async def _scale(verbs: Verbs, call: Call) -> Answer:
         live = _scale_of(resource, obj)
         live["metadata"]["managedFields"] = owners_of_scale(entries, elements)
         scale, owners = _written(call, live, sent_scale, verbs.clock())
+        verbs.check_policies(call, "UPDATE", scale, live)
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
             raise _negative(call, replicas)
@@ -159,7 +162,7 @@ async def _scale(verbs: Verbs, call: Call) -> Answer:
     # Written as the object itself, so that the change of the spec increases the generation.
     route = call.route._replace(subresource="")
     plain = Call(route, resource, call.query, warnings=call.warnings)
-    changed = await verbs.change(plain, rescale, as_requested)
+    changed = await verbs.change(plain, rescale, as_requested, reviewed=True)
     return json_answer(_scale_of(resource, codec.decode(changed.body)))
 
 

@@ -51,6 +51,9 @@ Edit = Callable[["Raw"], "Raw"]
 Guard = Callable[[Call, "Raw", "Raw | None"], None]
 """Raises a 403 if the caller may not grant the permissions that the new object grants."""
 
+PolicyCheck = Callable[[Call, str, "Raw | None", "Raw | None"], None]
+"""Raises if an admission policy denies the operation on the new and the old object."""
+
 CreateCheck = Callable[[Call], None]
 """Raises a 403 if the caller of an update or an apply may not create the object it names."""
 
@@ -60,6 +63,10 @@ _TRIES = 8
 
 def _allow(call: Call, new: Raw, old: Raw | None) -> None:
     """Without an authorizer, every caller may grant every permission."""
+
+
+def _allow_write(call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
+    """Without admission policies, every write is allowed."""
 
 
 def _allow_create(call: Call) -> None:
@@ -80,6 +87,7 @@ class Verbs:
         self._limit_ranges = LimitRanges(store)
         self.guard: Guard = _allow
         self.check_create: CreateCheck = _allow_create
+        self.check_policies: PolicyCheck = _allow_write
         self.evictions = asyncio.Lock()
         """Held from the check of a disruption budget until the pod is being deleted."""
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
@@ -163,6 +171,7 @@ class Verbs:
         # the real server does: an invalid object is a 422 for every caller.
         if call.route.verb != "create":
             self.check_create(call)
+        self.check_policies(call, "CREATE", new, None)
         return new
 
     # -- changing --------------------------------------------------------------------------------
@@ -227,8 +236,13 @@ class Verbs:
         decoding.decode_strictly(call, new)
         return await self._create(call, new, owners.as_requested)
 
-    async def change(self, call: Call, edit: Edit, track: Track | None = None) -> Answer:
-        """Read, edit, admit, write; again if another writer was faster."""
+    async def change(
+        self, call: Call, edit: Edit, track: Track | None = None, *, reviewed: bool = False
+    ) -> Answer:
+        """Read, edit, admit, write; again if another writer was faster.
+
+        `reviewed` if admission policies have seen the write, as an object of a subresource.
+        """
         resource, strategy = call.resource, call.resource.strategy
 
         async def attempt() -> Answer:
@@ -249,6 +263,8 @@ class Verbs:
             strategy.admit_update(new, old, self.store, now)
             if strategy.grants:
                 self.guard(call, new, old)
+            if not reviewed:
+                self.check_policies(call, "UPDATE", new, old)
             return await self._write(call, entry, new, old)
 
         return await self._retrying(call, attempt)
@@ -295,6 +311,7 @@ class Verbs:
             entry = self.read(call)
             obj = codec.decode(entry.value)
             preconditions.check_preconditions(call, options, obj)
+            self.check_policies(call, "DELETE", None, obj)
             return await self._delete(call, entry, obj, options)
 
         return await self._retrying(call, attempt)

@@ -3,7 +3,7 @@
 A short expression without loops and without anything that makes values larger takes time in
 proportion to its object. It is evaluated here, in microseconds. Every other expression could take
 any time and any memory (the library bounds only the number of iterations), so a process of its own
-evaluates it, with a second of processor time (see `worker`).
+evaluates it, with two seconds of processor time (see `worker`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.local.apiserver.cel import environment, times
 from muster.local.apiserver.cel.batches import Result
-from muster.local.apiserver.cel.escaping import without_text
+from muster.local.apiserver.cel.escaping import fields_used, uses, without_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,12 +63,20 @@ class _Composed:
         self._sources = dict(batch.variables)
         self._known: dict[str, Any] = {}
         self._errors: dict[str, str] = {}
-        self._values = {**batch.values, "variables": self._known}
+        self._values = batch.values
 
     def evaluate(self, expression: str) -> Result:
-        for name in _references(expression):
+        names = _references(expression)
+        for name in names:
             self._compute(name)
-        result = evaluate(expression, self._values, with_times=True)
+        # Only values that are read: the library converts them anew for each expression.
+        values = {
+            name: _read_part(value, expression, name)
+            for name, value in self._values.items()
+            if uses(expression, name)
+        }
+        values["variables"] = {name: self._known[name] for name in names if name in self._known}
+        result = evaluate(expression, values, with_times=True)
         # A variable without a value is missing: it is an error only where it is reached.
         found = re.fullmatch(r"no such key: (\w+)", result.error)
         if found and found[1] in self._errors:
@@ -85,6 +93,14 @@ class _Composed:
             ).replace("'", '"')
         else:
             self._known[name] = _storable(result.value)
+
+
+def _read_part(value: Any, expression: str, name: str) -> Any:
+    """The fields of a variable that an expression reads."""
+    fields = fields_used(expression, name)
+    if fields is None or not isinstance(value, dict):
+        return value
+    return {key: part for key, part in value.items() if key in fields}
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from muster.local.apiserver.cel.descriptors import OPTIONAL, REPEATED, Field, Me
 from muster.local.apiserver.cel.escaping import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from muster.api.meta import Raw
 
@@ -51,7 +51,9 @@ def as_resource(schema: Raw) -> Raw:
 class Messages:
     """Collects the messages of a pool."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, escaped: bool = True) -> None:
+        """`escaped` if fields have the names that expressions use for fields of custom kinds."""
+        self._identifier: Callable[[str], str | None] = escape if escaped else str
         self._messages: list[Message] = []
         self._known: dict[int, tuple[Raw, Raw | None]] = {}
 
@@ -92,7 +94,7 @@ class Messages:
         message = Message(f"Object{len(self._messages)}", [], [])
         self._messages.append(message)
         for field, kind in fields.items():
-            if identifier := escape(field):
+            if identifier := self._identifier(field):
                 message.fields.append(self._field(message, identifier, kind))
         return {"type_name": f"{_PACKAGE}.{message.name}"}
 

@@ -1,7 +1,7 @@
 """The process that evaluates expressions whose cost is not known before.
 
 It reads batches from standard input and writes their results to standard output. All batches of a
-request have one second of processor time: the kernel ends the process when it is used up, whatever
+request have two seconds of processor time: the kernel ends the process when it is used up, whatever
 the library is doing. Memory has a limit too. The server then starts another process.
 """
 
@@ -16,7 +16,7 @@ from muster.local.apiserver.cel import programs
 from muster.local.apiserver.cel.batches import QUESTION, RESULTS, Batch, receive, send
 from muster.local.apiserver.cel.functions.authorizer import asking
 
-SECONDS = 1.0
+SECONDS = 2.0
 """Processor time for all expressions of one request."""
 MEMORY = 1 << 30
 """Address space of the process, in bytes."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.local.apiserver.kinds.admission_policy import BINDINGS as POLICY_BINDINGS
+from muster.local.apiserver.kinds.admission_policy import POLICIES
 from muster.local.apiserver.kinds.batch_job import JOBS
 from muster.local.apiserver.kinds.config_map import CONFIG_MAPS
 from muster.local.apiserver.kinds.controller_revision import CONTROLLER_REVISIONS
@@ -88,7 +90,7 @@ BUILTIN = (
     CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS,
     PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
-    ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS,
+    ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, POLICIES, POLICY_BINDINGS,
     *_NEVER_CREATED, *_METRICS, _POD_LOGS, *_REVIEWS,
 )  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Validating admission policies: which writes they match, and what they say about them."""

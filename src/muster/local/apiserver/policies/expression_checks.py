@@ -1,0 +1,91 @@
+"""Whether the expressions of an admission policy compile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.local.apiserver.api_errors import Cause, invalid_value
+from muster.local.apiserver.policies import variable_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muster.api.meta import Raw
+    from muster.local.apiserver.cel.environment import Checker
+
+_BOOL, _TEXT = ("bool", "dyn"), ("string", "dyn")
+
+
+def check(spec: Raw) -> Iterator[Cause]:
+    """The causes for expressions of a policy that do not compile."""
+    yield from _check_conditions(spec)
+    names: list[str] = []
+    rows: list[Raw] = spec.get("variables") or []
+    for i, row in enumerate(rows):
+        path = f"spec.variables[{i}].expression"
+        checker = _checker(spec, names, [row["expression"]])
+        cause = _cause(checker, row["expression"], path, ())
+        if cause:
+            yield cause
+        names.append(row["name"])
+    yield from _check_validations(spec, names if rows else None)
+    yield from _check_annotations(spec, names if rows else None)
+
+
+def _check_conditions(spec: Raw) -> Iterator[Cause]:
+    rows: list[Raw] = spec.get("matchConditions") or []
+    if rows:
+        checker = _checker(spec, None, [row["expression"] for row in rows])
+        for i, row in enumerate(rows):
+            path = f"spec.matchConditions[{i}].expression"
+            if cause := _cause(checker, row["expression"].strip(), path, _BOOL):
+                yield cause
+
+
+def _check_validations(spec: Raw, names: list[str] | None) -> Iterator[Cause]:
+    rows: list[Raw] = spec.get("validations") or []
+    texts = [row.get(field) or "" for row in rows for field in ("expression", "messageExpression")]
+    checker = _checker(spec, names, texts)
+    for_messages = _checker(spec, names, texts, has_authorizer=False)
+    for i, row in enumerate(rows):
+        path = f"spec.validations[{i}]"
+        if cause := _cause(checker, row["expression"], f"{path}.expression", _BOOL):
+            yield cause
+        message = row.get("messageExpression")
+        where = f"{path}.messageExpression"
+        if message and (cause := _cause(for_messages, message, where, _TEXT)):
+            yield cause
+
+
+def _check_annotations(spec: Raw, names: list[str] | None) -> Iterator[Cause]:
+    rows: list[Raw] = spec.get("auditAnnotations") or []
+    if rows:
+        checker = _checker(spec, names, [row["valueExpression"] for row in rows])
+        for i, row in enumerate(rows):
+            path = f"spec.auditAnnotations[{i}].valueExpression"
+            wanted = (*_TEXT, "null", "null_type")
+            if cause := _cause(checker, row["valueExpression"], path, wanted):
+                yield cause
+
+
+def _checker(
+    spec: Raw, names: list[str] | None, texts: list[str], *, has_authorizer: bool = True
+) -> Checker:
+    from muster.local.apiserver.cel.environment import Checker
+
+    has_params = bool(spec.get("paramKind"))
+    types = variable_types.variables(names, has_params=has_params, has_authorizer=has_authorizer)
+    return Checker(types, texts)
+
+
+def _cause(checker: Checker, expression: str, path: str, wanted: tuple[str, ...]) -> Cause | None:
+    found = checker.check(expression)
+    if found.problem:
+        return invalid_value(path, expression, f"compilation failed: {found.problem}")
+    if wanted and found.result_type not in wanted:
+        words = " or ".join(word for word in wanted if word not in ("dyn", "null_type"))
+        return invalid_value(path, expression, f"must evaluate to {words}")
+    if found.result_type.startswith("optional_type"):
+        why = "compilation failed: a variable cannot be an optional on the local cluster"
+        return invalid_value(path, expression, why)
+    return None

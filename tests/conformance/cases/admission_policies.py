@@ -1,0 +1,282 @@
+"""Validating admission policies: which are accepted, and which writes they deny.
+
+A real server learns of a policy a little later, so the first write that it denies is repeated until
+it is denied. Policies are for the whole cluster: each is about the namespace of its case.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.cases.steps import CM, NS, answered, cm, delete, get, patch, post, put
+from tests.conformance.transcript import Case, Step
+
+ROOT = "/apis/admissionregistration.k8s.io/v1"
+POLICIES = f"{ROOT}/validatingadmissionpolicies"
+BINDINGS = f"{ROOT}/validatingadmissionpolicybindings"
+RULE: dict[str, Any] = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE", "UPDATE"],
+    "resources": ["configmaps"],
+}
+ACCOUNTS = f"{NS}/serviceaccounts"
+HERE = {"matchLabels": {"kubernetes.io/metadata.name": "$ns"}}
+
+
+def policy(*validations: Any, name: str = "$ns", rule: Any = RULE, **spec: Any) -> dict[str, Any]:
+    rows = [{"expression": row} if isinstance(row, str) else row for row in validations]
+    match = {"resourceRules": [rule], "namespaceSelector": HERE}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {"matchConstraints": match, "validations": rows, **spec},
+    }
+
+
+def binding(*actions: str, name: str = "$ns", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": "$ns", "validationActions": list(actions or ("Deny",)), **spec},
+    }
+
+
+def applied(
+    name: str, body: dict[str, Any], *steps: Step, bound: Any = None, before: Any = ()
+) -> Case:
+    """A policy, its binding, and writes; the first of them is repeated until it is denied."""
+    return Case(
+        f"policies: {name}",
+        [
+            *before,
+            post(POLICIES, body),
+            post(BINDINGS, bound or binding()),
+            *steps,
+            delete(f"{BINDINGS}/$ns"),
+            delete(f"{POLICIES}/$ns"),
+        ],
+    )
+
+
+def refused(name: str, *bodies: dict[str, Any]) -> Case:
+    def at(body: dict[str, Any]) -> str:
+        return BINDINGS if body["kind"].endswith("Binding") else POLICIES
+
+    return Case(f"policies: {name}", [post(at(body), body) for body in bodies], ("wording",))
+
+
+def denied(body: dict[str, Any], code: int = 422) -> Step:
+    return post(f"{CM}?dryRun=All", body, until=answered(code))
+
+
+BAD = cm("bad", data={"k": "v"})
+
+CASES = [
+    applied(
+        "a denied and an allowed write",
+        policy("object.metadata.name != 'bad'"),
+        denied(BAD),
+        post(CM, cm("good")),
+        put(f"{CM}/good", cm("good", data={"k": "v"})),
+        patch(f"{CM}/good", {"data": {"k": "w"}}),
+        get(POLICIES.replace("policies", "policies/$ns")),
+        get(f"{BINDINGS}/$ns"),
+    ),
+    applied(
+        "messages and reasons",
+        policy(
+            {
+                "expression": "object.metadata.name != 'bad'",
+                "message": " is bad ",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": "object.metadata.name != 'worse'",
+                "messageExpression": "object.metadata.name + ' is worse'",
+            },
+            {"expression": "object.metadata.name != 'worst'", "messageExpression": "'a\\nb'"},
+            {"expression": "object.metadata.name != 'big'", "reason": "RequestEntityTooLarge"},
+        ),
+        denied(BAD, 403),
+        *(post(CM, cm(name)) for name in ("worse", "worst", "big")),
+    ),
+    applied(
+        "variables and conditions",
+        policy(
+            "variables.size < 2 || variables.bad",
+            variables=[
+                {"name": "keys", "expression": "has(object.data) ? object.data.map(k, k) : []"},
+                {"name": "size", "expression": "size(variables.keys)"},
+                {"name": "bad", "expression": "object.data['nothing'] == 'x'"},
+            ],
+            matchConditions=[
+                {"name": "named", "expression": "object.metadata.name.startsWith('b')"},
+                {"name": "not-free", "expression": "!has(object.metadata.labels)"},
+            ],
+        ),
+        denied(cm("bad", data={"k": "v", "l": "w"})),
+        post(CM, cm("other", data={"k": "v", "l": "w"})),
+        post(CM, cm("b", data={"k": "v"})),
+    ),
+    applied(
+        "the request, its user and the namespace",
+        policy(
+            "request.operation == 'CREATE' || object.data != oldObject.data",
+            "request.namespace == '$ns' && request.resource.resource == 'configmaps'",
+            "request.kind.kind == 'ConfigMap' && request.kind.version == 'v1'",
+            "request.userInfo.username != 'nobody'",
+            "namespaceObject.metadata.name == '$ns' && namespaceObject.status.phase == 'Active'",
+            "request.dryRun || object.metadata.name != 'dry'",
+            "!has(request.subResource) || request.subResource == ''",
+            "oldObject == null || oldObject.metadata.name == object.metadata.name",
+            "request.name != 'bad'",
+        ),
+        denied(BAD),
+        post(CM, cm("a")),
+        post(f"{CM}?dryRun=All", cm("dry")),
+        post(CM, cm("dry")),
+        patch(f"{CM}/a", {"metadata": {"labels": {"x": "y"}}}),
+        patch(f"{CM}/a", {"data": {"x": "y"}}),
+    ),
+    applied(
+        "deletion",
+        policy(
+            "oldObject.metadata.name != 'kept' && object == null",
+            rule={**RULE, "operations": ["DELETE"]},
+        ),
+        Step("DELETE", f"{CM}/kept?dryRun=All", until=answered(422)),
+        delete(f"{CM}/gone"),
+        before=[post(CM, cm("kept")), post(CM, cm("gone"))],
+    ),
+    applied(
+        "errors of expressions",
+        policy("object.data['k'] == 'v'", "object.metadata.labels.x / 0 == 1"),
+        denied(cm("bad", data={"l": "v"})),
+        post(CM, cm("a", data={"k": "w"})),
+    ),
+    applied(
+        "errors are ignored",
+        policy("object.data['k'] == 'v'", "object.metadata.name != 'bad'", failurePolicy="Ignore"),
+        denied(BAD),
+        post(CM, cm("a")),
+    ),
+    applied(
+        "warnings",
+        policy("object.metadata.name != 'bad'"),
+        post(f"{CM}?dryRun=All", BAD, until=lambda reply: bool(reply.warnings)),
+        post(CM, cm("a")),
+        bound=binding("Warn", "Audit"),
+    ),
+    applied(
+        "selectors and names",
+        policy("false"),
+        denied(cm("bad") | {"metadata": {"name": "bad", "labels": {"team": "x"}}}),
+        post(CM, cm("free")),
+        post(CM, cm("bad") | {"metadata": {"name": "other", "labels": {"team": "x"}}}),
+        bound=binding(
+            matchResources={
+                "objectSelector": {"matchLabels": {"team": "x"}},
+                "excludeResourceRules": [{**RULE, "resourceNames": ["other"]}],
+            }
+        ),
+    ),
+    # One case per kind of parameter: when its last policy is gone, the real server stops following
+    # the kind, and finds no objects of it for a later policy.
+    applied(
+        "a parameter",
+        policy(
+            "!has(object.data) || object.data.size() <= int(params.metadata.labels.most)",
+            paramKind={"apiVersion": "v1", "kind": "ServiceAccount"},
+        ),
+        post(
+            f"{CM}?dryRun=All",
+            cm("bad", data={"k": "v", "l": "w"}),
+            until=lambda reply: "failed expression" in str(reply.body),
+        ),
+        post(CM, cm("a", data={"k": "v"})),
+        Step("DELETE", f"{ACCOUNTS}/limits"),
+        post(
+            f"{CM}?dryRun=All",
+            cm("b"),
+            until=lambda reply: "no params found" in str(reply.body),
+        ),
+        before=[post(ACCOUNTS, {"metadata": {"name": "limits", "labels": {"most": "1"}}})],
+        bound=binding(paramRef={"name": "limits", "parameterNotFoundAction": "Deny"}),
+    ),
+    applied(
+        "the authorizer",
+        policy(
+            "!authorizer.group('').resource('secrets').namespace('$ns').check('get').allowed()"
+            " || object.metadata.name != 'bad'",
+            "authorizer.serviceAccount('$ns', 'x').group('').resource('pods').namespace('$ns')"
+            ".check('get').allowed() == false",
+        ),
+        denied(BAD),
+        post(CM, cm("good")),
+    ),
+    applied(
+        "a status and a binding of a pod",
+        policy(
+            "object.metadata.name != 'bad'",
+            rule={**RULE, "resources": ["configmaps", "namespaces/status", "pods/binding"]},
+        ),
+        denied(BAD),
+        post(
+            f"{NS}/pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "bad"},
+                "spec": {"containers": [{"name": "m", "image": "i"}]},
+            },
+        ),
+        post(
+            f"{NS}/pods/bad/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": "bad"},
+                "target": {"kind": "Node", "name": "n"},
+            },
+        ),
+    ),
+    refused(
+        "expressions that do not compile",
+        policy("object.", name="$ns-a"),
+        policy("nothing == 1", name="$ns-b"),
+        policy("request.nothing == 1", name="$ns-c"),
+        policy("'text'", name="$ns-d"),
+        policy({"expression": "true", "messageExpression": "1"}, name="$ns-e"),
+        policy("variables.x", name="$ns-f", variables=[{"name": "y", "expression": "true"}]),
+        policy("params.x", name="$ns-g"),
+        policy("true", name="$ns-h", matchConditions=[{"name": "x", "expression": "1"}]),
+        policy("true", name="$ns-i", variables=[{"name": "y", "expression": "variables.z"}]),
+        policy({"expression": "true", "messageExpression": "authorizer.group('')"}, name="$ns-j"),
+    ),
+    refused(
+        "malformed policies",
+        policy(name="$ns-a"),
+        policy({"expression": " "}, name="$ns-b"),
+        policy({"expression": "true", "reason": "Other", "message": "a\nb"}, name="$ns-c"),
+        policy("true", name="$ns-d", failurePolicy="Other"),
+        policy("true", name="$ns-e", matchConstraints={}),
+        policy("true", name="$ns-f", matchConstraints={"resourceRules": [{}]}),
+        policy("true", name="$ns-g", rule={**RULE, "operations": ["*", "CREATE"], "scope": "x"}),
+        policy("true", name="$ns-h", variables=[{"name": "a-b", "expression": "true"}]),
+        policy("true", name="$ns-i", paramKind={}),
+    ),
+    refused(
+        "malformed bindings",
+        binding(name="$ns-a", policyName=""),
+        binding("Deny", "Warn", name="$ns-b"),
+        binding("Other", "Audit", "Audit", name="$ns-c"),
+        binding(name="$ns-d", validationActions=[]),
+        binding(name="$ns-e", paramRef={}),
+        binding(
+            name="$ns-f", paramRef={"name": "x", "selector": {}, "parameterNotFoundAction": "x"}
+        ),
+    ),
+]
