@@ -17,7 +17,7 @@ from muster.local.apiserver.api_errors import (
 from muster.local.apiserver.kinds.fields import check_name, each, fill
 from muster.local.apiserver.policies import expression_checks
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
-from muster.local.apiserver.views.cells import AGE, NAME, text_at
+from muster.local.apiserver.views.cells import AGE, NAME, fields, text, text_at
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -233,13 +233,18 @@ def _check_actions(actions: list[str], path: str) -> Causes:
 
 
 def _param_kind(policy: Raw, now: datetime) -> str:
-    kind = (policy.get("spec") or {}).get("paramKind")
-    return f"{kind['apiVersion']}/{kind['kind']}" if kind else "<unset>"
+    kind = fields(policy, "spec.paramKind")
+    return f"{text(kind, 'apiVersion')}/{text(kind, 'kind')}" if kind else "<unset>"
 
 
 def _param_ref(binding: Raw, now: datetime) -> str:
-    ref = (binding.get("spec") or {}).get("paramRef")
-    return f"{ref.get('namespace') or '*'}/{ref.get('name') or ''}" if ref else "<unset>"
+    ref = fields(binding, "spec.paramRef")
+    return f"{text(ref, 'namespace') or '*'}/{text(ref, 'name')}" if ref else "<unset>"
+
+
+def _validations(policy: Raw, now: datetime) -> int:
+    rows = fields(policy, "spec").get("validations")
+    return len(rows) if isinstance(rows, list) else 0
 
 
 POLICIES = Resource(
@@ -251,7 +256,7 @@ POLICIES = Resource(
         finish_create=_finish_create,
         check=_check_policy,
         columns=NAME | {
-            "Validations": lambda p, now: len((p.get("spec") or {}).get("validations") or ()),
+            "Validations": _validations,
             "ParamKind": _param_kind,
         } | AGE,
     ),
