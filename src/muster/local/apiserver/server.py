@@ -54,7 +54,7 @@ from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.node_interface import TokenOwner
 from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
-from muster.local.apiserver.verbs import Verbs
+from muster.local.apiserver.verbs import Verbs, allow_write
 from muster.local.apiserver.views import pod_logs, resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
 from muster.local.data_directory import DATABASE
@@ -114,7 +114,6 @@ class ApiServer:
     url: str
     port: int
     _housekeeping: Housekeeping
-    _policies: AdmissionPolicies
     _runner: web.AppRunner
 
     @property
@@ -193,11 +192,13 @@ class ApiServer:
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
         self.verbs.guard = partial(check_grant, self.authorizer)
         self.verbs.check_create = self.authorizer.check_create
-        self._policies = AdmissionPolicies(self.store, self.registry, self.authorizer)
-        self.verbs.check_policies = self._policies.check_write
+        AdmissionPolicies(self.store, self.registry, self.authorizer, self._apply_policies)
         self.follow_up_writes = FollowUpWrites(self.verbs)
         await bootstrap.create_missing(self.verbs)
         await self.follow_up_writes.run_pending()
+
+    def _apply_policies(self, policies: AdmissionPolicies) -> None:
+        self.verbs.check_policies = policies.check_write if policies.are_bound else allow_write
 
     def _token_refused(self, uid: str) -> None:
         # A pod cannot renew its own token, and the clock may have been set.

@@ -65,7 +65,7 @@ def _allow(call: Call, new: Raw, old: Raw | None) -> None:
     """Without an authorizer, every caller may grant every permission."""
 
 
-def _allow_write(call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
+def allow_write(call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
     """Without admission policies, every write is allowed."""
 
 
@@ -87,7 +87,7 @@ class Verbs:
         self._limit_ranges = LimitRanges(store)
         self.guard: Guard = _allow
         self.check_create: CreateCheck = _allow_create
-        self.check_policies: PolicyCheck = _allow_write
+        self.check_policies: PolicyCheck = allow_write
         self.evictions = asyncio.Lock()
         """Held from the check of a disruption budget until the pod is being deleted."""
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {

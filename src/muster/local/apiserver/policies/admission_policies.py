@@ -14,7 +14,7 @@ from muster.local.apiserver.policies.evaluation import Denial, denials, visible_
 from muster.local.apiserver.policies.matching import is_exempt, matched_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.access.authorization import Authorizer
@@ -36,12 +36,19 @@ class _ConfigurationError(Exception):
 class AdmissionPolicies:
     """Applies policies as soon as their write is durable."""
 
-    def __init__(self, store: Store, registry: Registry, authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        authorizer: Authorizer,
+        on_change: Callable[[AdmissionPolicies], None],
+    ) -> None:
         self._store = store
         self._registry = registry
         self._authorizer = authorizer
         self._policies: dict[str, Raw] = {}
         self._bindings: dict[str, Raw] = {}
+        self._on_change = on_change
         store.subscribe(self._changed, POLICIES.collection, BINDINGS.collection)
 
     def _changed(self, change: Change) -> None:
@@ -51,10 +58,16 @@ class AdmissionPolicies:
         known.pop(name, None)
         if not change.deleted:
             known[name] = codec.decode(change.entry.value)
+        self._on_change(self)
+
+    @property
+    def are_bound(self) -> bool:
+        """Whether a policy can be in effect: without any, writes do not ask."""
+        return bool(self._policies) and bool(self._bindings)
 
     def check_write(self, call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
         """Raise if a policy denies a write; warn if one only warns."""
-        if self._policies and self._bindings and not is_exempt(call.resource):
+        if not is_exempt(call.resource):
             self._check(call, of_write(call, operation, new, old))
 
     def _check(self, call: Call, write: Attributes) -> None:
