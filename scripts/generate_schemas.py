@@ -1,8 +1,9 @@
-"""Write `src/muster/api/schemas/builtin.json.gz` from a real API server's `/openapi/v3`.
+"""Write `builtin.json.gz` and `descriptions.json.gz` in `src/muster/api/schemas`.
 
 Run it after moving to another Kubernetes version: `python -m scripts.generate_schemas`. It needs
-the control plane that the tests build. Descriptions are dropped, and every type that no kind of
-the local API server refers to.
+the control plane that the tests build, and reads its `/openapi/v3`. Every type that no kind of the
+local API server refers to is dropped. Descriptions go to a file of their own, because the server
+needs them only for `kubectl explain`; they are texts of the Kubernetes project, under its license.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from tests.controlplane.build import build
 from tests.controlplane.control_plane import ControlPlane
 
 from muster.local.apiserver.kinds.builtin import BUILTIN
-from muster.local.apiserver.views.openapi import references
+from muster.local.apiserver.views.openapi_types import references
 
-TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/builtin.json.gz"
+FOLDER = Path(__file__).parent.parent / "src/muster/api/schemas"
+LICENSE = (
+    "The descriptions are copied from the API of Kubernetes. Copyright The Kubernetes Authors."
+    " Licensed under the Apache License, Version 2.0: https://www.apache.org/licenses/LICENSE-2.0"
+)
 GVK = "x-kubernetes-group-version-kind"
 RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 ALSO = {"Binding", "Scale", "Eviction", "TokenRequest", "DeleteOptions", "Status"}
@@ -28,12 +33,21 @@ ALSO = {"Binding", "Scale", "Eviction", "TokenRequest", "DeleteOptions", "Status
 def main() -> None:
     with ControlPlane(build(), apiserver_args=ARGUMENTS) as plane:
         definitions = fetch(plane)
+        version = plane.request("GET", "/version")[1]["gitVersion"]
     types = reachable(definitions)
+    texts = {name: descriptions(types[name]) for name in sorted(types)}
     # Any object; published as an object without fields.
     types[RAW_EXTENSION] |= {"x-kubernetes-preserve-unknown-fields": True}
-    packed = json.dumps({name: bare(types[name]) for name in sorted(types)}, separators=(",", ":"))
-    TARGET.write_bytes(gzip.compress(packed.encode(), mtime=0))
-    sys.stdout.write(f"{len(types)} types, {len(packed)} bytes, {TARGET.stat().st_size} packed\n")
+    write("builtin.json.gz", {name: bare(types[name]) for name in sorted(types)})
+    head = {"license": LICENSE, "kubernetes": version}
+    write("descriptions.json.gz", {**head, "types": texts})
+
+
+def write(name: str, content: dict[str, Any]) -> None:
+    text = json.dumps(content, separators=(",", ":"))
+    packed = gzip.compress(text.encode(), mtime=0)
+    (FOLDER / name).write_bytes(packed)
+    sys.stdout.write(f"{name}: {len(text)} bytes, {len(packed)} packed\n")
 
 
 # PodGroup of scheduling.k8s.io is served only when it is enabled.
@@ -56,8 +70,8 @@ def fetch(plane: ControlPlane) -> dict[str, Any]:
 
 def reachable(definitions: dict[str, Any]) -> dict[str, Any]:
     """The types of the kinds that are served, and all types they refer to."""
-    wanted = {(r.group, r.version, r.kind) for r in BUILTIN}
-    missing = set(wanted)
+    missing = {(r.group, r.version, r.kind) for r in BUILTIN}
+    wanted = missing | {(group, version, f"{kind}List") for group, version, kind in missing}
     todo = []
     for name, schema in definitions.items():
         kinds = {(g["group"], g["version"], g["kind"]) for g in schema.get(GVK, ())}
@@ -73,6 +87,13 @@ def reachable(definitions: dict[str, Any]) -> dict[str, Any]:
             types[name] = definitions[name]
             todo += references(definitions[name])
     return types
+
+
+def descriptions(schema: dict[str, Any]) -> dict[str, str]:
+    """The texts of a type: its own under "", and those of its fields."""
+    own = {"": schema["description"]} if "description" in schema else {}
+    fields = schema.get("properties", {}).items()
+    return own | {name: part["description"] for name, part in fields if "description" in part}
 
 
 def bare(node: Any, *, names: bool = False) -> Any:

@@ -9,7 +9,7 @@ from aiohttp import web
 from muster.local.apiserver import api_errors, codec, metrics
 from muster.local.apiserver.http.negotiation import JSON
 from muster.local.apiserver.store.rows import damage_text
-from muster.local.apiserver.views import discovery, openapi
+from muster.local.apiserver.views import discovery, openapi, openapi_protobuf, openapi_v2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,15 +36,11 @@ def answer(
         metrics.REVISION.set(store.revision)
         text, media = metrics.exposition(accept)
         return web.Response(body=text, headers={"Content-Type": media})
-    # kubectl asks for the old format in protobuf only.
-    if path == "/openapi/v2" and openapi.V2 in accept:
-        return web.Response(body=openapi.V2_EMPTY, headers={"Content-Type": openapi.V2_SENT})
     if path.startswith("/openapi/"):
-        document = openapi.document(registry, path)
-    elif path == "/":
+        return _openapi(request, registry, accept)
+    document = discovery.document(registry, path, accept)
+    if path == "/":
         document = {"paths": _paths(registry)}
-    else:
-        document = discovery.document(registry, path, accept)
     if document is None:
         raise web.HTTPNotFound(text="404 page not found\n")
     kind = document.get("kind")
@@ -53,6 +49,26 @@ def answer(
         document["serverAddressByClientCIDRs"] = [address]
     media = discovery.AGGREGATED_TYPE if kind == "APIGroupDiscoveryList" else JSON
     return web.Response(body=codec.dump(document), headers={"Content-Type": media})
+
+
+def _openapi(request: web.Request, registry: Registry, accept: str) -> web.Response:
+    path = request.path.rstrip("/")
+    if path == "/openapi/v2":
+        document = openapi_v2.document(registry)
+        if openapi_protobuf.MEDIA_TYPE in accept:
+            headers = {"Content-Type": openapi_protobuf.SENT}
+            return web.Response(body=openapi_protobuf.encode(document), headers=headers)
+        return web.Response(body=codec.dump(document), headers={"Content-Type": JSON})
+    found = openapi.document(registry, path) if path.startswith("/openapi/v3") else None
+    if found is None:
+        raise web.HTTPNotFound(text="404 page not found\n")
+    # The hash names the content, so the client need not ask again.
+    kept = (
+        {"Cache-Control": "public, max-age=31536000, immutable"}
+        if request.query.get("hash")
+        else {}
+    )
+    return web.Response(body=codec.dump(found), headers={"Content-Type": JSON, **kept})
 
 
 def _health(request: web.Request, store: Store, components: Mapping[str, str]) -> web.Response:

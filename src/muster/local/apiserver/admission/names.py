@@ -77,7 +77,7 @@ check_plain_label = _matches(_LABEL, 63)
 check_dns1035_label = _matches(_OLD_LABEL, 63)
 """One part of a domain name that begins with a letter."""
 _qualified = _matches(_QUALIFIED, 63)
-_value = _matches(_VALUE, 63)
+check_label_value = _matches(_VALUE, 63)
 
 
 def check_label(text: str) -> list[str]:
@@ -109,7 +109,7 @@ def check_labels(labels: dict[str, Any], field: str = "metadata.labels") -> list
         if not isinstance(value, str):
             causes.append(invalid_value(field, value, "must be a string"))
         else:
-            causes += invalid_values(field, value, _value(value))
+            causes += invalid_values(field, value, check_label_value(value))
     return causes
 
 

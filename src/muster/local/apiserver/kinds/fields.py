@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
+from muster.local.apiserver.api_errors import (
+    Causes,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,6 +186,30 @@ def check_file_path(file: str, path: str) -> Causes:
     # Names that begin like this are reserved for the writer of the volume.
     if file.startswith("..") and not file.startswith("../"):
         yield invalid_value(path, file, "must not start with '..'")
+
+
+def check_label_selector(selector: Raw, path: str) -> Causes:
+    """The causes for an invalid label selector."""
+    yield from names.check_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+    for where, row in each(selector, path, "matchExpressions"):
+        operator, values = row.get("operator"), row.get("values") or ()
+        if operator in ("In", "NotIn"):
+            if not values:
+                detail = "must be specified when `operator` is 'In' or 'NotIn'"
+                yield required(f"{where}.values", detail)
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield forbidden_field(f"{where}.values", detail)
+        else:
+            yield invalid_value(
+                f"{where}.operator", operator or "", "not a valid selector operator"
+            )
+        key = str(row.get("key") or "")
+        yield from names.invalid_values(f"{where}.key", key, names.check_key(key))
+        for i, value in enumerate(values):
+            problems = names.check_label_value(value)
+            yield from names.invalid_values(f"{where}.values[{i}]", value, problems)
 
 
 def check_no_nul(value: Any, path: str) -> Causes:
