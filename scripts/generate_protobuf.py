@@ -85,8 +85,8 @@ def full(type_: str, package: str) -> str:
     return type_ if type_.islower() or type_[0].islower() else f"{package}.{type_}"
 
 
-Marks = tuple[bool, bool, bool]
-"""Whether a field is a pointer, is inline, is omitted when empty."""
+Marks = tuple[str, bool, bool, bool]
+"""The name of a field in JSON, and whether it is a pointer, is inline, is omitted when empty."""
 
 
 def read_go(place: Path) -> dict[str, dict[str, Marks]]:
@@ -99,14 +99,18 @@ def read_go(place: Path) -> dict[str, dict[str, Marks]]:
                 struct = opened[1]
             elif struct and (match := FIELD.match(line)):
                 inline = match[2] in (",inline", "") or match[2].startswith(",inline")
-                marks = (bool(match[1]), inline, "omitempty" in match[2])
+                name = match[2].partition(",")[0]
+                marks = (name, bool(match[1]), inline, "omitempty" in match[2])
                 structs.setdefault(struct, {})[match[3]] = marks
     return structs
 
 
 def mark(fields: dict[str, list[Any]], go: dict[str, Marks]) -> None:
     for number, field in fields.items():
-        field += map(int, go.get(number, (False, False, False)))
+        name, *marks = go.get(number, ("", False, False, False))
+        # A few messages spell it differently; "-" is a field that JSON does not have.
+        field[0] = field[0] if name in ("", "-") else name
+        field += map(int, marks)
 
 
 def reachable(table: dict[str, Any], published: set[str]) -> dict[str, Any]:

@@ -191,6 +191,7 @@ STORIES: dict[str, list[Command]] = {
         ("explain pvc.spec.resources", ""),
         ("explain crd.spec.conversion", ""),
         ("explain events --api-version=events.k8s.io/v1", ""),
+        ("explain mutatingwebhookconfigurations.webhooks", ""),
         ("explain pod.nonsense", ""),
         ("explain cm --output=plaintext-openapiv2", ""),
         ("explain deploy.spec.strategy --output=plaintext-openapiv2", ""),

@@ -40,6 +40,7 @@ from tests.conformance.cases import (
     validation,
     verbs,
     watch,
+    webhook_configurations,
     workloads,
 )
 
@@ -84,6 +85,7 @@ ALL = [
         watch,
         queries,
         invalid_crds,
+        webhook_configurations,
     )
     for case in module.CASES
 ]

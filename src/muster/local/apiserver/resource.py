@@ -56,6 +56,8 @@ class Strategy:
     # -- create and update: metadata and status
     generation: Literal["none", "fixed", "spec"] = "none"
     """Whether metadata.generation exists, and whether changes of the spec increase it."""
+    update_names_revision: bool = False
+    """Whether an update must name the revision that it changes."""
     generation_metadata: str = ""
     """A field of metadata whose changes increase the generation too."""
     not_by_status: FieldSet = field(default_factory=lambda: {"f:spec": {}})
@@ -67,6 +69,8 @@ class Strategy:
     prepare_update: Callable[[Raw, Raw], None] | None = None
     """New and old object, before defaults."""
     defaults: Callable[[Raw], None] = _no_change
+    complete_create: Callable[[Raw, ObjectReader], None] = _no_change
+    """Fields of a new object that come from other objects; webhooks see them."""
     finish_create: Callable[[Raw, str], None] = _no_change
     """The object and the present time, after defaults."""
     finish_update: Callable[[Raw, Raw, str], None] = _no_change

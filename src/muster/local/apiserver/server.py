@@ -53,10 +53,15 @@ from muster.local.apiserver.policies.admission_policies import AdmissionPolicies
 from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.node_interface import TokenOwner
-from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams
+from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams, connect_options
 from muster.local.apiserver.verbs import Verbs, allow_write
 from muster.local.apiserver.views import pod_logs, resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
+from muster.local.apiserver.webhooks.client import WebhookClient
+from muster.local.apiserver.webhooks.conversion import Converter
+from muster.local.apiserver.webhooks.dispatch import AdmissionWebhooks
+from muster.local.apiserver.webhooks.service_endpoints import ServiceEndpoints
+from muster.local.apiserver.webhooks.write_reviews import WriteReviews
 from muster.local.data_directory import DATABASE
 from muster.local.descriptors import is_lack
 from muster.telemetry.log_bounds import RepeatedLine
@@ -115,6 +120,7 @@ class ApiServer:
     port: int
     _housekeeping: Housekeeping
     _runner: web.AppRunner
+    _webhook_client: WebhookClient
 
     @property
     def token(self) -> str:
@@ -145,6 +151,11 @@ class ApiServer:
         self.registry.follow(self.store)
         self.verbs = Verbs(self.store)
         self._housekeeping = Housekeeping(self.verbs)
+        endpoints = ServiceEndpoints(self.store, lambda: self.streams.backend)
+        self._webhook_client = WebhookClient(endpoints)
+        converter = Converter()
+        webhooks = AdmissionWebhooks(self.store, self.registry, self._webhook_client, converter)
+        self.verbs.reviews = WriteReviews(webhooks)
         await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
@@ -182,6 +193,7 @@ class ApiServer:
             with suppress(AttributeError):  # Python 3.11.2, if it was closed already
                 transport.abort()
         EVALUATOR.close()
+        await self._webhook_client.close()
         await self.store.close()
 
     async def _set_up_access(self) -> None:
@@ -271,6 +283,7 @@ class ApiServer:
         if not route.subresource or route.subresource in call.resource.subresources:
             request[_CALL] = call
         if route.subresource in STREAMED:
+            await self._review_connection(request, call)
             return await self.streams.serve(request, call, self.store)
         if route.verb == "watch":
             return await self._watch(request, call)
@@ -280,6 +293,11 @@ class ApiServer:
             await self.follow_up_writes.run_pending()
         body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
         return _response(body, answer.code, form.media, _warnings(call))
+
+    async def _review_connection(self, request: web.Request, call: Call) -> None:
+        """Ask webhooks about an exec, an attach, a port-forward or a request to a pod."""
+        if options := connect_options(call, request.query):
+            await self.verbs.reviews.check_connection(call, options)
 
     def _non_resource(self, request: web.Request) -> web.StreamResponse:
         problems = self.component_problems()

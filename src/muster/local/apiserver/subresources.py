@@ -7,6 +7,7 @@ other write. Streams (log, exec, attach, proxy) are in `streams`.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.meta import timestamp
@@ -23,6 +24,7 @@ from muster.local.apiserver.kinds.pod_disruption_budget import check_eviction
 from muster.local.apiserver.patch.patches import read_patch
 from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema.decoding import check_body, check_name, check_shape
+from muster.local.apiserver.webhooks.write_reviews import View
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -68,7 +70,8 @@ async def serve(verbs: Verbs, call: Call) -> Answer:
 
 async def _bind(verbs: Verbs, call: Call) -> Answer:
     """Bind a pod to its node; the node name and the condition are written in one update."""
-    binding = _read_body(call)
+    resource = _BODIES["binding"]
+    binding = await verbs.reviews.admit_body(call, _read_body(call), resource.gvk)
     node = _target(call, binding.get("target") or {})
     now = timestamp(verbs.clock())
     verbs.check_policies(call, "CREATE", binding, None)
@@ -77,13 +80,13 @@ async def _bind(verbs: Verbs, call: Call) -> Answer:
         pods.bind(pod, node, binding["metadata"], now)
         return pod
 
-    await verbs.change(call, bind, reviewed=True)
+    await verbs.change(call, bind)
     return json_answer(_DONE, 201)
 
 
 async def _evict(verbs: Verbs, call: Call) -> Answer:
     """Delete a pod unless a disruption budget forbids it."""
-    eviction = _read_body(call)
+    eviction = await verbs.reviews.admit_body(call, _read_body(call), _BODIES["eviction"].gvk)
     verbs.check_policies(call, "CREATE", eviction, None)
     async with verbs.evictions:
         await _evict_within_budget(verbs, call, eviction.get("deleteOptions") or {})
@@ -102,7 +105,7 @@ async def _evict_within_budget(verbs: Verbs, call: Call, options: Raw) -> None:
         return pod
 
     # Marked first: the pod's last state then tells that it was evicted.
-    await verbs.change(call, mark, reviewed=True)
+    await verbs.change(call, mark)
     route = call.route._replace(verb="delete", subresource="")
     await verbs.delete(Call(route, call.resource, call.query, codec.dump(options)))
 
@@ -161,8 +164,17 @@ async def _scale(verbs: Verbs, call: Call) -> Answer:
 
     # Written as the object itself, so that the change of the spec increases the generation.
     route = call.route._replace(subresource="")
-    plain = Call(route, resource, call.query, warnings=call.warnings)
-    changed = await verbs.change(plain, rescale, as_requested, reviewed=True)
+    plain = Call(route, resource, call.query, user=call.user, warnings=call.warnings)
+
+    def take(obj: Raw, scale: Raw) -> Raw:
+        replicas = (scale.get("spec") or {}).get("replicas") or 0
+        if replicas < 0:
+            raise _negative(call, replicas)
+        codec.put(obj, path, replicas)
+        return obj
+
+    view = View(partial(_scale_of, resource), take, _BODIES["scale"].gvk, "scale")
+    changed = await verbs.change(plain, rescale, as_requested, view)
     return json_answer(_scale_of(resource, codec.decode(changed.body)))
 
 

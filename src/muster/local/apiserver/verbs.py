@@ -11,6 +11,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from muster.local.apiserver.admission.admit import Generated
 from muster.local.apiserver.admission.limit_ranges import LimitRanges
 from muster.local.apiserver.admission.quota import Quotas
 from muster.local.apiserver.apply import request as owners
-from muster.local.apiserver.http.bodies import duplicate_fields
+from muster.local.apiserver.http.negotiation import JSON
 from muster.local.apiserver.http.requests import (
     Answer,
     Call,
@@ -35,14 +36,17 @@ from muster.local.apiserver.patch.patches import read_patch
 from muster.local.apiserver.schema import decoding
 from muster.local.apiserver.store.disk_reserve import Purpose
 from muster.local.apiserver.views import lists
+from muster.local.apiserver.webhooks.write_reviews import WriteReviews
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.admission.admit import Track
+    from muster.local.apiserver.admission.deletion import Deletion
     from muster.local.apiserver.patch.patches import Patch
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Entry
     from muster.local.apiserver.store.store import Store
+    from muster.local.apiserver.webhooks.write_reviews import View
 
 Clock = Callable[[], datetime]
 Edit = Callable[["Raw"], "Raw"]
@@ -85,6 +89,7 @@ class Verbs:
         self.clock = clock
         self.quotas = Quotas(store)
         self._limit_ranges = LimitRanges(store)
+        self.reviews = WriteReviews()
         self.guard: Guard = _allow
         self.check_create: CreateCheck = _allow_create
         self.check_policies: PolicyCheck = allow_write
@@ -136,7 +141,7 @@ class Verbs:
         # A generated name that is taken is generated again; a name of the client is not.
         for left in range(1 if meta.get("name") else _TRIES, 0, -1):
             # Admission changes the object in place, so each try has a copy.
-            new = self._admit_create(call, codec.copy(stored), namespace, track)
+            new = await self._admit_create(call, codec.copy(stored), namespace, track)
             key = codec.key(resource, namespace, new["metadata"]["name"])
             try:
                 with self.quotas.reserved(resource, key, new):
@@ -151,18 +156,28 @@ class Verbs:
                     raise creation.already_exists(resource, key, self.store) from error
         raise AssertionError("the last try returns or raises")
 
-    def _admit_create(
+    async def _admit_create(
         self, call: Call, obj: Raw, namespace: str, track: Track | None = None
     ) -> Raw:
         strategy = call.resource.strategy
         suffix = "".join(random.choices(SUFFIX_LETTERS, k=5))
         generated = Generated(self.clock(), str(uuid.uuid4()), suffix)
         track = track or owners.tracker(call, generated.now)
-        if self._limit_ranges.apply_to(call.resource, namespace):
+        ranged = self._limit_ranges.apply_to(call.resource, namespace)
+        if ranged:
             # The writer owns what it requests, not what a range adds.
             track = owners.tracked_before(track, call.resource, obj)
             self._limit_ranges.complete(obj, namespace)
-        new = admit.on_create(call.resource, obj, namespace, generated, track)
+
+        def complete(obj: Raw) -> None:
+            if ranged:
+                self._limit_ranges.complete(obj, namespace)
+            strategy.complete_create(obj, self.store)
+
+        new = admit.begin_create(call.resource, obj, namespace, track)
+        strategy.complete_create(new, self.store)
+        new = await self.reviews.mutate_new(call, new, complete)
+        new = admit.finish_create(call.resource, new, generated)
         self._limit_ranges.check(call.resource, new, namespace)
         strategy.admit_create(new, self.store, generated.now)
         if strategy.grants:
@@ -172,6 +187,7 @@ class Verbs:
         if call.route.verb != "create":
             self.check_create(call)
         self.check_policies(call, "CREATE", new, None)
+        await self.reviews.check_new(call, new)
         return new
 
     # -- changing --------------------------------------------------------------------------------
@@ -183,7 +199,7 @@ class Verbs:
             if not resource.create_on_update or call.route.subresource:
                 raise preconditions.object_not_found(call)
             return await self._create(call, body)
-        if resource.custom and not body["metadata"].get("resourceVersion"):
+        if resource.strategy.update_names_revision and not body["metadata"].get("resourceVersion"):
             why = "must be specified for an update"
             cause = api_errors.invalid_value("metadata.resourceVersion", 0, why)
             raise api_errors.invalid(resource.group, resource.plural, call.route.name, [cause])
@@ -200,7 +216,7 @@ class Verbs:
             unknown = decoding.preserved_unknown_fields(call, old)
             new = patch.patched(old, schema)
             preconditions.check_patched(call, new, old, strategic=patch.is_strategic)
-            _warn_of_duplicates(call)
+            decoding.warn_of_duplicates(call)
             decoding.decode_patched(call, new, old, unknown)
             decoding.check_namespace_and_name(call, new)
             decoding.check_name(call, new["metadata"])
@@ -212,7 +228,7 @@ class Verbs:
         """Server-side apply: create the object, or merge into it."""
         decoding.check_body(call, patch.body)
         owners.check_config(call, patch.body)
-        _warn_of_duplicates(call)
+        decoding.warn_of_duplicates(call)
         if self.store.get(call.key) is None:
             try:
                 return await self._create_applied(call, patch)
@@ -237,13 +253,15 @@ class Verbs:
         return await self._create(call, new, owners.as_requested)
 
     async def change(
-        self, call: Call, edit: Edit, track: Track | None = None, *, reviewed: bool = False
+        self, call: Call, edit: Edit, track: Track | None = None, view: View | None = None
     ) -> Answer:
         """Read, edit, admit, write; again if another writer was faster.
 
-        `reviewed` if admission policies have seen the write, as an object of a subresource.
+        Webhooks see the object, or its `view`; policies have then seen the view. Neither sees
+        writes by which the server carries out the create of a subresource.
         """
         resource, strategy = call.resource, call.resource.strategy
+        reviews = WriteReviews() if call.route.verb == "create" else self.reviews
 
         async def attempt() -> Answer:
             entry = self.read(call)
@@ -257,14 +275,17 @@ class Verbs:
             old, new = strategy.to_stored(old), strategy.to_stored(new)
             now = self.clock()
             follow = track or owners.tracker(call, now)
-            new = admit.on_update(resource, new, old, call.route.subresource, follow)
+            new = admit.begin_update(resource, new, old, call.route.subresource, follow)
+            new = await reviews.mutate_changed(call, new, old, view)
+            new = admit.finish_update(resource, new, old, call.route.subresource)
             if not call.route.subresource:
                 self._limit_ranges.check_update(resource, new, call.route.namespace)
             strategy.admit_update(new, old, self.store, now)
             if strategy.grants:
                 self.guard(call, new, old)
-            if not reviewed:
+            if view is None and call.route.verb != "create":
                 self.check_policies(call, "UPDATE", new, old)
+            await reviews.check_changed(call, new, old, view)
             return await self._write(call, entry, new, old)
 
         return await self._retrying(call, attempt)
@@ -301,7 +322,7 @@ class Verbs:
 
     # -- deleting --------------------------------------------------------------------------------
 
-    async def delete(self, call: Call) -> Answer:
+    async def delete(self, call: Call, *, named: bool = True) -> Answer:
         """Remove an object, or mark it as being deleted until nothing holds it back."""
         options = deletion.delete_options(call)
         deletion.check_deletable(call)
@@ -311,22 +332,24 @@ class Verbs:
             entry = self.read(call)
             obj = codec.decode(entry.value)
             preconditions.check_preconditions(call, options, obj)
-            self.check_policies(call, "DELETE", None, obj)
-            return await self._delete(call, entry, obj, options)
+            plan = deletion.on_delete(call.resource, obj, options, self.clock())
+            if plan.changed:
+                self.check_policies(call, "DELETE", None, obj)
+                shown = codec.decode(codec.in_version(entry.value, call.resource))
+                await self.reviews.check_deletion(call, shown, options, named=named)
+            return await self._delete(call, entry, plan, dry_run=bool(options.get("dryRun")))
 
         return await self._retrying(call, attempt)
 
-    async def _delete(self, call: Call, entry: Entry, obj: Raw, options: Raw) -> Answer:
+    async def _delete(self, call: Call, entry: Entry, plan: Deletion, *, dry_run: bool) -> Answer:
         resource, strategy = call.resource, call.resource.strategy
-        plan = deletion.on_delete(resource, obj, options, self.clock())
-        dry_run = bool(options.get("dryRun"))
         if plan.remove:
             if not dry_run:
                 entry = await self._remove(resource, entry, plan.obj)
             if strategy.deletion_view:
                 return json_answer(strategy.deletion_view(plan.obj, self.clock()))
             if strategy.delete_answer == "status":
-                name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
+                name, uid = plan.obj["metadata"]["name"], plan.obj["metadata"]["uid"]
                 return json_answer(api_errors.success(resource.group, resource.plural, name, uid))
         elif plan.changed and not dry_run:
             encode = codec.encoder(plan.obj, resource.stored_api_version)
@@ -353,9 +376,10 @@ class Verbs:
         for entry in page.entries:
             _, namespace, name = entry.key.split("/")
             route = call.route._replace(namespace=namespace, name=name, verb="delete")
-            single = Call(route, call.resource, body=codec.dump(options), warnings=call.warnings)
+            body = codec.dump(options)
+            single = replace(call, route=route, query={}, body=body, content_type=JSON)
             try:
-                await self.delete(single)
+                await self.delete(single, named=False)
             except StatusError as error:
                 if error.status != 404:  # another client may delete the same objects
                     raise
@@ -367,11 +391,3 @@ def _purpose(new: Raw) -> Purpose:
         return Purpose.DELETION  # the files of the pod are deleted once this is written
     deleted = "deletionTimestamp" in new["metadata"]
     return Purpose.CHANGE_WHILE_DELETED if deleted else Purpose.CHANGE
-
-
-def _warn_of_duplicates(call: Call) -> None:
-    """Warn of fields that the body has twice, or reject them if the client asks for that."""
-    duplicates = duplicate_fields(call)
-    if duplicates and call.query.get("fieldValidation") == "Strict":
-        raise api_errors.unprocessable()
-    call.warn(*(duplicate.text for duplicate in duplicates))

@@ -44,33 +44,38 @@ class Generated(NamedTuple):
     suffix: str
 
 
-def on_create(
-    resource: Resource, obj: Raw, namespace: str, generated: Generated, track: Track
-) -> Raw:
-    """Complete and check a new object."""
-    strategy, meta = resource.strategy, obj["metadata"]
+def begin_create(resource: Resource, obj: Raw, namespace: str, track: Track) -> Raw:
+    """Give a new object its defaults and owners. Webhooks see it like this."""
+    meta = obj["metadata"]
     sent = meta.pop("managedFields", None)
-    for name in ("selfLink", *_DELETION, "generation"):
+    for name in ("selfLink", "uid", "creationTimestamp", *_DELETION, "generation"):
         meta.pop(name, None)
-    if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = meta["generateName"][:58] + generated.suffix  # 63 characters at most
     if resource.namespaced:
         meta["namespace"] = namespace
+    drop_status(resource, obj)
+    resource.strategy.defaults(obj)
+    # Owners are known before the server's own rules complete the object: those own nothing.
+    _set_managed_fields(meta, track(obj, None, sent))
+    return obj
+
+
+def finish_create(resource: Resource, obj: Raw, generated: Generated) -> Raw:
+    """Give a new object the values that the server generates, and check it."""
+    strategy, meta = resource.strategy, obj["metadata"]
+    if not meta.get("name") and meta.get("generateName"):
+        meta["name"] = meta["generateName"][:58] + generated.suffix  # 63 characters at most
     meta["uid"] = generated.uid
     meta["creationTimestamp"] = timestamp(generated.now)
     if strategy.generation != "none":
         meta["generation"] = 1
-    drop_status(resource, obj)
-    strategy.defaults(obj)
-    # Owners are known before the server's own rules complete the object: those own nothing.
-    _set_managed_fields(meta, track(obj, None, sent))
     strategy.finish_create(obj, timestamp(generated.now))
     _raise(resource, obj, [*_check(resource, obj), *strategy.check_create(obj)])
     return obj
 
 
-def on_update(resource: Resource, new: Raw, old: Raw, subresource: str, track: Track) -> Raw:
-    """Complete and check a changed object; fields that only the server writes stay as they are."""
+def begin_update(resource: Resource, new: Raw, old: Raw, subresource: str, track: Track) -> Raw:
+    """Give a changed object its defaults and owners; fields that only the server writes stay as
+    they are. Webhooks see it like this."""
     strategy = resource.strategy
     sent = new["metadata"].pop("managedFields", None)
     _raise(resource, old, _check_server_fields(new["metadata"], old["metadata"]))
@@ -91,6 +96,25 @@ def on_update(resource: Resource, new: Raw, old: Raw, subresource: str, track: T
         strategy.prepare_update(new, old)
     strategy.defaults(new)
     _set_managed_fields(new["metadata"], track(new, old, sent) if entries is None else entries)
+    return new
+
+
+def protect(resource: Resource, new: Raw, old: Raw, subresource: str) -> Raw:
+    """Undo, in an object that a webhook has changed, what a client could not change either."""
+    _raise(resource, old, _check_server_fields(new["metadata"], old["metadata"]))
+    if subresource == "status":
+        new = _only_status(resource, new, old)
+    else:
+        restore_status(resource, new, old, subresource)
+    _keep_metadata(new["metadata"], old["metadata"])
+    if resource.strategy.prepare_update:
+        resource.strategy.prepare_update(new, old)
+    return new
+
+
+def finish_update(resource: Resource, new: Raw, old: Raw, subresource: str) -> Raw:
+    """Complete and check a changed object."""
+    strategy = resource.strategy
     strategy.finish_update(new, old, subresource)
     causes = [*_check(resource, new)]
     if subresource == "status":

@@ -33,6 +33,7 @@ from muster.local.apiserver.kinds.secret import SECRETS
 from muster.local.apiserver.kinds.service import SERVICES, services
 from muster.local.apiserver.kinds.stateful_set import STATEFUL_SETS
 from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
+from muster.local.apiserver.kinds.webhook_configuration import MUTATING, VALIDATING
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, number, text
 
@@ -91,6 +92,7 @@ BUILTIN = (
     PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, POLICIES, POLICY_BINDINGS,
+    MUTATING, VALIDATING,
     *_NEVER_CREATED, *_METRICS, _POD_LOGS, *_REVIEWS,
 )  # fmt: skip
 

@@ -127,6 +127,7 @@ def _strategy(group: str, kind: str, schema: Raw) -> Strategy:
     name_rules: Raw = (declared.get("properties") or {}).get("name") or {}
     rules = Strategy(
         generation="spec",
+        update_names_revision=True,
         apply_schema=partial(_apply_schema, _rules_of(schema)),
         not_by_status={"f:metadata": {}, "f:spec": {}},
     )

@@ -123,11 +123,14 @@ def _check_create(pod: Raw) -> Causes:
         yield forbidden_field("spec.ephemeralContainers", "cannot be set on create")
 
 
+def _complete_create(pod: Raw, store: ObjectReader) -> None:
+    priority_class.set_priority(pod, store)
+    pod_scheduling.tolerate_short_outages(pod["spec"])
+
+
 def _admit_create(pod: Raw, store: ObjectReader, now: datetime) -> None:
     if pod["spec"].get("overhead"):  # set by runtime classes, and there are none
         raise api_errors.forbidden("", "pods", str(pod["metadata"]["name"]), _OVERHEAD)
-    priority_class.set_priority(pod, store)
-    pod_scheduling.tolerate_short_outages(pod["spec"])
 
 
 def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:
@@ -300,6 +303,7 @@ PODS = Resource(
         check_update=_check_update,
         check_status_update=_check_status_update,
         check_spec_update=ephemeral_containers.check_change,
+        complete_create=_complete_create,
         admit_create=_admit_create,
         generation="spec",
         grace=_grace,

@@ -93,7 +93,8 @@ def _provided(pod: Raw, field: str, computed: object) -> StatusError:
 
 
 def _forbidden(pod: Raw, why: str) -> StatusError:
-    return api_errors.forbidden("", "pods", pod["metadata"]["name"], why)
+    meta = pod["metadata"]  # the name is generated later
+    return api_errors.forbidden("", "pods", meta.get("name") or meta.get("generateName"), why)
 
 
 # -- checks and columns --------------------------------------------------------------------------

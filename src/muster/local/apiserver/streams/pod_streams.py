@@ -27,6 +27,8 @@ from muster.local.apiserver.views import pod_logs
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from multidict import MultiMapping
+
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.store.store import Store
@@ -130,6 +132,30 @@ async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> 
                 await response.write(piece)
             await response.write_eof()
     return response
+
+
+_CONNECTIONS = {
+    "exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions",
+    "proxy": "PodProxyOptions",
+}  # fmt: skip
+
+
+def connect_options(call: Call, query: MultiMapping[str]) -> Raw | None:
+    """The options of a connection as webhooks see them; None for a request that is none."""
+    kind = _CONNECTIONS.get(call.route.subresource)
+    if kind is None or call.resource.collection != "pods":
+        return None
+    options: Raw = {"kind": kind, "apiVersion": "v1"}
+    if call.route.subresource == "proxy":
+        return options | ({"path": f"/{call.route.rest}"} if call.route.rest else {})
+    if call.route.subresource == "portforward":
+        ports = [int(port) for port in query.getall("ports", []) if port.isdecimal()]
+        return options | ({"ports": ports} if ports else {})
+    flags = ("stdin", "stdout", "stderr", "tty")
+    options |= {flag: True for flag in flags if query_bool(call.query.get(flag))}
+    options |= {"container": call.query["container"]} if call.query.get("container") else {}
+    command = query.getall("command", [])
+    return options | ({"command": command} if command else {})
 
 
 def log_options(call: Call, container: str, now: datetime) -> LogOptions:

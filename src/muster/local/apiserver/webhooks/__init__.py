@@ -1,0 +1,1 @@
+"""Webhooks that the API server calls: for admission, and to convert custom objects."""

@@ -1,0 +1,65 @@
+"""What an admission webhook is asked about: one operation of one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muster.api.meta import Raw
+    from muster.local.apiserver.http.requests import Call
+    from muster.local.apiserver.resource import Resource
+
+CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
+_OPTIONS = {CREATE: "CreateOptions", UPDATE: "UpdateOptions"}
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """An operation on an object. Objects have the version of `resource`."""
+
+    call: Call
+    operation: str
+    resource: Resource
+    subresource: str
+    name: str
+    namespace: str
+    kind: Raw
+    """Group, version and kind of the object, which a subresource may have of its own."""
+    obj: Raw | None
+    old: Raw | None
+    options: Raw | None
+
+    @property
+    def own_kind(self) -> bool:
+        """Whether the object is of the resource's kind, and not a Scale or a Binding."""
+        return self.kind == self.resource.gvk
+
+
+def attributes_of(
+    call: Call, operation: str, obj: Raw | None, old: Raw | None = None, kind: Raw | None = None
+) -> Attributes:
+    """The attributes of a call that creates or changes an object."""
+    resource, route = call.resource, call.route
+    meta = (obj or old or {}).get("metadata") or {}
+    name = route.name or str(meta.get("name") or "")
+    namespace = route.namespace
+    if resource.collection == "namespaces":
+        namespace = name
+    return Attributes(
+        call, operation, resource, route.subresource, name, namespace,
+        kind or resource.gvk, obj, old, options_of(call, operation),
+    )  # fmt: skip
+
+
+def options_of(call: Call, operation: str) -> Raw | None:
+    """The options of a create or an update, as a webhook sees them."""
+    if operation not in _OPTIONS:
+        return None
+    options: Raw = {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1"}
+    if call.dry_run:
+        options["dryRun"] = ["All"]
+    for name in ("fieldManager", "fieldValidation"):
+        if call.query.get(name):
+            options[name] = call.query[name]
+    return options
