@@ -1,4 +1,4 @@
-"""Both servers call admission webhooks alike, and answer alike."""
+"""Both servers call webhooks alike, for admission and conversion, and answer alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conformance.cases.webhook_calls import CASES
+from tests.conformance.cases import conversion_webhooks, webhook_calls
 from tests.conformance.normalization import normalized
 from tests.conformance.transcript import Case, Connection, Reply, Step, play
 from tests.side_by_side import side_by_side
@@ -36,6 +36,9 @@ def pointed(step: Step, hooks: WebhookServer, caller: str) -> Step:
     text = json.dumps(step.body)
     text = text.replace("$hooks", f"{hooks.url}/{caller}").replace("$ca", hooks.ca_bundle)
     return replace(step, body=json.loads(text))
+
+
+CASES = [*webhook_calls.CASES, *conversion_webhooks.CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -172,6 +172,8 @@ class Resource:
     walkable_schema: Schema | None = field(default=None, compare=False)
     storage_schema: Schema | None = field(default=None, compare=False)
     """The schema of the storage version, if it differs."""
+    conversion: Raw = field(default_factory=dict, compare=False)
+    """The conversion webhook of its definition; empty if the version alone is replaced."""
     needs_reshaping: bool = False
     """Whether stored bytes may have other fields than this version shows."""
     printer_columns: tuple[Raw, ...] = field(default=(), compare=False)

@@ -25,7 +25,6 @@ from muster.errors import ApiError, StatusError
 from muster.local.apiserver import (
     api_errors,
     bootstrap,
-    codec,
     kubernetes_service,
     metrics,
     non_resource_paths,
@@ -42,19 +41,19 @@ from muster.local.apiserver.cel.evaluator import EVALUATOR
 from muster.local.apiserver.connections.doors import Doors
 from muster.local.apiserver.connections.http_connection import check_room, while_connected
 from muster.local.apiserver.housekeeping import Housekeeping
-from muster.local.apiserver.http import bodies, query_options, requests
-from muster.local.apiserver.http.negotiation import JSON, YAML, media_of, negotiate
+from muster.local.apiserver.http import bodies, query_options, requests, responses
+from muster.local.apiserver.http.negotiation import JSON, negotiate
 from muster.local.apiserver.http.requests import Answer, Call
 from muster.local.apiserver.kinds.builtin import builtin
 from muster.local.apiserver.kinds.namespace import NAMESPACES
 from muster.local.apiserver.kinds.service import SERVICES
 from muster.local.apiserver.kinds.service_addresses import DEFAULT_RANGE
-from muster.local.apiserver.policies.admission_policies import AdmissionPolicies
+from muster.local.apiserver.policies.admission_policies import AdmissionPolicies, allow_write
 from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.node_interface import TokenOwner
 from muster.local.apiserver.streams.pod_streams import STREAMED, PodStreams, connect_options
-from muster.local.apiserver.verbs import Verbs, allow_write
+from muster.local.apiserver.verbs import Verbs
 from muster.local.apiserver.views import pod_logs, resource_metrics, tables
 from muster.local.apiserver.views.watch_events import watch_events
 from muster.local.apiserver.webhooks.client import WebhookClient
@@ -78,15 +77,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _no_descriptors = RepeatedLine(log, logging.ERROR)
-Headers = list[tuple[str, str]]
 _CALL = web.RequestKey("call", Call)
 """Where a request keeps its Call, whose warnings are sent even with an error."""
 _NO_PAGE = partial(web.HTTPNotFound, text="404 page not found\n")
-# kubectl prints warnings, but words a 404 itself: `autoscale` only says "empty input".
-_NO_AUTOSCALER = (
-    "this cluster has no HorizontalPodAutoscaler, because nothing here scales by load;"
-    " set the number of replicas with `kubectl scale`"
-)
 _IN_ONE_NAMESPACE = ("create", "deletecollection")
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
@@ -153,7 +146,7 @@ class ApiServer:
         self._housekeeping = Housekeeping(self.verbs)
         endpoints = ServiceEndpoints(self.store, lambda: self.streams.backend)
         self._webhook_client = WebhookClient(endpoints)
-        converter = Converter()
+        self.verbs.converter = converter = Converter(self._webhook_client)
         webhooks = AdmissionWebhooks(self.store, self.registry, self._webhook_client, converter)
         self.verbs.reviews = WriteReviews(webhooks)
         await self._set_up_access()
@@ -237,20 +230,24 @@ class ApiServer:
             return await self._respond(request, route, resource)
         except StatusError as error:
             call = request.get(_CALL)
-            return _failure(error, call and _warnings(call), request.headers.get("Accept", ""))
+            return responses.failure(
+                error, call and responses.warnings(call), request.headers.get("Accept", "")
+            )
         except ApiError as error:
-            return _failure(StatusError(str(error), status=error.status, reason=error.reason))
+            return responses.failure(
+                StatusError(str(error), status=error.status, reason=error.reason)
+            )
         except web.HTTPRequestEntityTooLarge:
-            return _failure(api_errors.too_large(f"limit is {bodies.LIMIT}"))
+            return responses.failure(api_errors.too_large(f"limit is {bodies.LIMIT}"))
         except (web.HTTPException, ConnectionError):
             raise  # aiohttp answers the first and drops the second
         except Exception as error:
             if isinstance(error, OSError) and is_lack(error):
                 _no_descriptors.log("%s %s failed: %s", request.method, request.rel_url, error)
-                return _failure(api_errors.lacks_descriptors(error))
+                return responses.failure(api_errors.lacks_descriptors(error))
             log.exception("%s %s failed", request.method, request.rel_url)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
-            return _failure(StatusError(message, status=500, reason="InternalError"))
+            return responses.failure(StatusError(message, status=500, reason="InternalError"))
 
     async def _respond(
         self, request: web.Request, route: Route | None, resource: Resource | None
@@ -292,7 +289,7 @@ class ApiServer:
         if self.follow_up_writes.pending or self.verbs.quotas.stale:
             await self.follow_up_writes.run_pending()
         body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
-        return _response(body, answer.code, form.media, _warnings(call))
+        return responses.response(body, answer.code, form.media, responses.warnings(call))
 
     async def _review_connection(self, request: web.Request, call: Call) -> None:
         """Ask webhooks about an exec, an attach, a port-forward or a request to a pod."""
@@ -309,7 +306,7 @@ class ApiServer:
             if any(r.group == route.group and not r.custom for r in self.registry.all()):
                 raise api_errors.path_not_found()
             if (route.group, route.verb) == ("autoscaling", "create"):
-                raise _no_autoscaler()
+                raise responses.no_autoscaler()
             raise _NO_PAGE()
         if resource.namespaced and route.name and not route.namespace:
             raise api_errors.path_not_found()
@@ -345,10 +342,11 @@ class ApiServer:
 
     async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
         show = tables.event_renderer(call, self.verbs.clock) if call.form.shape else None
-        events = watch_events(self.store, call, show)
+        convert = self.verbs.converter.shown if call.resource.conversion else None
+        events = watch_events(self.store, call, show, convert)
         # An invalid request fails here, while the answer can still be a 400.
         first = await anext(events)
-        response = web.StreamResponse(headers=_warnings(call))
+        response = web.StreamResponse(headers=responses.warnings(call))
         response.content_type = JSON
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -374,34 +372,3 @@ async def _body(request: web.Request) -> bytes:
         return await request.read()
     except (web.RequestPayloadError, ContentEncodingError) as error:
         raise api_errors.bad_request(f"the body of the request cannot be read: {error}") from error
-
-
-def _no_autoscaler() -> web.HTTPNotFound:
-    # A Status: kubectl ignores the warnings of any other 404.
-    return web.HTTPNotFound(
-        body=codec.dump(api_errors.body(api_errors.path_not_found())),
-        content_type="application/json",
-        headers=_warning_headers([_NO_AUTOSCALER]),
-    )
-
-
-def _warnings(call: Call) -> Headers:
-    deprecation = call.resource.deprecation
-    return _warning_headers([*([deprecation] if deprecation else []), *call.warnings])
-
-
-def _warning_headers(warnings: list[str]) -> Headers:
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
-    return [("Warning", f'299 - "{text}"') for text in quoted]
-
-
-def _failure(error: StatusError, warnings: Headers | None = None, accept: str = "") -> web.Response:
-    body = codec.dump(api_errors.body(error))
-    media = media_of(accept)
-    headers = [*(warnings or ()), *([("Retry-After", "1")] if error.status == 429 else ())]
-    return _response(body, error.status, media, headers)
-
-
-def _response(body: bytes, status: int, media: str, headers: Headers) -> web.Response:
-    body = bodies.as_yaml(body) if media == YAML else body
-    return web.Response(body=body, status=status, content_type=media, headers=headers)

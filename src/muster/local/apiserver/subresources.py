@@ -56,7 +56,7 @@ async def serve(verbs: Verbs, call: Call) -> Answer:
         case "status" | "ephemeralcontainers", "patch":
             return await verbs.patch(call)
         case "scale", "get":
-            obj = codec.decode(verbs.read(call).value)
+            obj = codec.decode((await verbs.get(call)).body)
             return json_answer(_scale_of(call.resource, obj))
         case "scale", "update" | "patch":
             return await _scale(verbs, call)

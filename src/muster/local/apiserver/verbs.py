@@ -13,12 +13,14 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.limits import EVICTED
 from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import AlreadyExists, Conflict, NotFound, StatusError
 from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver.access.escalation import allow_create, allow_grant
 from muster.local.apiserver.admission import admit, creation, deletion, preconditions
 from muster.local.apiserver.admission.admit import Generated
 from muster.local.apiserver.admission.limit_ranges import LimitRanges
@@ -29,52 +31,35 @@ from muster.local.apiserver.http.requests import (
     Answer,
     Call,
     json_answer,
-    stored_answer,
     unstored_answer,
 )
 from muster.local.apiserver.patch.patches import read_patch
+from muster.local.apiserver.policies.admission_policies import allow_write
 from muster.local.apiserver.schema import decoding
+from muster.local.apiserver.store.changes import Entry
 from muster.local.apiserver.store.disk_reserve import Purpose
 from muster.local.apiserver.views import lists
+from muster.local.apiserver.webhooks.conversion import Converter
 from muster.local.apiserver.webhooks.write_reviews import WriteReviews
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
+    from muster.local.apiserver.access.escalation import CreateCheck, Guard
     from muster.local.apiserver.admission.admit import Track
     from muster.local.apiserver.admission.deletion import Deletion
     from muster.local.apiserver.patch.patches import Patch
+    from muster.local.apiserver.policies.admission_policies import PolicyCheck
     from muster.local.apiserver.resource import Resource
-    from muster.local.apiserver.store.changes import Entry
     from muster.local.apiserver.store.store import Store
+    from muster.local.apiserver.views.lists import Page
     from muster.local.apiserver.webhooks.write_reviews import View
 
 Clock = Callable[[], datetime]
 Edit = Callable[["Raw"], "Raw"]
 """From the stored object to the requested one; it may change its argument."""
 
-Guard = Callable[[Call, "Raw", "Raw | None"], None]
-"""Raises a 403 if the caller may not grant the permissions that the new object grants."""
-
-PolicyCheck = Callable[[Call, str, "Raw | None", "Raw | None"], None]
-"""Raises if an admission policy denies the operation on the new and the old object."""
-
-CreateCheck = Callable[[Call], None]
-"""Raises a 403 if the caller of an update or an apply may not create the object it names."""
-
 # Far more than concurrent writers of one object need; a loop without end would hide a bug.
 _TRIES = 8
-
-
-def _allow(call: Call, new: Raw, old: Raw | None) -> None:
-    """Without an authorizer, every caller may grant every permission."""
-
-
-def allow_write(call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
-    """Without admission policies, every write is allowed."""
-
-
-def _allow_create(call: Call) -> None:
-    """Without an authorizer, every caller may create every object."""
 
 
 def _now() -> datetime:
@@ -90,8 +75,9 @@ class Verbs:
         self.quotas = Quotas(store)
         self._limit_ranges = LimitRanges(store)
         self.reviews = WriteReviews()
-        self.guard: Guard = _allow
-        self.check_create: CreateCheck = _allow_create
+        self.converter = Converter()
+        self.guard: Guard = allow_grant
+        self.check_create: CreateCheck = allow_create
         self.check_policies: PolicyCheck = allow_write
         self.evictions = asyncio.Lock()
         """Held from the check of a disruption budget until the pod is being deleted."""
@@ -115,11 +101,27 @@ class Verbs:
         # 20 digits are beyond any revision, and Python refuses to convert thousands of them.
         if version.isdecimal() and int(version[:20]) > self.store.revision:
             raise api_errors.resource_version_too_large(int(version[:20]), self.store.revision)
-        return stored_answer(call.resource, self.read(call))
+        return await self._shown(call.resource, self.read(call))
 
     async def list(self, call: Call) -> Answer:
         """A collection, or a page of it."""
-        return lists.answer(call, await lists.page(self.store, call))
+        return await self._listed(call, await lists.page(self.store, call))
+
+    async def _listed(self, call: Call, page: Page) -> Answer:
+        values = [entry.value for entry in page.entries]
+        return lists.answer(call, page, await self.converter.shown(values, call.resource))
+
+    async def _shown(self, resource: Resource, entry: Entry, code: int = 200) -> Answer:
+        """The answer with a stored object."""
+        if not resource.conversion:
+            return Answer(code, codec.in_version(entry.value, resource), resource)
+        return Answer(code, (await self.converter.shown([entry.value], resource))[0], resource)
+
+    async def _unstored(self, resource: Resource, obj: Raw, code: int = 200) -> Answer:
+        """The answer of a dry run."""
+        if resource.conversion:
+            obj = await self.converter.as_if_stored(obj, resource)
+        return unstored_answer(resource, obj, code)
 
     # -- creating --------------------------------------------------------------------------------
 
@@ -146,11 +148,11 @@ class Verbs:
             try:
                 with self.quotas.reserved(resource, key, new):
                     if call.dry_run and self.store.get(key) is None:
-                        return unstored_answer(resource, new, 201)
+                        return await self._unstored(resource, new, 201)
                     if call.dry_run:
                         raise creation.already_exists(resource, key, self.store)
-                    encode = codec.stored_encoder(new, resource)
-                    return stored_answer(resource, await self.store.create(key, encode), 201)
+                    encode = await self._encoder(new, resource)
+                    return await self._shown(resource, await self.store.create(key, encode), 201)
             except AlreadyExists as error:
                 if left == 1:
                     raise creation.already_exists(resource, key, self.store) from error
@@ -265,7 +267,7 @@ class Verbs:
 
         async def attempt() -> Answer:
             entry = self.read(call)
-            shown = codec.in_version(entry.value, resource)
+            shown = (await self._shown(resource, entry)).body
             # Decoded twice: a patched object may share parts with its argument, and admission
             # changes it in place.
             old, new = codec.decode(shown), edit(codec.decode(shown))
@@ -305,20 +307,24 @@ class Verbs:
         resource = call.resource
         if deletion.can_be_removed(resource, new):  # nothing holds it back any more
             if call.dry_run:
-                return unstored_answer(resource, new)
-            return stored_answer(resource, await self._remove(resource, entry, new))
+                return await self._unstored(resource, new)
+            return await self._shown(resource, await self._remove(resource, entry, new))
         # A write without a change gets no new revision, unless the storage version has changed:
         # that is how objects migrate.
         if admit.is_unchanged(new, old) and codec.is_current(entry.value, resource):
-            return stored_answer(resource, entry)
-        encode = codec.stored_encoder(new, resource)
+            return await self._shown(resource, entry)
+        encode = await self._encoder(new, resource)
         with self.quotas.reserved(resource, entry.key, new, old):
             if call.dry_run:
-                return unstored_answer(resource, new)
-            return stored_answer(
-                resource,
-                await self.store.update(entry.key, encode, entry.revision, _purpose(new)),
-            )
+                return await self._unstored(resource, new)
+            purpose = _purpose(new)
+            updated = await self.store.update(entry.key, encode, entry.revision, purpose)
+            return await self._shown(resource, updated)
+
+    async def _encoder(self, obj: Raw, resource: Resource) -> Callable[[int], bytes]:
+        if resource.conversion:
+            obj = await self.converter.to_storage(obj, resource)
+        return codec.stored_encoder(obj, resource)
 
     # -- deleting --------------------------------------------------------------------------------
 
@@ -335,8 +341,8 @@ class Verbs:
             plan = deletion.on_delete(call.resource, obj, options, self.clock())
             if plan.changed:
                 self.check_policies(call, "DELETE", None, obj)
-                shown = codec.decode(codec.in_version(entry.value, call.resource))
-                await self.reviews.check_deletion(call, shown, options, named=named)
+                old = partial(self._shown, call.resource, entry)
+                await self.reviews.check_deletion(call, old, options, named=named)
             return await self._delete(call, entry, plan, dry_run=bool(options.get("dryRun")))
 
         return await self._retrying(call, attempt)
@@ -352,15 +358,16 @@ class Verbs:
                 name, uid = plan.obj["metadata"]["name"], plan.obj["metadata"]["uid"]
                 return json_answer(api_errors.success(resource.group, resource.plural, name, uid))
         elif plan.changed and not dry_run:
-            encode = codec.encoder(plan.obj, resource.stored_api_version)
+            encode = codec.deletion_encoder(plan.obj, resource)
             update = self.store.update(entry.key, encode, entry.revision, Purpose.DELETION)
             entry = await update
         if dry_run:
-            return unstored_answer(resource, plan.obj)
-        return stored_answer(resource, entry)
+            value = codec.as_stored(plan.obj, plan.obj["apiVersion"])
+            entry = Entry(entry.key, entry.revision, value)
+        return await self._shown(resource, entry)
 
     async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:
-        encode = codec.encoder(last, resource.stored_api_version)
+        encode = codec.deletion_encoder(last, resource)
         removed = await self.store.delete(entry.key, encode, entry.revision)
         contents = resource.strategy.contents(last)
         for inner in list(self.store.scan(contents)) if contents else ():
@@ -383,7 +390,7 @@ class Verbs:
             except StatusError as error:
                 if error.status != 404:  # another client may delete the same objects
                     raise
-        return lists.answer(call, page)
+        return await self._listed(call, page)
 
 
 def _purpose(new: Raw) -> Purpose:

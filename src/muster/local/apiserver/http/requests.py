@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.resource import Resource
-    from muster.local.apiserver.store.changes import Entry
 
 
 class Route(NamedTuple):
@@ -178,11 +177,6 @@ class Answer(NamedTuple):
     body: bytes
     resource: Resource | None = None
     """The resource of the object in the body, which can be shown as a table; None for a Status."""
-
-
-def stored_answer(resource: Resource, entry: Entry, code: int = 200) -> Answer:
-    """The answer with a stored object."""
-    return Answer(code, codec.in_version(entry.value, resource), resource)
 
 
 def unstored_answer(resource: Resource, obj: Raw, code: int = 200) -> Answer:

@@ -16,10 +16,20 @@ from muster.api.conditions import new_condition
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
-from muster.local.apiserver.api_errors import Causes, invalid_value, required
+from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value, required
 from muster.local.apiserver.cel import rule_checks
 from muster.local.apiserver.kinds import crd_schema, crd_types
-from muster.local.apiserver.kinds.fields import check_required, each, fill, one_of
+from muster.local.apiserver.kinds.fields import (
+    check_required,
+    each,
+    fill,
+    fill_optional,
+    one_of,
+)
+from muster.local.apiserver.kinds.webhook_configuration import (
+    REVIEW_VERSIONS,
+    check_client_config,
+)
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views.cells import CREATED_AT, NAME, condition_is_true
 
@@ -71,7 +81,8 @@ def _complete(crd: Raw) -> None:
     spec = crd["spec"]
     kind = spec["names"]["kind"]
     fill(spec["names"], singular=kind.lower(), listKind=f"{kind}List")
-    spec.setdefault("conversion", {"strategy": "None"})
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    fill_optional((conversion.get("webhook") or {}).get("clientConfig") or {}, "service", port=443)
 
 
 # -- names ---------------------------------------------------------------------------------------
@@ -252,13 +263,36 @@ def _check_columns(version: Raw, path: str) -> Causes:
 
 def _check_conversion(conversion: Raw) -> Causes:
     yield from one_of(conversion, "strategy", ("None", "Webhook"), "spec.conversion")
+    webhook = conversion.get("webhook") or {}
+    path, versions = "spec.conversion.webhookClientConfig", webhook.get("conversionReviewVersions")
     if conversion.get("strategy") == "Webhook":
-        webhook = conversion.get("webhook") or {}
         if not webhook.get("clientConfig"):
-            detail = "required when strategy is set to Webhook"
-            yield required("spec.conversion.webhookClientConfig", detail)
-        if not webhook.get("conversionReviewVersions"):
-            yield required("spec.conversion.conversionReviewVersions")
+            yield required(path, "required when strategy is set to Webhook")
+        else:
+            yield from check_client_config(webhook["clientConfig"], path)
+        yield from _check_review_versions(versions or [])
+        return
+    only_webhooks = "should not be set when strategy is not set to Webhook"
+    if webhook.get("clientConfig"):
+        yield forbidden_field(path, only_webhooks)
+    if versions:
+        yield forbidden_field("spec.conversion.conversionReviewVersions", only_webhooks)
+
+
+def _check_review_versions(versions: list[str]) -> Causes:
+    path = "spec.conversion.conversionReviewVersions"
+    if not versions:
+        yield required(path)
+        return
+    for i, version in enumerate(versions):
+        if version in versions[:i]:
+            yield invalid_value(f"{path}[{i}]", version, "duplicate version")
+            continue
+        problems = names.check_dns1035_label(version)
+        yield from names.invalid_values(f"{path}[{i}]", version, problems)
+    if not set(versions) & set(REVIEW_VERSIONS):
+        detail = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
+        yield invalid_value(path, versions, detail)
 
 
 def _check_approval(group: str, annotations: Raw) -> Causes:

@@ -38,6 +38,8 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
     storage: Raw = next((v for v in spec["versions"] if v.get("storage")), {})
     stored = _schema(storage)
     _share_equal_fields(map(_schema, spec["versions"]))
+    conversion: Raw = spec.get("conversion") or {}
+    webhook = conversion.get("webhook") or {} if conversion.get("strategy") == "Webhook" else {}
     # Objects stored before a change of the definition may have fields that it no longer has.
     changed = crd["metadata"].get("generation", 1) > 1
     for version in sorted(spec["versions"], key=lambda v: version_rank(v["name"])):
@@ -61,6 +63,7 @@ def resources_of(crd: Raw) -> Iterator[Resource]:
             schema=schema,
             walkable_schema=_walkable(schema),
             storage_schema=_walkable(stored) if schema != stored else None,
+            conversion=webhook,
             needs_reshaping=(changed or schema != stored) and not _accepts_anything(schema),
             printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
             scale=subresources.get("scale") or {},

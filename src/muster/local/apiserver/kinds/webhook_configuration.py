@@ -26,7 +26,7 @@ from muster.local.apiserver.kinds.fields import (
     one_of,
 )
 from muster.local.apiserver.resource import Resource, Strategy
-from muster.local.apiserver.views.cells import AGE, NAME
+from muster.local.apiserver.views.cells import AGE, NAME, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,7 +252,7 @@ def _configurations(kind: str, defaults: Callable[[Raw], None]) -> Resource:
             check=_check,
             generation="spec",
             update_names_revision=True,
-            columns=NAME | {"Webhooks": lambda obj, _: len(obj.get("webhooks") or ())} | AGE,
+            columns=NAME | {"Webhooks": lambda obj, _: len(rows(obj, "webhooks"))} | AGE,
         ),
     )  # fmt: skip
 

@@ -134,9 +134,7 @@ def head(resource: Resource, metadata: Raw) -> Raw:
     return {"kind": kind, "apiVersion": resource.api_version, "metadata": metadata}
 
 
-def answer(call: Call, page: Page) -> Answer:
-    """The list as JSON."""
-    resource = call.resource
-    opening = codec.dump(head(resource, page.metadata))[:-1]
-    items = b",".join(codec.in_version(entry.value, resource) for entry in page.entries)
-    return Answer(200, opening + b',"items":[' + items + b"]}")
+def answer(call: Call, page: Page, items: Iterable[bytes]) -> Answer:
+    """The list as JSON; `items` are the page's entries in the requested version."""
+    opening = codec.dump(head(call.resource, page.metadata))[:-1]
+    return Answer(200, opening + b',"items":[' + b",".join(items) + b"]}")

@@ -8,28 +8,32 @@ existing objects, then (if requested) the bookmark that marks their end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from muster.errors import Gone
+from muster.errors import Gone, StatusError
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.http import query_options
 from muster.local.apiserver.http.query_options import selection
 from muster.local.apiserver.http.requests import query_bool
-from muster.local.apiserver.store.changes import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from muster.api.meta import Raw
     from muster.local.apiserver.http.query_options import Selection
     from muster.local.apiserver.http.requests import Call
+    from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Change, Watch
     from muster.local.apiserver.store.store import Store
 
 
 Show = Callable[[bytes], bytes]
+Convert = Callable[["Sequence[bytes]", "Resource"], Awaitable[list[bytes]]]
+"""From stored objects to the objects of a version."""
+Event = tuple[bytes, bytes]
+"""The type of an event, and the stored object."""
 
 # Bookmarks tell an idle watcher the newest revision, so that it can resume after a compaction. The
 # real server sends one about every minute.
@@ -38,9 +42,11 @@ _INITIAL_END = "k8s.io/initial-events-end"
 
 
 async def watch_events(
-    store: Store, call: Call, show: Show | None = None
+    store: Store, call: Call, show: Show | None = None, convert: Convert | None = None
 ) -> AsyncGenerator[bytes, None]:
     """Lines of events until the client's timeout. `show` gives objects another shape.
+
+    `convert` gives them the requested version, if that takes more than replacing its name.
 
     The first piece is empty if the watch has begun, or the ERROR event of a revision that was
     compacted.
@@ -59,15 +65,27 @@ async def watch_events(
     except Gone as error:
         yield _line(b"ERROR", codec.dump(api_errors.body(api_errors.expired(str(error)))))
         return
+
+    async def lines(events: list[Event]) -> bytes:
+        values = [value for _, value in events]
+        if convert is None:
+            objects = [codec.in_version(value, call.resource) for value in values]
+        else:
+            objects = await convert(values, call.resource)
+        rows = zip(events, objects, strict=True)
+        return b"".join(_line(type_, show(obj) if show else obj) for (type_, _), obj in rows)
+
     try:
         yield b""
         for start in range(0, len(entries), 500):  # pieces, so that other requests run in between
-            yield b"".join(_event(b"ADDED", e, call, show) for e in entries[start : start + 500])
+            yield await lines([(b"ADDED", e.value) for e in entries[start : start + 500]])
         if initial and query_bool(call.query.get("allowWatchBookmarks")):
             yield _bookmark(call, since, initial_end=True)
-        shown = partial(_shown, call, selected, show)
-        async for lines in _follow(store, call, changes, shown):
-            yield lines
+        seen = partial(_seen, selected)
+        async for events in _follow(store, call, changes, seen):
+            yield events if isinstance(events, bytes) else await lines(events)
+    except StatusError as error:  # an object that cannot be converted ends the watch
+        yield _line(b"ERROR", codec.dump(api_errors.body(error)))
     finally:
         changes.close()
 
@@ -88,9 +106,9 @@ def _start(call: Call) -> tuple[int | None, bool]:
 
 
 async def _follow(
-    store: Store, call: Call, changes: Watch, shown: Callable[[Change], bytes]
-) -> AsyncIterator[bytes]:
-    """Lines of events until the timeout, with a bookmark whenever nothing has changed for long."""
+    store: Store, call: Call, changes: Watch, seen: Callable[[Change], Event | None]
+) -> AsyncIterator[list[Event] | bytes]:
+    """Events until the timeout, with a bookmark's line whenever nothing has changed for long."""
     loop, seconds = asyncio.get_running_loop(), call.number("timeoutSeconds")
     end = loop.time() + seconds if seconds else float("inf")
     bookmarks = query_bool(call.query.get("allowWatchBookmarks"))
@@ -105,33 +123,26 @@ async def _follow(
                 if bookmarks and loop.time() < end:
                     yield _bookmark(call, store.revision)
             continue
-        lines = b"".join(map(shown, batch))
-        if lines:
-            yield lines
+        events = [event for event in map(seen, batch) if event]
+        if events:
+            yield events
 
 
-def _shown(call: Call, selected: Selection, show: Show | None, change: Change) -> bytes:
-    """The event of one change for this watcher; empty if it never saw the object."""
+def _seen(selected: Selection, change: Change) -> Event | None:
+    """The event of one change for this watcher; None if it never saw the object."""
     before = change.before is not None and selected.matches(change.before)
     after = not change.deleted and selected.matches(change.entry)
     if after:
-        return _event(b"MODIFIED" if before else b"ADDED", change.entry, call, show)
+        return b"MODIFIED" if before else b"ADDED", change.entry.value
     if not before or change.before is None:
-        return b""
+        return None
     if change.deleted:
-        return _event(b"DELETED", change.entry, call, show)
+        return b"DELETED", change.entry.value
     # The object no longer matches: the watcher gets the last state that did, with the revision of
     # the change, from which it can resume.
     last = codec.decode(change.before.value)
     encode = codec.encoder(last, last["apiVersion"])
-    revision = change.entry.revision
-    deleted = Entry(change.entry.key, revision, encode(revision))
-    return _event(b"DELETED", deleted, call, show)
-
-
-def _event(type_: bytes, entry: Entry, call: Call, show: Show | None) -> bytes:
-    obj = codec.in_version(entry.value, call.resource)
-    return _line(type_, show(obj) if show else obj)
+    return b"DELETED", encode(change.entry.revision)
 
 
 def _line(type_: bytes, obj: bytes) -> bytes:

@@ -57,12 +57,12 @@ class WebhookClient:
         if self._session is not None:
             await self._session.close()
 
-    async def post(self, config: Raw, body: Raw, seconds: int | None) -> Any:
+    async def post(self, config: Raw, body: Raw, seconds: int) -> Any:
         """The decoded answer of the webhook at the address in a `clientConfig`."""
-        query = f"?timeout={seconds}s" if seconds else ""
+        query = f"?timeout={seconds}s"
         shown = _shown_url(config) + query
         try:
-            async with asyncio.timeout(seconds or 30):
+            async with asyncio.timeout(seconds):
                 target = await self._target(config, shown, query)
                 return await self._send(config, target, codec.dump(body))
         except TimeoutError as error:

@@ -61,22 +61,24 @@ class AdmissionWebhooks:
         self._converter = converter
         self._mutating: dict[str, list[Webhook]] = {}
         self._validating: dict[str, list[Webhook]] = {}
+        self.configured = False
+        """Whether there is any webhook: mostly not, and then nothing is prepared for a write."""
         store.subscribe(self._mutating_changed, MUTATING.collection)
         store.subscribe(self._validating_changed, VALIDATING.collection)
 
     def _mutating_changed(self, change: Change) -> None:
         self._mutating = _updated(self._mutating, change)
+        self.configured = bool(self._mutating or self._validating)
 
     def _validating_changed(self, change: Change) -> None:
         self._validating = _updated(self._validating, change)
+        self.configured = bool(self._mutating or self._validating)
 
     def concern(self, call: Call) -> bool:
-        """Whether any webhook may have to be called: mostly not, and then nothing is prepared.
+        """Whether any webhook may have to be called.
 
         The server's own writes go past webhooks: their failure would fail the request of another.
         """
-        if not self._mutating and not self._validating:
-            return False
         return call.user is not INTERNAL_USER and call.resource.group != GROUP
 
     # -- mutating --------------------------------------------------------------------------------
@@ -162,7 +164,9 @@ class AdmissionWebhooks:
         spec, uid = webhook.spec, str(uuid.uuid4())
         sent = admission_review.review(webhook, request, request.resource, uid)
         try:
-            received = await self._post(spec["clientConfig"], sent, spec.get("timeoutSeconds"))
+            received = await self._post(
+                spec["clientConfig"], sent, spec.get("timeoutSeconds") or 10
+            )
             answer = admission_review.read(sent, received, mutating=mutating)
         except CallError as error:
             text = f'failed calling webhook "{webhook.name}": {error}'
@@ -175,7 +179,7 @@ class AdmissionWebhooks:
             raise admission_review.refusal(webhook.name, answer.status)
         return answer
 
-    async def _post(self, config: Raw, body: Raw, seconds: int | None) -> object:
+    async def _post(self, config: Raw, body: Raw, seconds: int) -> object:
         try:
             return await self._client.post(config, body, seconds)
         except CallError as error:

@@ -16,10 +16,10 @@ from muster.local.apiserver.webhooks.attributes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.http.requests import Call
+    from muster.local.apiserver.http.requests import Answer, Call
     from muster.local.apiserver.webhooks.attributes import Attributes
     from muster.local.apiserver.webhooks.dispatch import AdmissionWebhooks, Complete
 
@@ -42,7 +42,9 @@ class WriteReviews:
 
     def _concerned(self, call: Call) -> AdmissionWebhooks | None:
         webhooks = self._webhooks
-        return webhooks if webhooks is not None and webhooks.concern(call) else None
+        if webhooks is None or not webhooks.configured:
+            return None
+        return webhooks if webhooks.concern(call) else None
 
     # -- create ----------------------------------------------------------------------------------
 
@@ -113,13 +115,15 @@ class WriteReviews:
 
     # -- delete and connect ----------------------------------------------------------------------
 
-    async def check_deletion(self, call: Call, old: Raw, options: Raw, *, named: bool) -> None:
+    async def check_deletion(
+        self, call: Call, old: Callable[[], Awaitable[Answer]], options: Raw, *, named: bool
+    ) -> None:
         """Ask all webhooks about a deletion; one of a whole collection names no object."""
         webhooks = self._concerned(call)
         if webhooks is None:
             return
         head = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-        request = attributes_of(call, DELETE, None, _shown(call, old))
+        request = attributes_of(call, DELETE, None, codec.decode((await old()).body))
         request = replace(request, options={**options, **head})
         await webhooks.admit(request if named else replace(request, name=""))
 

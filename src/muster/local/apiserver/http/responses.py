@@ -1,0 +1,57 @@
+"""Answers as HTTP responses: bodies, errors, and warnings as headers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver.http import bodies
+from muster.local.apiserver.http.negotiation import YAML, media_of
+
+if TYPE_CHECKING:
+    from muster.errors import StatusError
+    from muster.local.apiserver.http.requests import Call
+
+Headers = list[tuple[str, str]]
+# kubectl prints warnings, but words a 404 itself: `autoscale` only says "empty input".
+_NO_AUTOSCALER = (
+    "this cluster has no HorizontalPodAutoscaler, because nothing here scales by load;"
+    " set the number of replicas with `kubectl scale`"
+)
+
+
+def no_autoscaler() -> web.HTTPNotFound:
+    """There are no autoscalers here; `kubectl autoscale` prints why."""
+    # A Status: kubectl ignores the warnings of any other 404.
+    return web.HTTPNotFound(
+        body=codec.dump(api_errors.body(api_errors.path_not_found())),
+        content_type="application/json",
+        headers=_warning_headers([_NO_AUTOSCALER]),
+    )
+
+
+def warnings(call: Call) -> Headers:
+    """The headers of the warnings of a call, and of a deprecated version."""
+    deprecation = call.resource.deprecation
+    return _warning_headers([*([deprecation] if deprecation else []), *call.warnings])
+
+
+def _warning_headers(warnings: list[str]) -> Headers:
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
+    return [("Warning", f'299 - "{text}"') for text in quoted]
+
+
+def failure(error: StatusError, warnings: Headers | None = None, accept: str = "") -> web.Response:
+    """An error as a Status."""
+    body = codec.dump(api_errors.body(error))
+    media = media_of(accept)
+    headers = [*(warnings or ()), *([("Retry-After", "1")] if error.status == 429 else ())]
+    return response(body, error.status, media, headers)
+
+
+def response(body: bytes, status: int, media: str, headers: Headers) -> web.Response:
+    """A body that is sent at once, in the form that the client accepts."""
+    body = bodies.as_yaml(body) if media == YAML else body
+    return web.Response(body=body, status=status, content_type=media, headers=headers)
