@@ -16,12 +16,12 @@ from tests.waiting import until
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 RESOURCES = (
     "configmaps,cronjobs,daemonsets,deployments,endpoints,endpointslices,ingresses,jobs,leases,"
-    "limitranges,namespaces,nodes,persistentvolumeclaims,persistentvolumes,poddisruptionbudgets,"
-    "pods,replicasets,replicationcontrollers,resourcequotas,secrets,services,statefulsets,"
-    "storageclasses"
+    "limitranges,mutatingwebhookconfigurations,namespaces,nodes,persistentvolumeclaims,"
+    "persistentvolumes,poddisruptionbudgets,pods,replicasets,replicationcontrollers,resourcequotas,"
+    "secrets,services,statefulsets,storageclasses,validatingwebhookconfigurations"
 )
 """Its default resources without the kinds that the local cluster does not have (certificate signing
-requests, autoscalers, network policies, webhook configurations, volume attachments); and endpoint
+requests, autoscalers, network policies, volume attachments); and endpoint
 slices."""
 
 

@@ -48,7 +48,7 @@ from muster.local.apiserver.kinds.builtin import builtin
 from muster.local.apiserver.kinds.namespace import NAMESPACES
 from muster.local.apiserver.kinds.service import SERVICES
 from muster.local.apiserver.kinds.service_addresses import DEFAULT_RANGE
-from muster.local.apiserver.policies.admission_policies import AdmissionPolicies, allow_write
+from muster.local.apiserver.policies.admission_policies import AdmissionPolicies
 from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store
 from muster.local.apiserver.streams.node_interface import TokenOwner
@@ -203,7 +203,7 @@ class ApiServer:
         await self.follow_up_writes.run_pending()
 
     def _apply_policies(self, policies: AdmissionPolicies) -> None:
-        self.verbs.check_policies = policies.check_write if policies.are_bound else allow_write
+        self.verbs.reviews.check_policies = policies.check_write if policies.are_bound else None
 
     def _token_refused(self, uid: str) -> None:
         # A pod cannot renew its own token, and the clock may have been set.

@@ -74,7 +74,6 @@ async def _bind(verbs: Verbs, call: Call) -> Answer:
     binding = await verbs.reviews.admit_body(call, _read_body(call), resource.gvk)
     node = _target(call, binding.get("target") or {})
     now = timestamp(verbs.clock())
-    verbs.check_policies(call, "CREATE", binding, None)
 
     def bind(pod: Raw) -> Raw:
         pods.bind(pod, node, binding["metadata"], now)
@@ -87,7 +86,6 @@ async def _bind(verbs: Verbs, call: Call) -> Answer:
 async def _evict(verbs: Verbs, call: Call) -> Answer:
     """Delete a pod unless a disruption budget forbids it."""
     eviction = await verbs.reviews.admit_body(call, _read_body(call), _BODIES["eviction"].gvk)
-    verbs.check_policies(call, "CREATE", eviction, None)
     async with verbs.evictions:
         await _evict_within_budget(verbs, call, eviction.get("deleteOptions") or {})
     return json_answer(_DONE, 201)
@@ -153,7 +151,7 @@ async def _scale(verbs: Verbs, call: Call) -> Answer:
         live = _scale_of(resource, obj)
         live["metadata"]["managedFields"] = owners_of_scale(entries, elements)
         scale, owners = _written(call, live, sent_scale, verbs.clock())
-        verbs.check_policies(call, "UPDATE", scale, live)
+        verbs.reviews.check(call, "UPDATE", scale, live)
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
             raise _negative(call, replicas)

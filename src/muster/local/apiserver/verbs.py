@@ -34,7 +34,6 @@ from muster.local.apiserver.http.requests import (
     unstored_answer,
 )
 from muster.local.apiserver.patch.patches import read_patch
-from muster.local.apiserver.policies.admission_policies import allow_write
 from muster.local.apiserver.schema import decoding
 from muster.local.apiserver.store.changes import Entry
 from muster.local.apiserver.store.disk_reserve import Purpose
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from muster.local.apiserver.admission.admit import Track
     from muster.local.apiserver.admission.deletion import Deletion
     from muster.local.apiserver.patch.patches import Patch
-    from muster.local.apiserver.policies.admission_policies import PolicyCheck
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.store import Store
     from muster.local.apiserver.views.lists import Page
@@ -78,7 +76,6 @@ class Verbs:
         self.converter = Converter()
         self.guard: Guard = allow_grant
         self.check_create: CreateCheck = allow_create
-        self.check_policies: PolicyCheck = allow_write
         self.evictions = asyncio.Lock()
         """Held from the check of a disruption budget until the pod is being deleted."""
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
@@ -188,7 +185,6 @@ class Verbs:
         # the real server does: an invalid object is a 422 for every caller.
         if call.route.verb != "create":
             self.check_create(call)
-        self.check_policies(call, "CREATE", new, None)
         await self.reviews.check_new(call, new)
         return new
 
@@ -259,8 +255,8 @@ class Verbs:
     ) -> Answer:
         """Read, edit, admit, write; again if another writer was faster.
 
-        Webhooks see the object, or its `view`; policies have then seen the view. Neither sees
-        writes by which the server carries out the create of a subresource.
+        Webhooks and policies see the object, or its `view`. They do not see writes by which the
+        server carries out the create of a subresource.
         """
         resource, strategy = call.resource, call.resource.strategy
         reviews = WriteReviews() if call.route.verb == "create" else self.reviews
@@ -285,8 +281,6 @@ class Verbs:
             strategy.admit_update(new, old, self.store, now)
             if strategy.grants:
                 self.guard(call, new, old)
-            if view is None and call.route.verb != "create":
-                self.check_policies(call, "UPDATE", new, old)
             await reviews.check_changed(call, new, old, view)
             return await self._write(call, entry, new, old)
 
@@ -340,7 +334,6 @@ class Verbs:
             preconditions.check_preconditions(call, options, obj)
             plan = deletion.on_delete(call.resource, obj, options, self.clock())
             if plan.changed:
-                self.check_policies(call, "DELETE", None, obj)
                 old = partial(self._shown, call.resource, entry)
                 await self.reviews.check_deletion(call, old, options, named=named)
             return await self._delete(call, entry, plan, dry_run=bool(options.get("dryRun")))

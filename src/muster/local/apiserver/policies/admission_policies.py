@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import StatusError
@@ -15,7 +14,7 @@ from muster.local.apiserver.policies.evaluation import Denial, denials, visible_
 from muster.local.apiserver.policies.matching import is_exempt, matched_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from muster.api.meta import Raw
     from muster.local.apiserver.access.authorization import Authorizer
@@ -27,13 +26,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
 
-PolicyCheck = Callable[["Call", str, "Raw | None", "Raw | None"], None]
-"""Raises if an admission policy denies the operation on the new and the old object."""
 _CODES = {"Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
-
-
-def allow_write(call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
-    """Without admission policies, every write is allowed."""
 
 
 class _ConfigurationError(Exception):

@@ -253,6 +253,7 @@ def decode_admitted(resource: Resource, obj: Raw) -> Raw:
         if resource.custom:
             structural.fill_defaults(obj, schema)
         else:
+            _check_types(resource, structural.check(obj, schema, integral_floats=False))
             _check_struct(resource, obj, schema, b"")
     write_as_go_does(obj["metadata"], _METADATA_STRUCT)
     resource.strategy.defaults(obj)

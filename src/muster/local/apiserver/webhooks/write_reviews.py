@@ -1,7 +1,8 @@
-"""Webhooks for writes of stored objects: the objects as webhooks see them, and the changes back."""
+"""Webhooks and policies for writes: the objects as they see them, and the changes back."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,12 +17,14 @@ from muster.local.apiserver.webhooks.attributes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from muster.api.meta import Raw
     from muster.local.apiserver.http.requests import Answer, Call
     from muster.local.apiserver.webhooks.attributes import Attributes
     from muster.local.apiserver.webhooks.dispatch import AdmissionWebhooks, Complete
+
+
+PolicyCheck = Callable[["Call", str, "Raw | None", "Raw | None"], None]
+"""Raises if an admission policy denies the operation on the new and the old object."""
 
 
 class View(NamedTuple):
@@ -35,10 +38,16 @@ class View(NamedTuple):
 
 
 class WriteReviews:
-    """Sends writes to the webhooks that they concern; without webhooks, everything passes."""
+    """Sends writes to the policies and webhooks that they concern; without any, all pass."""
 
     def __init__(self, webhooks: AdmissionWebhooks | None = None) -> None:
         self._webhooks = webhooks
+        self.check_policies: PolicyCheck | None = None
+
+    def check(self, call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
+        """Raise if an admission policy denies the write."""
+        if self.check_policies is not None:
+            self.check_policies(call, operation, new, old)
 
     def _concerned(self, call: Call) -> AdmissionWebhooks | None:
         webhooks = self._webhooks
@@ -69,18 +78,18 @@ class WriteReviews:
         return new
 
     async def check_new(self, call: Call, new: Raw) -> None:
-        """Ask the validating webhooks about a new object."""
+        """Ask policies and validating webhooks about a new object."""
+        self.check(call, CREATE, new, None)
         if webhooks := self._concerned(call):
             await webhooks.validate(attributes_of(call, CREATE, _shown(call, new)))
 
     async def admit_body(self, call: Call, body: Raw, kind: Raw) -> Raw:
         """The body of a subresource that is created, such as a Binding, after all webhooks."""
-        webhooks = self._concerned(call)
-        if webhooks is None:
-            return body
-        return (
-            await webhooks.admit(attributes_of(call, CREATE, codec.copy(body), kind=kind)) or body
-        )
+        if webhooks := self._concerned(call):
+            request = attributes_of(call, CREATE, codec.copy(body), kind=kind)
+            body = await webhooks.admit(request) or body
+        self.check(call, CREATE, body, None)
+        return body
 
     # -- update ----------------------------------------------------------------------------------
 
@@ -104,7 +113,12 @@ class WriteReviews:
         return new
 
     async def check_changed(self, call: Call, new: Raw, old: Raw, view: View | None) -> None:
-        """Ask the validating webhooks about a changed object."""
+        """Ask policies and validating webhooks about a changed object.
+
+        Policies have seen a `view` before: they need it as the client wrote it.
+        """
+        if view is None:
+            self.check(call, UPDATE, new, old)
         webhooks = self._concerned(call)
         if webhooks is None:
             return
@@ -118,12 +132,16 @@ class WriteReviews:
     async def check_deletion(
         self, call: Call, old: Callable[[], Awaitable[Answer]], options: Raw, *, named: bool
     ) -> None:
-        """Ask all webhooks about a deletion; one of a whole collection names no object."""
+        """Ask policies and webhooks about a deletion; that of a collection names no object."""
         webhooks = self._concerned(call)
+        if webhooks is None and self.check_policies is None:
+            return
+        shown = codec.decode((await old()).body)
+        self.check(call, DELETE, None, shown)
         if webhooks is None:
             return
         head = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-        request = attributes_of(call, DELETE, None, codec.decode((await old()).body))
+        request = attributes_of(call, DELETE, None, shown)
         request = replace(request, options={**options, **head})
         await webhooks.admit(request if named else replace(request, name=""))
 
