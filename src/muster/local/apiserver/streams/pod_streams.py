@@ -149,7 +149,7 @@ def connect_options(call: Call, query: MultiMapping[str]) -> Raw | None:
     if call.route.subresource == "proxy":
         return options | ({"path": f"/{call.route.rest}"} if call.route.rest else {})
     if call.route.subresource == "portforward":
-        ports = [int(port) for port in query.getall("ports", []) if port.isdecimal()]
+        ports = port_forward.requested_ports(query.getall("ports", []))
         return options | ({"ports": ports} if ports else {})
     flags = ("stdin", "stdout", "stderr", "tty")
     options |= {flag: True for flag in flags if query_bool(call.query.get(flag))}
