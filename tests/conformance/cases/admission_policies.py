@@ -76,6 +76,12 @@ BAD = cm("bad", data={"k": "v"})
 
 CASES = [
     applied(
+        "all subresources are the resource itself too",
+        policy("object.metadata.name != 'bad'", rule={**RULE, "resources": ["configmaps/*"]}),
+        denied(BAD),
+        post(CM, cm("good")),
+    ),
+    applied(
         "a denied and an allowed write",
         policy("object.metadata.name != 'bad'"),
         denied(BAD),

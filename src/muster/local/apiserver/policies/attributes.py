@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from muster.api.meta import Raw
     from muster.local.apiserver.access.authentication import User
     from muster.local.apiserver.http.requests import Call
@@ -28,11 +26,6 @@ class Attributes(NamedTuple):
     dry_run: bool
     kind: Raw
     """Group, version and kind of the object in the request."""
-
-    def labels(self) -> list[Mapping[str, str]]:
-        """The labels of the new and of the old object."""
-        found = (self.obj, self.old)
-        return [(part["metadata"].get("labels") or {}) for part in found if part is not None]
 
     def request(self, matched: Resource) -> Raw:
         """The variable `request`, for a policy that matched a version of the resource."""

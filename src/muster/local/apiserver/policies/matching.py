@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.codec import selector_matches
+from muster.local.apiserver.admission import matching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,61 +41,13 @@ def matched_version(
     """
     if match is None:
         return write.resource
-    if not _selectors_match(match, write, namespace_labels):
+    if not matching.selects(match, write, namespace_labels):
         return None
-    if _matches_any(match.get("excludeResourceRules"), write, write.resource):
+    excluded = match.get("excludeResourceRules") or ()
+    if any(matching.rule_matches(rule, write, write.resource) for rule in excluded):
         return None
     rules = match.get("resourceRules")
-    if not rules or _matches_any(rules, write, write.resource):
+    if not rules:
         return write.resource
-    if match.get("matchPolicy") == "Exact":
-        return None
-    return next((other for other in versions if _matches_any(rules, write, other)), None)
-
-
-def _selectors_match(
-    match: Raw, write: Attributes, namespace_labels: Mapping[str, str] | None
-) -> bool:
-    wanted = match.get("namespaceSelector") or {}
-    # Objects without a namespace are matched by every namespace selector.
-    if wanted and namespace_labels is not None and not selector_matches(wanted, namespace_labels):
-        return False
-    wanted = match.get("objectSelector") or {}
-    return not wanted or any(selector_matches(wanted, labels) for labels in write.labels())
-
-
-def _matches_any(rules: Iterable[Raw] | None, write: Attributes, resource: Resource) -> bool:
-    return any(_rule_matches(rule, write, resource) for rule in rules or ())
-
-
-def _rule_matches(rule: Raw, write: Attributes, resource: Resource) -> bool:
-    names = rule.get("resourceNames")
-    return (
-        _has(rule, "operations", write.operation)
-        and _has(rule, "apiGroups", resource.group)
-        and _has(rule, "apiVersions", resource.version)
-        and _resource_matches(rule, resource.plural, write.subresource)
-        and _scope_matches(rule.get("scope") or "*", write)
-        and (not names or write.name in names)
-    )
-
-
-def _has(rule: Raw, field: str, value: str) -> bool:
-    values = rule.get(field) or ()
-    return value in values or "*" in values
-
-
-def _resource_matches(rule: Raw, plural: str, subresource: str) -> bool:
-    for written in rule.get("resources") or ():
-        name, _, part = written.partition("/")
-        if name in ("*", plural) and (part == subresource or (part == "*" and subresource)):
-            return True
-        if written == "*/*":
-            return True
-    return False
-
-
-def _scope_matches(scope: str, write: Attributes) -> bool:
-    # A namespace is an object of the cluster, although its requests name a namespace.
-    namespaced = bool(write.namespace) and write.resource.plural != "namespaces"
-    return scope == "*" or (scope == "Namespaced") == namespaced
+    others = () if match.get("matchPolicy") == "Exact" else versions
+    return matching.matched_version(rules, write, write.resource, others)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from muster.api.meta import Raw
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.webhooks.attributes import Attributes
-    from muster.local.apiserver.webhooks.matching import Webhook
+    from muster.local.apiserver.webhooks.webhook import Webhook
 
 GROUP = "admission.k8s.io"
 _KNOWN = ("v1", "v1beta1")

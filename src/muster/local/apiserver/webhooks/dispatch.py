@@ -24,7 +24,7 @@ from muster.local.apiserver.patch.json_patch import json_patch
 from muster.local.apiserver.schema.decoding import decode_admitted
 from muster.local.apiserver.webhooks import admission_review
 from muster.local.apiserver.webhooks.client import CallError
-from muster.local.apiserver.webhooks.matching import Webhook, matched
+from muster.local.apiserver.webhooks.webhook import Webhook, matched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
