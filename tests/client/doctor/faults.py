@@ -59,17 +59,30 @@ def changed(path: str, change: Callable[[Raw], None], plane: ControlPlane) -> It
     """An object that is different for a while."""
     status, before = plane.request("GET", path)
     assert status == 200, before
-    after = copy.deepcopy(before)
-    change(after)
-    status, answer = plane.request("PUT", path, after)
-    assert status == 200, answer
+
+    def restore(obj: Raw) -> None:
+        version = obj["metadata"]["resourceVersion"]
+        obj.clear()
+        obj.update(before | {"metadata": {**before["metadata"], "resourceVersion": version}})
+
+    _write(path, change, plane)
     try:
         yield
     finally:
-        _, current = plane.request("GET", path)
-        before["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
-        status, answer = plane.request("PUT", path, before)
-    assert status == 200, answer
+        _write(path, restore, plane)
+
+
+def _write(path: str, edit: Callable[[Raw], None], plane: ControlPlane) -> None:
+    """Change an object; again if a controller was faster."""
+
+    def written() -> bool:
+        _, obj = plane.request("GET", path)
+        edit(obj)
+        status, answer = plane.request("PUT", path, obj)
+        assert status in (200, 409), answer
+        return bool(status == 200)
+
+    until(written, what=f"{path} is written")
 
 
 @contextmanager
