@@ -23,8 +23,6 @@ class Write(Protocol):
     @property
     def subresource(self) -> str: ...
     @property
-    def namespace(self) -> str: ...
-    @property
     def name(self) -> str: ...
     @property
     def obj(self) -> Raw | None: ...
@@ -60,7 +58,7 @@ def rule_matches(rule: Raw, write: Write, resource: Resource) -> bool:
     """Whether a rule matches a write, as one of this version of the resource."""
     names = rule.get("resourceNames")
     return (
-        _in_scope(rule.get("scope") or "*", write)
+        _in_scope(rule.get("scope") or "*", resource)
         and _listed(rule.get("operations"), write.operation)
         and _listed(rule.get("apiGroups"), resource.group)
         and _listed(rule.get("apiVersions"), resource.version)
@@ -81,7 +79,5 @@ def _names(entry: str, plural: str, subresource: str) -> bool:
     return resource in ("*", plural) and sub in ("*", subresource)
 
 
-def _in_scope(scope: str, write: Write) -> bool:
-    # A namespace itself is an object of the cluster, although its requests name a namespace.
-    namespaced = write.resource.collection != "namespaces" and bool(write.namespace)
-    return scope == "*" or namespaced == (scope == "Namespaced")
+def _in_scope(scope: str, resource: Resource) -> bool:
+    return scope == "*" or resource.namespaced == (scope == "Namespaced")

@@ -14,6 +14,7 @@ from muster.local.apiserver.api_errors import (
     not_supported,
     required,
 )
+from muster.local.apiserver.kinds.admission_rule import check_rule
 from muster.local.apiserver.kinds.fields import check_name, each, fill
 from muster.local.apiserver.policies import expression_checks
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 GROUP = "admissionregistration.k8s.io"
 _POLICIES = ("Fail", "Ignore")
 _MATCH_POLICIES = ("Equivalent", "Exact")
-_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-_SCOPES = ("*", "Cluster", "Namespaced")
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS = ("Audit", "Deny", "Warn")
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*\Z")
@@ -147,43 +146,7 @@ def _check_match(match: Raw, path: str) -> Causes:
         yield from names.check_labels(labels, f"{path}.{field}.matchLabels")
     for field in ("resourceRules", "excludeResourceRules"):
         for where, rule in each(match, path, field):
-            yield from _check_rule(rule, where)
-
-
-def _check_rule(rule: Raw, path: str) -> Causes:
-    operations = rule.get("operations") or []
-    if not operations:
-        yield required(f"{path}.operations")
-    if len(operations) > 1 and "*" in operations:
-        why = "if '*' is present, must not specify other operations"
-        yield invalid_value(f"{path}.operations", operations, why)
-    for i, operation in enumerate(operations):
-        if operation not in _OPERATIONS:
-            yield not_supported(f"{path}.operations[{i}]", operation, _OPERATIONS)
-    for field, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
-        values = rule.get(field) or []
-        if not values:
-            yield required(f"{path}.{field}")
-        if len(values) > 1 and "*" in values:
-            why = f"if '*' is present, must not specify other {words}"
-            yield invalid_value(f"{path}.{field}", values, why)
-    yield from _check_resources(rule.get("resources") or [], f"{path}.resources")
-    if rule.get("scope") not in _SCOPES:
-        yield not_supported(f"{path}.scope", rule.get("scope"), _SCOPES)
-
-
-def _check_resources(resources: list[str], path: str) -> Causes:
-    if not resources:
-        yield required(path)
-    for i, name in enumerate(resources):
-        if not name:
-            yield required(f"{path}[{i}]")
-    if len(resources) > 1 and "*/*" in resources:
-        why = "if '*/*' is present, must not specify other resources"
-        yield invalid_value(path, resources, why)
-    if "*" in resources and any("/" not in name and name != "*" for name in resources):
-        why = "if '*' is present, must not specify other resources without subresources"
-        yield invalid_value(path, resources, why)
+            yield from check_rule(rule, where)
 
 
 # -- checks of a binding -------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from muster.local.apiserver.kinds.fields import (
     one_of,
 )
 from muster.local.apiserver.kinds.webhook_configuration import (
-    REVIEW_VERSIONS,
     check_client_config,
+    check_review_versions,
 )
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views.cells import CREATED_AT, NAME, condition_is_true
@@ -270,29 +270,14 @@ def _check_conversion(conversion: Raw) -> Causes:
             yield required(path, "required when strategy is set to Webhook")
         else:
             yield from check_client_config(webhook["clientConfig"], path)
-        yield from _check_review_versions(versions or [])
+        where = "spec.conversion.conversionReviewVersions"
+        yield from check_review_versions(versions or [], where)
         return
     only_webhooks = "should not be set when strategy is not set to Webhook"
     if webhook.get("clientConfig"):
         yield forbidden_field(path, only_webhooks)
     if versions:
         yield forbidden_field("spec.conversion.conversionReviewVersions", only_webhooks)
-
-
-def _check_review_versions(versions: list[str]) -> Causes:
-    path = "spec.conversion.conversionReviewVersions"
-    if not versions:
-        yield required(path)
-        return
-    for i, version in enumerate(versions):
-        if version in versions[:i]:
-            yield invalid_value(f"{path}[{i}]", version, "duplicate version")
-            continue
-        problems = names.check_dns1035_label(version)
-        yield from names.invalid_values(f"{path}[{i}]", version, problems)
-    if not set(versions) & set(REVIEW_VERSIONS):
-        detail = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
-        yield invalid_value(path, versions, detail)
 
 
 def _check_approval(group: str, annotations: Raw) -> Causes:

@@ -17,6 +17,7 @@ from muster.local.apiserver.api_errors import (
     not_supported,
     required,
 )
+from muster.local.apiserver.kinds.admission_rule import check_rule
 from muster.local.apiserver.kinds.fields import (
     check_label_selector,
     each,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 GROUP = "admissionregistration.k8s.io"
 REVIEW_VERSIONS = ("v1", "v1beta1")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
-_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-_SCOPES = ("*", "Cluster", "Namespaced")
 _CHOICES = {"failurePolicy": ("Fail", "Ignore"), "matchPolicy": ("Equivalent", "Exact")}
 _REINVOCATION = ("IfNeeded", "Never")
 _URL_FORM = "; desired format: https://host[/path]"
@@ -73,7 +72,9 @@ def _check(configuration: Raw) -> Causes:
     seen: set[str] = set()
     for path, webhook in each(configuration, "", "webhooks"):
         yield from _check_webhook(webhook, path)
-        yield from _check_review_versions(webhook, f"{path}.admissionReviewVersions")
+        versions = webhook.get("admissionReviewVersions") or []
+        missing = f"must specify one of {', '.join(REVIEW_VERSIONS)}"
+        yield from check_review_versions(versions, f"{path}.admissionReviewVersions", missing)
         name = webhook.get("name") or ""
         if name and name in seen:
             yield duplicate(f"{path}.name", name)
@@ -83,7 +84,7 @@ def _check(configuration: Raw) -> Causes:
 def _check_webhook(webhook: Raw, path: str) -> Causes:
     yield from _check_name(webhook.get("name") or "", f"{path}.name")
     for where, rule in each(webhook, path, "rules"):
-        yield from _check_rule(rule, where)
+        yield from check_rule(rule, where)
     for field, allowed in _CHOICES.items():
         yield from one_of(webhook, field, allowed, path)
     side_effects = webhook.get("sideEffects")
@@ -112,11 +113,10 @@ def _check_name(name: str, path: str) -> Causes:
         yield invalid_value(path, name, detail)
 
 
-def _check_review_versions(webhook: Raw, path: str) -> Causes:
-    versions = webhook.get("admissionReviewVersions") or []
-    listed = ", ".join(REVIEW_VERSIONS)
+def check_review_versions(versions: list[str], path: str, missing: str = "") -> Causes:
+    """The causes for invalid versions of reviews; conversion webhooks have them too."""
     if not versions:
-        yield required(path, f"must specify one of {listed}")
+        yield required(path, missing)
         return
     for i, version in enumerate(versions):
         if version in versions[:i]:
@@ -125,61 +125,8 @@ def _check_review_versions(webhook: Raw, path: str) -> Causes:
         problems = names.check_dns1035_label(version)
         yield from names.invalid_values(f"{path}[{i}]", version, problems)
     if not set(versions) & set(REVIEW_VERSIONS):
-        yield invalid_value(path, versions, f"must include at least one of {listed}")
-
-
-def _check_rule(rule: Raw, path: str) -> Causes:
-    operations = rule.get("operations") or []
-    if not operations:
-        yield required(f"{path}.operations")
-    yield from _check_alone(operations, f"{path}.operations", "operations")
-    for i, operation in enumerate(operations):
-        if operation not in _OPERATIONS:
-            yield not_supported(f"{path}.operations[{i}]", operation, _OPERATIONS)
-    for field, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
-        if not rule.get(field):
-            yield required(f"{path}.{field}")
-        yield from _check_alone(rule.get(field) or [], f"{path}.{field}", what)
-    for i, version in enumerate(rule.get("apiVersions") or ()):
-        if not version:
-            yield required(f"{path}.apiVersions[{i}]")
-    yield from _check_resources(rule.get("resources") or [], f"{path}.resources")
-    yield from one_of(rule, "scope", _SCOPES, path)
-
-
-def _check_alone(values: list[str], path: str, what: str) -> Causes:
-    if len(values) > 1 and "*" in values:
-        yield invalid_value(path, values, f"if '*' is present, must not specify other {what}")
-
-
-def _check_resources(resources: list[str], path: str) -> Causes:
-    if not resources:
-        yield required(path)
-    every_sub: set[str] = set()
-    every_resource: set[str] = set()
-    plain_last = False
-    for i, entry in enumerate(resources):
-        if not entry:
-            yield required(f"{path}[{i}]")
-            continue
-        resource, slash, sub = entry.partition("/")
-        if not slash:
-            plain_last = entry != "*"
-            continue
-        if resource in every_sub:
-            detail = f"if '{resource}/*' is present, must not specify {entry}"
-            yield invalid_value(f"{path}[{i}]", entry, detail)
-        if sub in every_resource:
-            detail = f"if '*/{sub}' is present, must not specify {entry}"
-            yield invalid_value(f"{path}[{i}]", entry, detail)
-        every_sub |= {resource} if sub == "*" else set()
-        every_resource |= {sub} if resource == "*" else set()
-    if len(resources) > 1 and "*/*" in resources:
-        detail = "if '*/*' is present, must not specify other resources"
-        yield invalid_value(path, resources, detail)
-    if "*" in resources and plain_last:
-        detail = "if '*' is present, must not specify other resources without subresources"
-        yield invalid_value(path, resources, detail)
+        detail = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
+        yield invalid_value(path, versions, detail)
 
 
 # -- the address of a webhook --------------------------------------------------------------------
