@@ -26,6 +26,8 @@ class Drill:
     traffic: Traffic
     started: float
     pods_may_be_lost: bool = False
+    waiting_pods_may_change: bool = False
+    """Whether pods without a node may be recreated: another dialect has other labels."""
     rejects_within: float = 0.0
     """Seconds in which a kubelet rejects a pod for which its node has no room."""
     report: Report | None = None
@@ -109,7 +111,9 @@ def judge(current: Drill, residents: dict[str, set[str]]) -> Report:
         "residents": [name for name, own in _residents(traffic).items() if not _run(own)],
     }
     if not current.pods_may_be_lost:
-        faults["recreated"] = recreated
+        may_change = current.waiting_pods_may_change
+        kept = [life for life in lives.values() if life.binds or not may_change]
+        faults["recreated"] = verdict.recreated(kept)
         faults["replaced"] = [
             name for name, uids in _uids_of_residents(traffic).items() if uids != residents[name]
         ]
