@@ -192,24 +192,27 @@ def check_label_selector(selector: Raw, path: str) -> Causes:
     """The causes for an invalid label selector."""
     yield from names.check_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for where, row in each(selector, path, "matchExpressions"):
-        operator, values = row.get("operator"), row.get("values") or ()
-        if operator in ("In", "NotIn"):
-            if not values:
-                detail = "must be specified when `operator` is 'In' or 'NotIn'"
-                yield required(f"{where}.values", detail)
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield forbidden_field(f"{where}.values", detail)
-        else:
-            yield invalid_value(
-                f"{where}.operator", operator or "", "not a valid selector operator"
-            )
+        yield from check_operator(row, where)
         key = str(row.get("key") or "")
         yield from names.invalid_values(f"{where}.key", key, names.check_key(key))
-        for i, value in enumerate(values):
+        for i, value in enumerate(row.get("values") or ()):
             problems = names.check_label_value(value)
             yield from names.invalid_values(f"{where}.values[{i}]", value, problems)
+
+
+def check_operator(requirement: Raw, path: str) -> Causes:
+    """The causes for an operator that a selector does not have, or values that do not fit it."""
+    operator, values = requirement.get("operator") or "", requirement.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            detail = "must be specified when `operator` is 'In' or 'NotIn'"
+            yield required(f"{path}.values", detail)
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden_field(f"{path}.values", detail)
+    else:
+        yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
 
 
 def check_no_nul(value: Any, path: str) -> Causes:

@@ -9,11 +9,10 @@ from muster.local.apiserver.api_errors import (
     Cause,
     Causes,
     duplicate,
-    forbidden_field,
     invalid_value,
     required,
 )
-from muster.local.apiserver.kinds.fields import each, one_of
+from muster.local.apiserver.kinds.fields import check_operator, each, one_of
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -56,21 +55,12 @@ def _check_weight(preferred: Raw, path: str) -> Causes:
 
 def _check_node_term(term: Raw, path: str) -> Causes:
     for where, requirement in each(term, path, "matchExpressions"):
-        operator, values = requirement.get("operator") or "", requirement.get("values") or ()
-        if operator in ("In", "NotIn"):
-            if not values:
-                detail = "must be specified when `operator` is 'In' or 'NotIn'"
-                yield required(f"{where}.values", detail)
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                yield forbidden_field(f"{where}.values", detail)
-        elif operator in ("Gt", "Lt"):
-            if len(values) != 1:
+        if requirement.get("operator") in ("Gt", "Lt"):
+            if len(requirement.get("values") or ()) != 1:
                 detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
                 yield required(f"{where}.values", detail)
         else:
-            yield invalid_value(f"{where}.operator", operator, "not a valid selector operator")
+            yield from check_operator(requirement, where)
         yield from _check_key(requirement.get("key") or "", f"{where}.key")
 
 
