@@ -86,7 +86,8 @@ class Evaluator:
         if self._worker is None or self._worker.poll() is not None:
             self.close()
             self._worker = subprocess.Popen(
-                [sys.executable, "-m", _WORKER],
+                # -P: a module in the current directory must not replace one of ours.
+                [sys.executable, "-P", "-m", _WORKER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
