@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from muster.jobs.log_tail import last_line, last_lines, telling_line, useful_lines
+from muster.jobs.log_tail import (
+    has_lost_the_error,
+    last_line,
+    last_lines,
+    telling_line,
+    useful_lines,
+)
 
 RULE = 74 * "-"
 ABORT = f"""\
@@ -41,6 +47,20 @@ PEER = """\
 [m1-worker-1:00000] *** reported by process [2874540033,1]
 [m1-worker-1:00000] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,
 [m1-worker-1:00000] ***    and MPI will try to terminate your MPI job as well)
+"""
+# A rank that reaches for another one after that one has ended.
+REFUSED = f"""\
+{RULE}
+WARNING: Open MPI failed to TCP connect to a peer MPI process.  This
+should not happen.
+
+Your Open MPI job may now hang or fail.
+
+  Local host: m1-worker-1
+  PID:        7
+  Message:    connect() to 10.0.0.7:1024 failed
+  Error:      Connection refused (111)
+{RULE}
 """
 PMIX = (
     "[sumc-launcher-rsknk:00002] PMIX ERROR: PMIX_ERR_NOT_FOUND in file "
@@ -114,6 +134,28 @@ def test_a_rank_that_lost_another_one_does_not_name_the_error() -> None:
     own = PEER.replace("Socket closed", "MPI_Recv")
     assert useful_lines("step 1\n" + own)[1] == own.splitlines()[0]
     assert useful_lines(PEER) == PEER.splitlines()
+
+
+def test_a_rank_that_reaches_none_does_not_name_the_error_of_the_one_that_ended() -> None:
+    assert useful_lines(TRACEBACK + REFUSED + ABORT + REFUSED) == TRACEBACK.splitlines()
+    assert last_line(REFUSED) == "Error:      Connection refused (111)"
+
+
+@pytest.mark.parametrize("above", ["", "step 1\n", TRACEBACK])
+def test_a_message_of_boxes_that_is_cut_has_lost_the_error(above: str) -> None:
+    boxes = ABORT + 5 * REFUSED
+    text = above + boxes
+
+    assert has_lost_the_error(text[-2048:])
+    assert has_lost_the_error(text) == (above == "")
+    assert not has_lost_the_error(above + REFUSED)
+
+
+def test_a_message_that_is_cut_above_its_boxes_has_the_error() -> None:
+    printed = 30 * "a line of output before the error, which has no traceback\n"
+
+    assert not has_lost_the_error((printed + "no such file: data.csv\n" + ABORT)[-2048:])
+    assert not has_lost_the_error(5 * REFUSED + KILLED)
 
 
 def test_a_text_cut_within_a_box_still_shows_the_error_of_the_rank() -> None:

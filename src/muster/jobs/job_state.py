@@ -261,7 +261,7 @@ def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
         restarts=row.restart_count,
         exit_code=end.exit_code,
         ending=pod_status.container_ending(pod, row.name, end),
-        last_line=log_tail.last_line(end.message),
+        last_line=log_tail.last_line(pod_status.end_of_log(end)),
         waits=waits,
         next_try=end.finished_at + delay if waits and end.finished_at and delay else None,
         ended_at=end.finished_at,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LINES_TO_READ = 80
 """Lines at the end of a log in which the error is searched: launchers write many after it."""
 _MAX_LENGTH = 300
+_CUT_LENGTH = 2000
+"""Bytes from which a message may be cut: the kubelet takes the last 2048 bytes of a log."""
 _RULE = "-" * 70
 _CONSEQUENCES = (
     "MPI_ABORT was invoked",
@@ -29,6 +31,8 @@ _CONSEQUENCES = (
     "exited with non-zero status",
     "returned a non-zero exit code",
     "*** An error occurred in Socket closed",
+    "failed to TCP connect to a peer MPI process",
+    "An MPI communication peer process has unexpectedly disconnected",
 )
 # Patterns are compiled when they are first used: most commands meet no job that failed.
 _OF_RANK = r"\[[^]]+] \*\*\* "
@@ -69,11 +73,23 @@ def telling_line(rows: Sequence[str]) -> str:
 
 def useful_lines(text: str) -> list[str]:
     """The lines in bounds, without NUL bytes, dashed lines and reports that name no cause."""
-    # The last piece of Open MPI's output ends with the NUL of its C string.
-    rows = [row.rstrip()[:_MAX_LENGTH] for row in text.replace("\0", "").rstrip().splitlines()]
-    of_programs = [row for row in _without_torchrun(rows) if not re.match(_OF_LAUNCHER, row)]
-    blocks = [block for block in _blocks(of_programs) if not _is_consequence(block)]
-    return _trimmed(blocks) or _trimmed(_blocks(rows))
+    rows = _rows(text)
+    return _trimmed(_telling_blocks(rows)) or _trimmed(_blocks(rows))
+
+
+def has_lost_the_error(message: str) -> bool:
+    """Whether a message from the end of a log is cut, and only reports of the launcher are left.
+
+    Many ranks write many boxes. The error is in the log above them.
+    """
+    if len(message.encode()) < _CUT_LENGTH:
+        return False
+    rows = _rows(message)
+    # A box stands between two rules: with an odd number the text begins within a box.
+    begins_in_box = sum(row.startswith(_RULE) for row in rows) % 2
+    return next(_exceptions(rows), None) is None and not _trimmed(
+        _telling_blocks(rows, begins_in_box)
+    )
 
 
 def _telling(rows: Sequence[str]) -> int:
@@ -95,6 +111,17 @@ def _exceptions(rows: Sequence[str]) -> Iterator[int]:
             margin = None
             if re.match(_EXCEPTION, text.lstrip()) and not text.endswith(_TORCHRUN_FAILED):
                 yield index
+
+
+def _rows(text: str) -> list[str]:
+    # The last piece of Open MPI's output ends with the NUL of its C string.
+    return [row.rstrip()[:_MAX_LENGTH] for row in text.replace("\0", "").rstrip().splitlines()]
+
+
+def _telling_blocks(rows: list[str], skip: int = 0) -> list[list[str]]:
+    """The blocks after the first `skip` that are not mere consequences of a rank's failure."""
+    of_programs = [row for row in _without_torchrun(rows) if not re.match(_OF_LAUNCHER, row)]
+    return [block for block in _blocks(of_programs)[skip:] if not _is_consequence(block)]
 
 
 def _without_torchrun(rows: list[str]) -> list[str]:

@@ -36,7 +36,7 @@ def failure(pod: Pod) -> str:
     cause = _failed_container(pod)
     if cause is None:
         return _pod_failure(pod)
-    message = log_tail.last_line(cause[1].message)
+    message = log_tail.last_line(end_of_log(cause[1]))
     return (
         f"{container_ending(pod, *cause)}: {message}" if message else container_ending(pod, *cause)
     )
@@ -48,11 +48,16 @@ def failure_with_lines(pod: Pod) -> str:
     `terminationMessagePolicy: FallbackToLogsOnError` makes the end of the log the message.
     """
     cause = _failed_container(pod)
-    lines = log_tail.last_lines(cause[1].message, MAX_LINES) if cause else []
+    lines = log_tail.last_lines(end_of_log(cause[1]), MAX_LINES) if cause else []
     if cause is None or len(lines) < 2:
         return sentence(failure(pod))
     text = "\n".join(lines)
     return f"{container_ending(pod, *cause)}.{LAST_LINES}{text}"
+
+
+def end_of_log(end: ContainerTerminated) -> str:
+    """The message of a container that ended; empty if the log itself has to be read."""
+    return "" if log_tail.has_lost_the_error(end.message) else end.message
 
 
 def preemption(pod: Pod) -> str:
