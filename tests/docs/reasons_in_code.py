@@ -24,7 +24,7 @@ PLACES = (
     "scheduler/**/*.py",
     "local/up.py",
     "local/apiserver/housekeeping.py",
-    "local/apiserver/kinds/pod.py",
+    "local/apiserver/kinds/pods/pod.py",
     "local/controllers/node_lifecycle/*.py",
     "local/node/**/*.py",
 )

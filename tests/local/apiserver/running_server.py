@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 import msgspec
 
-from muster.local.apiserver.kinds.service_addresses import DEFAULT_RANGE
+from muster.local.apiserver.kinds.services.service_addresses import DEFAULT_RANGE
 from muster.local.apiserver.server import ApiServer
 
 if TYPE_CHECKING:

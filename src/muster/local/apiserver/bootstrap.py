@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from muster.local.apiserver import codec
 from muster.local.apiserver.access import default_roles
 from muster.local.apiserver.http.requests import Call
-from muster.local.apiserver.kinds.namespace import NAMESPACES
-from muster.local.apiserver.kinds.priority_class import PRIORITY_CLASSES, system_classes
-from muster.local.apiserver.kinds.role import CLUSTER_ROLES
-from muster.local.apiserver.kinds.role_binding import CLUSTER_ROLE_BINDINGS
+from muster.local.apiserver.kinds.access.role import CLUSTER_ROLES
+from muster.local.apiserver.kinds.access.role_binding import CLUSTER_ROLE_BINDINGS
+from muster.local.apiserver.kinds.cluster.namespace import NAMESPACES
+from muster.local.apiserver.kinds.pods.priority_class import PRIORITY_CLASSES, system_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

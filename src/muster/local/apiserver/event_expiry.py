@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from muster.errors import Conflict, NotFound, ServerError
 from muster.local.apiserver import codec
-from muster.local.apiserver.kinds.event import EVENTS
+from muster.local.apiserver.kinds.cluster.event import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

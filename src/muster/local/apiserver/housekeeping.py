@@ -11,7 +11,7 @@ from muster.api.meta import timestamp
 from muster.errors import MusterError
 from muster.local.apiserver.event_expiry import EventExpiry
 from muster.local.apiserver.http.requests import Call
-from muster.local.apiserver.kinds.event import EVENTS
+from muster.local.apiserver.kinds.cluster.event import EVENTS
 from muster.local.apiserver.store.backups import BACKUP_EVERY
 from muster.telemetry.log_bounds import RepeatedLine
 

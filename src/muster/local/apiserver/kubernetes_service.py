@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from muster.errors import ApiError
 from muster.local.apiserver import codec
 from muster.local.apiserver.http.requests import Call
-from muster.local.apiserver.kinds import service_addresses, service_node_ports
-from muster.local.apiserver.kinds.endpoints import ENDPOINT_SLICES, ENDPOINTS
+from muster.local.apiserver.kinds.services import service_addresses, service_node_ports
+from muster.local.apiserver.kinds.services.endpoints import ENDPOINT_SLICES, ENDPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import codec
-from muster.local.apiserver.kinds.crd import CRDS
-from muster.local.apiserver.kinds.custom_resource import resources_of
+from muster.local.apiserver.kinds.custom.crd import CRDS
+from muster.local.apiserver.kinds.custom.custom_resource import resources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -45,9 +45,9 @@ from muster.local.apiserver.http import bodies, query_options, requests, respons
 from muster.local.apiserver.http.negotiation import JSON, negotiate
 from muster.local.apiserver.http.requests import Answer, Call
 from muster.local.apiserver.kinds.builtin import builtin
-from muster.local.apiserver.kinds.namespace import NAMESPACES
-from muster.local.apiserver.kinds.service import SERVICES
-from muster.local.apiserver.kinds.service_addresses import DEFAULT_RANGE
+from muster.local.apiserver.kinds.cluster.namespace import NAMESPACES
+from muster.local.apiserver.kinds.services.service import SERVICES
+from muster.local.apiserver.kinds.services.service_addresses import DEFAULT_RANGE
 from muster.local.apiserver.policies.admission_policies import AdmissionPolicies
 from muster.local.apiserver.resource_registry import Registry
 from muster.local.apiserver.store.store import Store

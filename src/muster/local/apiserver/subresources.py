@@ -18,9 +18,9 @@ from muster.local.apiserver.apply.scale import VERSION, owners_of_object, owners
 from muster.local.apiserver.apply.tracking import updated
 from muster.local.apiserver.http import bodies
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
-from muster.local.apiserver.kinds import pod as pods
 from muster.local.apiserver.kinds.fields import NOT_NEGATIVE
-from muster.local.apiserver.kinds.pod_disruption_budget import check_eviction
+from muster.local.apiserver.kinds.pods import pod as pods
+from muster.local.apiserver.kinds.policy.pod_disruption_budget import check_eviction
 from muster.local.apiserver.patch.patches import read_patch
 from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema.decoding import check_body, check_name, check_shape

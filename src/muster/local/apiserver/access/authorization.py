@@ -20,7 +20,7 @@ from muster.local.apiserver.access.authentication import (
     User,
     account_of,
 )
-from muster.local.apiserver.kinds.role import GROUP
+from muster.local.apiserver.kinds.access.role import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.kinds.role import GROUP
+from muster.local.apiserver.kinds.access.role import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

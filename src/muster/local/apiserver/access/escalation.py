@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import INTERNAL_USER
 from muster.local.apiserver.access.authorization import AccessQuery, rule_allows
-from muster.local.apiserver.kinds.role import GROUP
+from muster.local.apiserver.kinds.access.role import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

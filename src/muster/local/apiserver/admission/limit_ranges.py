@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.kinds.fields import ensure_map
-from muster.local.apiserver.kinds.limit_range import LIMIT_RANGES, complete_containers
+from muster.local.apiserver.kinds.policy.limit_range import LIMIT_RANGES, complete_containers
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

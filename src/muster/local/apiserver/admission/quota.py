@@ -15,15 +15,15 @@ from muster.api.quantity import Amount, parse_quantity
 from muster.errors import InvalidQuantity
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.kinds.builtin import strategy_of
-from muster.local.apiserver.kinds.pod_resources import ONE
-from muster.local.apiserver.kinds.resource_quota import RESOURCE_QUOTAS, scope_terms
+from muster.local.apiserver.kinds.pods.pod_resources import ONE
+from muster.local.apiserver.kinds.policy.resource_quota import RESOURCE_QUOTAS, scope_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from muster.api.meta import Raw
     from muster.errors import StatusError
-    from muster.local.apiserver.kinds.pod_resources import Charge
+    from muster.local.apiserver.kinds.pods.pod_resources import Charge
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.kinds.admission_policy import BINDINGS as POLICY_BINDINGS
-from muster.local.apiserver.kinds.admission_policy import POLICIES
-from muster.local.apiserver.kinds.batch_job import JOBS
-from muster.local.apiserver.kinds.config_map import CONFIG_MAPS
-from muster.local.apiserver.kinds.controller_revision import CONTROLLER_REVISIONS
-from muster.local.apiserver.kinds.crd import CRDS
-from muster.local.apiserver.kinds.cron_job import CRON_JOBS
-from muster.local.apiserver.kinds.daemon_set import DAEMON_SETS
-from muster.local.apiserver.kinds.deployment import DEPLOYMENTS
-from muster.local.apiserver.kinds.endpoints import ENDPOINT_SLICES, ENDPOINTS
-from muster.local.apiserver.kinds.event import EVENTS, NEW_EVENTS
-from muster.local.apiserver.kinds.lease import LEASES
-from muster.local.apiserver.kinds.limit_range import LIMIT_RANGES
-from muster.local.apiserver.kinds.namespace import NAMESPACES
-from muster.local.apiserver.kinds.node import NODES
-from muster.local.apiserver.kinds.persistent_volume import PERSISTENT_VOLUMES
-from muster.local.apiserver.kinds.persistent_volume_claim import PERSISTENT_VOLUME_CLAIMS
-from muster.local.apiserver.kinds.pod import PODS
-from muster.local.apiserver.kinds.pod_disruption_budget import PDBS
-from muster.local.apiserver.kinds.pod_group import POD_GROUPS
-from muster.local.apiserver.kinds.priority_class import PRIORITY_CLASSES
-from muster.local.apiserver.kinds.replica_set import REPLICA_SETS
-from muster.local.apiserver.kinds.resource_quota import RESOURCE_QUOTAS
-from muster.local.apiserver.kinds.role import CLUSTER_ROLES, ROLES
-from muster.local.apiserver.kinds.role_binding import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
-from muster.local.apiserver.kinds.secret import SECRETS
-from muster.local.apiserver.kinds.service import SERVICES, services
-from muster.local.apiserver.kinds.stateful_set import STATEFUL_SETS
-from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
-from muster.local.apiserver.kinds.webhook_configuration import MUTATING, VALIDATING
+from muster.local.apiserver.kinds.access.admission_policy import BINDINGS as POLICY_BINDINGS
+from muster.local.apiserver.kinds.access.admission_policy import POLICIES
+from muster.local.apiserver.kinds.access.role import CLUSTER_ROLES, ROLES
+from muster.local.apiserver.kinds.access.role_binding import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from muster.local.apiserver.kinds.access.webhook_configuration import MUTATING, VALIDATING
+from muster.local.apiserver.kinds.cluster.event import EVENTS, NEW_EVENTS
+from muster.local.apiserver.kinds.cluster.lease import LEASES
+from muster.local.apiserver.kinds.cluster.namespace import NAMESPACES
+from muster.local.apiserver.kinds.cluster.node import NODES
+from muster.local.apiserver.kinds.custom.crd import CRDS
+from muster.local.apiserver.kinds.pods.pod import PODS
+from muster.local.apiserver.kinds.pods.pod_group import POD_GROUPS
+from muster.local.apiserver.kinds.pods.priority_class import PRIORITY_CLASSES
+from muster.local.apiserver.kinds.policy.limit_range import LIMIT_RANGES
+from muster.local.apiserver.kinds.policy.pod_disruption_budget import PDBS
+from muster.local.apiserver.kinds.policy.resource_quota import RESOURCE_QUOTAS
+from muster.local.apiserver.kinds.services.endpoints import ENDPOINT_SLICES, ENDPOINTS
+from muster.local.apiserver.kinds.services.service import SERVICES, services
+from muster.local.apiserver.kinds.storage.config_map import CONFIG_MAPS
+from muster.local.apiserver.kinds.storage.persistent_volume import PERSISTENT_VOLUMES
+from muster.local.apiserver.kinds.storage.persistent_volume_claim import PERSISTENT_VOLUME_CLAIMS
+from muster.local.apiserver.kinds.storage.secret import SECRETS
+from muster.local.apiserver.kinds.storage.storage_class import STORAGE_CLASSES
+from muster.local.apiserver.kinds.workloads.batch_job import JOBS
+from muster.local.apiserver.kinds.workloads.controller_revision import CONTROLLER_REVISIONS
+from muster.local.apiserver.kinds.workloads.cron_job import CRON_JOBS
+from muster.local.apiserver.kinds.workloads.daemon_set import DAEMON_SETS
+from muster.local.apiserver.kinds.workloads.deployment import DEPLOYMENTS
+from muster.local.apiserver.kinds.workloads.replica_set import REPLICA_SETS
+from muster.local.apiserver.kinds.workloads.stateful_set import STATEFUL_SETS
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, number, text
 

@@ -8,7 +8,7 @@ from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import User
 from muster.local.apiserver.access.authorization import AccessQuery
-from muster.local.apiserver.kinds.admission_policy import BINDINGS, POLICIES
+from muster.local.apiserver.kinds.access.admission_policy import BINDINGS, POLICIES
 from muster.local.apiserver.policies.attributes import of_write
 from muster.local.apiserver.policies.evaluation import Denial, denials, visible_namespace
 from muster.local.apiserver.policies.matching import is_exempt, matched_version

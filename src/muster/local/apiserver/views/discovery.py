@@ -7,7 +7,7 @@ import hashlib
 import platform
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.kinds.custom_resource import version_rank
+from muster.local.apiserver.kinds.custom.custom_resource import version_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

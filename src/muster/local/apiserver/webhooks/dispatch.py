@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.access.authentication import INTERNAL_USER
-from muster.local.apiserver.kinds.webhook_configuration import GROUP, MUTATING, VALIDATING
+from muster.local.apiserver.kinds.access.webhook_configuration import GROUP, MUTATING, VALIDATING
 from muster.local.apiserver.patch.json_patch import json_patch
 from muster.local.apiserver.schema.decoding import decode_admitted
 from muster.local.apiserver.webhooks import admission_review

@@ -6,9 +6,9 @@ import random
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import codec
-from muster.local.apiserver.kinds.endpoints import ENDPOINT_SLICES
-from muster.local.apiserver.kinds.pod import PODS
-from muster.local.apiserver.kinds.service import SERVICES
+from muster.local.apiserver.kinds.pods.pod import PODS
+from muster.local.apiserver.kinds.services.endpoints import ENDPOINT_SLICES
+from muster.local.apiserver.kinds.services.service import SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,8 @@ from muster.local.apiserver.api_errors import (
     not_supported,
     required,
 )
-from muster.local.apiserver.kinds import fields, pod_template
+from muster.local.apiserver.kinds import fields
+from muster.local.apiserver.kinds.pods import pod_template
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, number_at, pairs
 from muster.local.apiserver.views.cells import fields as map_at

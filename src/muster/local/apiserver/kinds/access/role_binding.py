@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
+from muster.local.apiserver.kinds.access.role import GROUP
 from muster.local.apiserver.kinds.fields import check_name, each, ensure_map, fill, one_of
-from muster.local.apiserver.kinds.role import GROUP
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, Cell, rows, text
 

@@ -19,8 +19,9 @@ from muster.local.apiserver.api_errors import (
     invalid_value,
     required,
 )
-from muster.local.apiserver.kinds import fields, service_addresses, service_node_ports
-from muster.local.apiserver.kinds.pod_resources import ONE
+from muster.local.apiserver.kinds import fields
+from muster.local.apiserver.kinds.pods.pod_resources import ONE
+from muster.local.apiserver.kinds.services import service_addresses, service_node_ports
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.kinds.pod_resources import Charge
+    from muster.local.apiserver.kinds.pods.pod_resources import Charge
     from muster.local.apiserver.store.changes import ObjectReader
 
 

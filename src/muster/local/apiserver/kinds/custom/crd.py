@@ -18,17 +18,17 @@ from muster.local.apiserver import api_errors
 from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value, required
 from muster.local.apiserver.cel import rule_checks
-from muster.local.apiserver.kinds import crd_schema, crd_types
+from muster.local.apiserver.kinds.access.webhook_configuration import (
+    check_client_config,
+    check_review_versions,
+)
+from muster.local.apiserver.kinds.custom import crd_schema, crd_types
 from muster.local.apiserver.kinds.fields import (
     check_required,
     each,
     fill,
     fill_optional,
     one_of,
-)
-from muster.local.apiserver.kinds.webhook_configuration import (
-    check_client_config,
-    check_review_versions,
 )
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views.cells import CREATED_AT, NAME, condition_is_true

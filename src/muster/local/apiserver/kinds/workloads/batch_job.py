@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from muster.api.meta import read_timestamp
 from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.codec import at
-from muster.local.apiserver.kinds import pod_spec, pod_template
 from muster.local.apiserver.kinds.fields import (
     check_not_negative,
     check_required,
@@ -16,6 +15,7 @@ from muster.local.apiserver.kinds.fields import (
     fill,
     one_of,
 )
+from muster.local.apiserver.kinds.pods import pod_spec, pod_template
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 

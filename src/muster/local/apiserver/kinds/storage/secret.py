@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muster.local.apiserver.api_errors import Causes, invalid_value, required
-from muster.local.apiserver.kinds.config_map import check_immutable, check_key, check_size
 from muster.local.apiserver.kinds.fields import ensure_map, fill
+from muster.local.apiserver.kinds.storage.config_map import check_immutable, check_key, check_size
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, fields, text_at
 

@@ -12,7 +12,9 @@ from muster.local.apiserver.api_errors import (
     not_supported,
     required,
 )
-from muster.local.apiserver.kinds import fields, persistent_volume_claim, pod_template
+from muster.local.apiserver.kinds import fields
+from muster.local.apiserver.kinds.pods import pod_template
+from muster.local.apiserver.kinds.storage import persistent_volume_claim
 from muster.local.apiserver.resource import Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, ready_replicas
 

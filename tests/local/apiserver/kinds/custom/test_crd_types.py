@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from muster.api import crds, schemas
-from muster.local.apiserver.kinds import crd_schema, crd_types
-from muster.local.apiserver.kinds.custom_resource import resources_of
+from muster.local.apiserver.kinds.custom import crd_schema, crd_types
+from muster.local.apiserver.kinds.custom.custom_resource import resources_of
 from muster.local.apiserver.schema import structural
 
 Raw = dict[str, Any]

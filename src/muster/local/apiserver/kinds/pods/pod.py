@@ -13,17 +13,17 @@ from muster.api.meta import MAX_SECONDS
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value
 from muster.local.apiserver.codec import at
-from muster.local.apiserver.kinds import (
+from muster.local.apiserver.kinds.fields import ensure_map, fill
+from muster.local.apiserver.kinds.pods import (
     ephemeral_containers,
     pod_columns,
     pod_resources,
     pod_scheduling,
     pod_spec,
     priority_class,
-    resource_quota,
 )
-from muster.local.apiserver.kinds.fields import ensure_map, fill
-from muster.local.apiserver.kinds.limit_range import pod_violations
+from muster.local.apiserver.kinds.policy import resource_quota
+from muster.local.apiserver.kinds.policy.limit_range import pod_violations
 from muster.local.apiserver.resource import Resource, Strategy
 
 if TYPE_CHECKING:

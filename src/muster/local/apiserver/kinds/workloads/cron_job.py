@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from muster.local import cron_schedule
 from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.codec import at
-from muster.local.apiserver.kinds import batch_job, pod_template
 from muster.local.apiserver.kinds.fields import check_not_negative, ensure_map, fill, one_of
+from muster.local.apiserver.kinds.pods import pod_template
+from muster.local.apiserver.kinds.workloads import batch_job
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views import cells
 

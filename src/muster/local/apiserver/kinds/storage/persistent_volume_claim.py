@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from muster.api.quantity import Amount, parse_quantity
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value, required
-from muster.local.apiserver.kinds import limit_range
 from muster.local.apiserver.kinds.fields import ensure_map, fill
-from muster.local.apiserver.kinds.persistent_volume import (
+from muster.local.apiserver.kinds.pods.pod_resources import ONE, amounts_of
+from muster.local.apiserver.kinds.policy import limit_range
+from muster.local.apiserver.kinds.storage.persistent_volume import (
     CLASS_COLUMNS,
     MODE_COLUMN,
     check_access_modes,
     phase,
     short_modes,
 )
-from muster.local.apiserver.kinds.pod_resources import ONE, amounts_of
-from muster.local.apiserver.kinds.storage_class import STORAGE_CLASSES
+from muster.local.apiserver.kinds.storage.storage_class import STORAGE_CLASSES
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
 from muster.local.apiserver.views.cells import AGE, NAME, text, text_at
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.kinds.pod_resources import Charge
+    from muster.local.apiserver.kinds.pods.pod_resources import Charge
     from muster.local.apiserver.store.changes import ObjectReader
 
 _MUTABLE_FIELDS = (

@@ -14,7 +14,7 @@ from muster.local.apiserver.api_errors import (
     not_supported,
     required,
 )
-from muster.local.apiserver.kinds.admission_rule import check_rule
+from muster.local.apiserver.kinds.access.admission_rule import check_rule
 from muster.local.apiserver.kinds.fields import check_name, each, fill
 from muster.local.apiserver.policies import expression_checks
 from muster.local.apiserver.resource import STATUS, Resource, Strategy

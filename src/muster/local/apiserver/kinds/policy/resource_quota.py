@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver.api_errors import Causes, invalid_value, required
 from muster.local.apiserver.kinds.fields import fill
-from muster.local.apiserver.kinds.pod_resources import (
+from muster.local.apiserver.kinds.pods.pod_resources import (
     check_amount,
     check_resource_name,
     is_best_effort,

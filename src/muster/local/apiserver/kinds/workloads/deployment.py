@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value, not_supported
 from muster.local.apiserver.kinds import fields
-from muster.local.apiserver.kinds.pod_template import (
+from muster.local.apiserver.kinds.pods.pod_template import (
     COLUMNS,
     check_selector,
     check_template,

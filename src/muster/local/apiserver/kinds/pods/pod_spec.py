@@ -13,13 +13,9 @@ from muster.local.apiserver.api_errors import (
     forbidden_field,
     required,
 )
-from muster.local.apiserver.kinds import (
-    ephemeral_containers,
-    fields,
-    pod_containers,
-    pod_scheduling,
-)
-from muster.local.apiserver.kinds.pod_resources import check_pod_resources, is_negative
+from muster.local.apiserver.kinds import fields
+from muster.local.apiserver.kinds.pods import ephemeral_containers, pod_containers, pod_scheduling
+from muster.local.apiserver.kinds.pods.pod_resources import check_pod_resources, is_negative
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw

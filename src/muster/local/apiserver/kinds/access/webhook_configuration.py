@@ -17,7 +17,7 @@ from muster.local.apiserver.api_errors import (
     not_supported,
     required,
 )
-from muster.local.apiserver.kinds.admission_rule import check_rule
+from muster.local.apiserver.kinds.access.admission_rule import check_rule
 from muster.local.apiserver.kinds.fields import (
     check_label_selector,
     each,

@@ -12,8 +12,8 @@ from muster.local.apiserver.api_errors import (
     required,
 )
 from muster.local.apiserver.codec import selector_matches
-from muster.local.apiserver.kinds import pod_spec
 from muster.local.apiserver.kinds.fields import ensure_map
+from muster.local.apiserver.kinds.pods import pod_spec
 from muster.local.apiserver.views.cells import NONE, Cell, fields, rows, text, words
 
 if TYPE_CHECKING:

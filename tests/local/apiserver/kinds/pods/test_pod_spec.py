@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.local.apiserver.kinds.pod_spec import check_pod_spec
+from muster.local.apiserver.kinds.pods.pod_spec import check_pod_spec
 
 SPEC: dict[str, Any] = {
     "containers": [

@@ -17,7 +17,7 @@ from muster.local.apiserver.api_errors import (
     required,
 )
 from muster.local.apiserver.kinds import fields
-from muster.local.apiserver.kinds.pod_resources import check_container_resources
+from muster.local.apiserver.kinds.pods.pod_resources import check_container_resources
 
 if TYPE_CHECKING:
     from collections.abc import Collection

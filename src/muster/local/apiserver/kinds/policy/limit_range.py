@@ -17,7 +17,7 @@ from muster.local.apiserver.api_errors import (
     required,
 )
 from muster.local.apiserver.kinds.fields import ensure_map
-from muster.local.apiserver.kinds.pod_resources import (
+from muster.local.apiserver.kinds.pods.pod_resources import (
     ONE,
     amounts_of,
     check_resource_name,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.api.quantity import Amount
-    from muster.local.apiserver.kinds.pod_resources import Charge
+    from muster.local.apiserver.kinds.pods.pod_resources import Charge
 
 CONTAINER, POD, CLAIM = "Container", "Pod", "PersistentVolumeClaim"
 _SIDES = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")

@@ -14,7 +14,8 @@ from muster.local.apiserver.api_errors import (
     forbidden_field,
     not_found_field,
 )
-from muster.local.apiserver.kinds import fields, pod_containers
+from muster.local.apiserver.kinds import fields
+from muster.local.apiserver.kinds.pods import pod_containers
 
 if TYPE_CHECKING:
     from collections.abc import Collection

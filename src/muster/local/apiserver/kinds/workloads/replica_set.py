@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver.kinds.fields import check_not_negative, ensure_map, fill
-from muster.local.apiserver.kinds.pod_template import (
+from muster.local.apiserver.kinds.pods.pod_template import (
     COLUMNS,
     check_selector,
     check_template,

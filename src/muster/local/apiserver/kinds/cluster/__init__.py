@@ -1,0 +1,1 @@
+"""The cluster itself: nodes, namespaces, leases, events."""

@@ -1,0 +1,1 @@
+"""Custom resource definitions, their schemas, and the resources that they add."""

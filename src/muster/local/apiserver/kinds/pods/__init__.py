@@ -1,0 +1,1 @@
+"""Pods: their spec, containers, resources and templates; pod groups and priority classes."""

@@ -1,0 +1,1 @@
+"""Limits within a namespace: limit ranges, quotas, disruption budgets."""

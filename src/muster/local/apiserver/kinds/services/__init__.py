@@ -1,0 +1,1 @@
+"""Services, their addresses and ports, and the endpoints behind them."""

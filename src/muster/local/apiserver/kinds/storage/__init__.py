@@ -1,0 +1,1 @@
+"""Configuration and storage: config maps, secrets, volumes, claims and their classes."""

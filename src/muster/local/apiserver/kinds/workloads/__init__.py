@@ -1,0 +1,1 @@
+"""Kinds whose controllers create pods."""
