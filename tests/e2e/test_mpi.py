@@ -64,7 +64,8 @@ def test_a_rank_that_raises_fails_the_job_with_its_error(local: LocalCluster) ->
     job = local.wait_job("raises", "SUCCEEDED", "FAILED", timeout=60)
 
     assert job["status"] == "FAILED"
-    assert "exited with code 1: NotADirectoryError: " in job["reason"]
+    expected = "exited with code 1: NotADirectoryError: "
+    assert expected in job["reason"], local.arena("logs", "raises").stdout
     local.arena("delete", "raises")
 
 
