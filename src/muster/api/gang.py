@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from muster.api.selectors import is_label_key
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -24,7 +26,13 @@ RESTART_ANNOTATION = "muster.dev/restart"
 PLACEMENT_ANNOTATION = "muster.dev/placement"
 """On a group or on its pods: `pack` or `spread`."""
 TOPOLOGY_ANNOTATION = "muster.dev/topology"
-"""On a group or on its pods: a node label. All members run on nodes with one value of it."""
+"""On a group or on its pods: a node label. All members run on nodes with one value of it.
+
+Several labels are separated by commas."""
+MAX_TOPOLOGY_LABELS = 16
+"""Labels that the annotation may name: the nodes are divided once for each."""
+MAX_SHOWN = 60
+"""Characters of an invalid label that a reason shows."""
 PREFERRED_TOPOLOGY_ANNOTATION = "muster.dev/topology-preferred"
 """The same, if there is room: else the members run in several domains."""
 PLAN_ANNOTATION = "muster.dev/plan"
@@ -64,6 +72,8 @@ class Topology(msgspec.Struct, frozen=True):
     required: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
     tiers: HyperNodeTiers | None = None
+    invalid: str = ""
+    """Why the annotation that requires labels cannot be honoured: the gang waits."""
 
     @property
     def is_required(self) -> bool:
@@ -85,14 +95,29 @@ def topology_of(
     if not required and not preferred:
         return declared
     base = declared or Topology()
-    labels = dict.fromkeys((*base.required, *split_labels(required)))
-    wishes = dict.fromkeys((*base.preferred, *split_labels(preferred)))
-    return Topology(tuple(labels), tuple(w for w in wishes if w not in labels), base.tiers)
+    invalid = _problem_of(required)
+    labels = dict.fromkeys((*base.required, *(_split(required) if not invalid else ())))
+    # A wish that names no label is no reason to wait.
+    wishes = [label for label in _split(preferred)[:MAX_TOPOLOGY_LABELS] if is_label_key(label)]
+    more = dict.fromkeys(wish for wish in (*base.preferred, *wishes) if wish not in labels)
+    return Topology(tuple(labels), tuple(more), base.tiers, invalid)
 
 
-def split_labels(text: str) -> tuple[str, ...]:
+def _split(text: str) -> tuple[str, ...]:
     """The node labels of an annotation, separated by commas."""
     return tuple(filter(None, (label.strip() for label in text.split(","))))
+
+
+def _problem_of(required: str) -> str:
+    """Why an annotation does not name labels; empty if it does, or is empty."""
+    labels = _split(required)
+    if required and not labels:
+        return "it names no label"
+    if len(labels) > MAX_TOPOLOGY_LABELS:
+        return f"it names {len(labels)} labels, {MAX_TOPOLOGY_LABELS} are allowed"
+    wrong = next((label for label in labels if not is_label_key(label)), "")
+    shown = wrong if len(wrong) <= MAX_SHOWN else f"{wrong[:MAX_SHOWN]}…"
+    return f"{shown!r} is no label key" if wrong else ""
 
 
 class GangTerms(msgspec.Struct, frozen=True):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from muster.api.meta import HasMetadata, Key
     from muster.api.pod_groups import HyperNode
     from muster.scheduler.cluster.pod_class import PodClass
+    from muster.scheduler.placement.demand import Demand
     from muster.scheduler.settings import Settings
 
 
@@ -66,8 +67,8 @@ class State:
         self.process_id = process_id
         """Tells the plans of this process from the plans of other processes."""
         self.plans = 0
-        self.starving: dict[GangKey, tuple[PodClass, ...]] = {}
-        """Gangs that have waited too long, with the classes that lack room."""
+        self.starving: dict[GangKey, tuple[Demand, tuple[PodClass, ...]]] = {}
+        """Gangs that have waited too long, with their demand and the classes that lack room."""
         self.line = DueGangs()
 
     # -- watch events --------------------------------------------------------------------------

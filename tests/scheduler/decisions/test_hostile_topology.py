@@ -9,7 +9,7 @@ import pytest
 
 from muster.api.meta import Key
 from muster.api.pod_groups import RegexMatch
-from tests.scheduler.builders import gang, hyper_node, node, pod, volcano_group
+from tests.scheduler.builders import budget, gang, hyper_node, node, pod, volcano_group
 from tests.scheduler.decisions.test_topology import ONE_RACK, RACK, ZONE, rack, racked, racks_of
 from tests.scheduler.fake_cluster import FakeCluster, replace
 
@@ -195,3 +195,140 @@ async def test_replacements_wait_while_the_rack_is_full_and_the_whole_gang_may_m
 
     assert racks_of(cluster, "g-") == {"r2"}
     assert len(cluster.bound("g")) == 2
+
+
+async def test_the_reason_names_no_rack_that_has_lost_its_nodes() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("a", 1), *rack("b", 1), *racked("g", 2))
+    async with cluster.running():
+        await cluster.settle()
+        assert cluster.reason("g").startswith("needs one rack: a has room for 1 of 2 workers")
+        cluster.add(replace(cluster.nodes["a-0"], metadata=relabelled(cluster, "a-0", "c")))
+        cluster.add(*(pod(f"other{i}", gpus=1, priority=1) for i in range(2)))
+        await cluster.settle(60)
+        assert cluster.reason("g").startswith("needs one rack: b has room for 0 of 2 workers")
+        for name in ("a-0", "b-0"):
+            unlabelled = replace(cluster.nodes[name].metadata, labels={})
+            cluster.add(replace(cluster.nodes[name], metadata=unlabelled))
+        await cluster.settle(60)
+
+    assert cluster.reason("g") == f"needs one rack: no node has the label {RACK}"
+
+
+async def test_a_hyper_node_without_nodes_is_none() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n", gpus=1), hyper_node("h", 1, {"exactMatch": {"name": "gone"}}))
+    cluster.add(*networked("g", 1, mode="hard"))
+    await cluster.run()
+
+    assert cluster.reason("g") == "needs one HyperNode: there is none with nodes"
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (",".join(f"l{i}" for i in range(20_000)), "it names 20000 labels, 16 are allowed"),
+        ("x" * 100_000, f"'{'x' * 60}…' is no label key"),
+        (f"{RACK},\x1b[31m", "'\\x1b[31m' is no label key"),
+        (" , ", "it names no label"),
+    ],
+)
+async def test_an_annotation_that_names_no_label_keys_makes_its_gang_wait_and_nobody_else(
+    labels: str, words: str
+) -> None:
+    cluster = FakeCluster()
+    marks = {"muster.dev/topology": labels}
+    cluster.add(*rack("r", 8), volcano_group("g", 2, annotations=marks), *gang("g", 2, gpus=1))
+    cluster.add(pod("single", annotations=marks), pod("other", gpus=1))
+    await cluster.run()
+
+    assert list(cluster.bound()) == ["other"]
+    assert cluster.reason("g") == f"muster.dev/topology is invalid: {words}"
+    assert cluster.reason("single") == f"muster.dev/topology is invalid: {words}"
+
+
+async def test_preferred_labels_that_are_none_are_no_reason_to_wait() -> None:
+    cluster = FakeCluster()
+    wishes = ",".join([*(f"l{i}" for i in range(20_000)), "no label!"])
+    marks = {"muster.dev/topology-preferred": wishes, "muster.dev/topology": RACK}
+    cluster.add(*rack("r", 8), volcano_group("g", 2, annotations=marks), *gang("g", 2, gpus=1))
+    await cluster.run()
+
+    assert len(cluster.bound("g")) == 2
+
+
+async def test_a_starving_gang_reserves_only_nodes_of_racks_that_could_hold_it() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("r1", 2), *rack("small", 1), node("bare", gpus=1))
+    cluster.add(pod("long", gpus=1, spec={"nodeName": "r1-0"}), *racked("g", 2))
+    async with cluster.running():
+        await cluster.settle(2000)
+        assert cluster.state.starving
+        cluster.add(*(pod(f"later{i}", gpus=1, created=5 + i) for i in range(3)))
+        await cluster.settle()
+
+    assert set(cluster.bound("later").values()) == {"bare", "small-0"}
+    words = "1 nodes are reserved for default/g, which has waited too long"
+    assert words in cluster.reason("later2")
+
+
+async def test_ten_thousand_patterns_cost_little_time_and_one_change_costs_less() -> None:
+    """Searching every name for every pattern would take half a minute, and each change again."""
+    cluster = FakeCluster()
+    cluster.add(*(node(f"node-{i:04d}", gpus=1) for i in range(1000)))
+
+    def leaf(number: int, size: int) -> Any:
+        patterns = (f"^node-{number * 10 + i % 10:04d}(-x{i})?$" for i in range(size))
+        selectors = ({"regexMatch": {"pattern": pattern}} for pattern in patterns)
+        return hyper_node(f"h{number:03d}", 1, *selectors)
+
+    for number in range(100):
+        cluster.state.hyper_node_changed(Key("", f"h{number:03d}"), leaf(number, 100))
+    cluster.add(*networked("g", 10, highestTierAllowed=1))
+    start = time.process_time()
+    async with cluster.running():
+        await cluster.settle()
+        assert set(cluster.bound("g").values()) == {f"node-{i:04d}" for i in range(10)}
+        assert time.process_time() - start < 5
+        start = time.process_time()
+        cluster.add(leaf(1, 99), *networked("h", 10, highestTierAllowed=1))
+        await cluster.settle()
+        assert time.process_time() - start < 1
+
+    assert set(cluster.bound("h").values()) == {f"node-{i:04d}" for i in range(10, 20)}
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ("a", "["),  # the invalid one selects nothing, and the other one is not lost
+        ("a", "b)(?:c"),  # invalid, and valid between the parentheses of a joined pattern
+        ("(?P<x>a)", "(?P<x>z)"),  # one name for two groups: they cannot be joined
+        (r"\Qa", r"z\E"),  # a quotation that would go on in the next pattern
+        ("(?i)A", "Z"),  # the flag counts for its own pattern only
+    ],
+)
+async def test_each_pattern_of_a_hyper_node_counts_by_itself(patterns: tuple[str, ...]) -> None:
+    cluster = FakeCluster()
+    cluster.add(*(node(name, gpus=1) for name in ("a", "b", "c", "bc", "y")))
+    cluster.add(hyper_node("h", 1, *({"regexMatch": {"pattern": text}} for text in patterns)))
+    cluster.add(*networked("g", 1, mode="hard"), *networked("wide", 2, mode="hard"))
+    await cluster.run()
+
+    assert set(cluster.bound().values()) == {"a"}
+
+
+async def test_a_budget_for_two_racks_is_spent_on_the_rack_that_it_suffices_for() -> None:
+    cluster = FakeCluster()
+    cluster.add(*rack("r1", 3), *rack("r2", 3))
+    for name, count in (("r1", 3), ("r2", 2)):
+        each: dict[str, Any] = {"spec": {"nodeSelector": {RACK: name}}, "labels": {"app": "low"}}
+        cluster.add(*(pod(f"{name}-low{i}", gpus=1, **each) for i in range(count)))
+    cluster.add(budget("low", "50%", {"app": "low"}, allowed=2))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound()) == 5
+        cluster.add(*racked("high", 3, priority=5, created=9))
+        await cluster.settle(5)
+
+    assert racks_of(cluster, "high-") == {"r2"}

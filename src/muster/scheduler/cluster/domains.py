@@ -10,19 +10,23 @@ Divisions are computed when a gang needs them, and kept until a node or a HyperN
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
 
     from muster.api.affinity import LabelSelector
-    from muster.api.pod_groups import HyperNode, HyperNodeMember
+    from muster.api.pod_groups import HyperNode, MemberSelector
     from muster.scheduler.cluster.nodes import Codes, Mask, NodeTable
+
+NODE, HYPER_NODE = "Node", "HyperNode"
+"""The types of members of a HyperNode."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,13 @@ def _division(names: Iterable[str], codes: Codes) -> Division:
     return Division(listed, codes, ranks)
 
 
+class _Members(NamedTuple):
+    """The members of one HyperNode: rows of nodes, and names of other HyperNodes."""
+
+    rows: NDArray[np.intp]
+    inner: set[str]
+
+
 class NodeDomains:
     """The HyperNodes, and every division of the nodes that a gang asked for."""
 
@@ -53,7 +64,8 @@ class NodeDomains:
         self._stamp: object = None
         self._by_labels: dict[tuple[str, ...], Division] = {}
         self._by_tier: dict[int, tuple[Division, ...]] = {}
-        self._matches: dict[str, _Pattern] = {}
+        self._members: dict[str, _Members] = {}
+        self._patterns: dict[tuple[str, ...], _Patterns] = {}
 
     def put_hyper_node(self, name: str, hyper_node: HyperNode | None) -> bool:
         """Take over a HyperNode, None if it was deleted; whether that changes a domain."""
@@ -63,7 +75,9 @@ class NodeDomains:
         if (before and before.spec) == (hyper_node and hyper_node.spec):
             return False
         self.version += 1
-        self._matches.clear()  # patterns that no HyperNode has any more
+        if before is not None:
+            for type_ in (NODE, HYPER_NODE):
+                self._patterns.pop(_patterns_of(before, type_), None)
         return True
 
     def by_labels(self, labels: tuple[str, ...]) -> Division:
@@ -104,12 +118,15 @@ class NodeDomains:
     def _refresh(self) -> None:
         stamp = (*self._nodes.stamp, self.version)
         if stamp != self._stamp:
-            self._stamp, self._by_labels, self._by_tier = stamp, {}, {}
+            self._stamp, self._by_labels, self._by_tier, self._members = stamp, {}, {}, {}
 
     def _combine(self, labels: tuple[str, ...]) -> Division:
         column = self._nodes.column(labels[-1])
-        names = ("" if value is None else value or '""' for value in column.values)
-        division = _division(names, column.codes)
+        # A column keeps values that no node has any more: they are no domains.
+        present = np.unique(np.append(column.codes, 0))
+        values = (column.values[code] for code in present)
+        names = ("" if value is None else value or '""' for value in values)
+        division = _division(names, np.searchsorted(present, column.codes).astype(np.int32))
         return (
             division if len(labels) == 1 else self.intersect(self.by_labels(labels[:-1]), division)
         )
@@ -119,6 +136,8 @@ class NodeDomains:
         of_tier = (name for name, row in self._hyper_nodes.items() if row.spec.tier == tier)
         for name in sorted(of_tier):
             mask = self._mask(name)
+            if not mask.any():
+                continue
             layer = next((row for row in layers if not row[1][mask].any()), None)
             if layer is None:
                 layer = ([""], np.zeros(len(self._nodes), np.int32))
@@ -135,29 +154,38 @@ class NodeDomains:
         # member of every other, and then the paths between them are beyond counting.
         names, seen = [name], {name}
         while names:
-            hyper_node = self._hyper_nodes.get(names.pop())
-            for member in hyper_node.spec.members if hyper_node is not None else ():
-                if member.type == "HyperNode":
-                    inner = set(self._named(member, self._hyper_nodes)) - seen
-                    names += inner
-                    seen |= inner
-                elif member.selector.label_match is not None:
-                    mask |= self._with_labels(member.selector.label_match)
-                else:
-                    mask[self._nodes.rows_of(self._named(member, self._nodes.names))] = True
+            members = self._members_of(names.pop())
+            mask[members.rows] = True
+            more = members.inner - seen
+            names += more
+            seen |= more
         return mask
 
-    def _named(self, member: HyperNodeMember, names: Iterable[str]) -> list[str]:
-        selector = member.selector
-        if selector.exact_match is not None:
-            return [selector.exact_match.name]
-        if selector.regex_match is None:
-            return []
-        text = selector.regex_match.pattern
-        pattern = self._matches.get(text)
-        if pattern is None:
-            pattern = self._matches[text] = _Pattern(text)
-        return [name for name in names if pattern.matches(name)]
+    def _members_of(self, name: str) -> _Members:
+        members = self._members.get(name)
+        if members is None:
+            hyper_node = self._hyper_nodes[name]
+            mask = np.zeros(len(self._nodes), np.bool_)
+            mask[self._nodes.rows_of(self._named(hyper_node, NODE, self._nodes.names))] = True
+            for selector in _selectors(hyper_node, NODE):
+                if selector.label_match is not None:
+                    mask |= self._with_labels(selector.label_match)
+            inner = self._named(hyper_node, HYPER_NODE, self._hyper_nodes)
+            rows = np.flatnonzero(mask)
+            members = self._members[name] = _Members(rows, inner & self._hyper_nodes.keys())
+        return members
+
+    def _named(self, hyper_node: HyperNode, type_: str, known: Iterable[str]) -> set[str]:
+        """The members of one type that a HyperNode selects by their names."""
+        exact = (row.exact_match for row in _selectors(hyper_node, type_))
+        names = {row.name for row in exact if row is not None}
+        texts = _patterns_of(hyper_node, type_)
+        if not texts:
+            return names
+        patterns = self._patterns.get(texts)
+        if patterns is None:
+            patterns = self._patterns[texts] = _Patterns(texts)
+        return names | {name for name in known if patterns.match(name)}
 
     def _with_labels(self, selector: LabelSelector) -> Mask:
         mask = np.ones(len(self._nodes), np.bool_)
@@ -175,23 +203,53 @@ class NodeDomains:
         return mask if requirements else ~mask  # as in Volcano, an empty selector selects nothing
 
 
-class _Pattern:
-    """A regular expression of RE2, as in Volcano, with its answers: node names rarely change."""
+def _selectors(hyper_node: HyperNode, type_: str) -> list[MemberSelector]:
+    return [member.selector for member in hyper_node.spec.members if member.type == type_]
 
-    def __init__(self, text: str) -> None:
-        import re2  # only clusters with such HyperNodes need it
 
-        options = re2.Options()
-        options.log_errors = False
+def _patterns_of(hyper_node: HyperNode, type_: str) -> tuple[str, ...]:
+    matches = (row.regex_match for row in _selectors(hyper_node, type_))
+    return tuple(match.pattern for match in matches if match is not None)
+
+
+class _Patterns:
+    """The regular expressions of a HyperNode, in the syntax of RE2 as in Volcano.
+
+    They are joined into one, because a HyperNode may have thousands of them. Answers are kept: the
+    names of nodes rarely change.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
         self._answers: dict[str, bool] = {}
-        self._search: Callable[[str], object]
-        try:
-            self._search = re2.compile(text, options).search
-        except re2.error:
-            self._search = lambda _: None  # an invalid pattern matches no name
+        self._patterns = _joined([text for text in dict.fromkeys(texts) if _compiled(text)])
 
-    def matches(self, name: str) -> bool:
+    def match(self, name: str) -> bool:
+        """Whether one of them matches a part of the name."""
         answer = self._answers.get(name)
         if answer is None:
-            answer = self._answers[name] = self._search(name) is not None
+            answer = any(pattern.search(name) for pattern in self._patterns)
+            self._answers[name] = answer
         return answer
+
+
+def _joined(texts: Sequence[str]) -> list[Any]:
+    """As few patterns as possible that match the same names as these valid ones."""
+    quoted = any(r"\Q" in text for text in texts)  # the quotation may go on in the next pattern
+    pattern = None if quoted else _compiled("|".join(f"(?:{text})" for text in texts))
+    if len(texts) <= 1 or pattern is not None:
+        return [pattern or _compiled(text) for text in texts[:1]]
+    # Together they are too large, or use one name for two groups.
+    half = len(texts) // 2
+    return [*_joined(texts[:half]), *_joined(texts[half:])]
+
+
+def _compiled(text: str) -> Any | None:
+    """A pattern; None if it is invalid: then it matches no name."""
+    import re2  # only clusters with such HyperNodes need it
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error:
+        return None

@@ -71,13 +71,15 @@ def consider(state: State, key: GangKey, now: float) -> Decision:
 
 def _view(state: State, gang: Gang, now: float) -> GangView:
     record, members, names = state.record(gang.key), state.members(gang), state.index.names
+    terms, annotations = gang.terms or GangTerms(), gang.annotations
     return GangView(
         state=state,
         gang=gang,
         key=gang.key,
         record=record,
-        terms=gang.terms or GangTerms(),
-        annotations=gang.annotations,
+        terms=terms,
+        topology=topology_of(terms.topology, annotations, members.pending + members.bound),
+        annotations=annotations,
         members=members,
         missing=find_missing(state, gang),
         started=any(pod.spec.scheduler_name in names for pod in members.bound),
@@ -207,9 +209,9 @@ def _report(view: GangView) -> tuple[Action, ...]:
 def _fill(view: GangView) -> Decision:
     """Place missing members, then surplus; members that no node could ever run are left out."""
     pending = view.members.pending
-    unserved = view.terms.unserved or next(filter(None, map(unserved_mark, pending)), "")
-    if unserved and pending:
-        return Decision(Parked(reasons.unserved(unserved), Wake.OWN))
+    unserved = _unserved(view) if pending else None
+    if unserved is not None:
+        return Decision(Parked(unserved, Wake.OWN))
     # Only claims make a pod unplaceable: most gangs have none, and skip the check of each pod.
     if any(pod.spec.volumes or pod.spec.resource_claims for pod in pending):
         unplaceable = shortage.find_unplaceable(view)
@@ -220,6 +222,16 @@ def _fill(view: GangView) -> Decision:
             view.explained_at = others.explained_at
             return shortage.with_unplaceable(decision, unplaceable)
     return _fill_placeable(view)
+
+
+def _unserved(view: GangView) -> Reason | None:
+    """A required field that is not served, or a required topology that names no labels."""
+    marks = map(unserved_mark, view.members.pending)
+    field = view.terms.unserved or next(filter(None, marks), "")
+    if field:
+        return reasons.unserved(field)
+    invalid = view.topology.invalid if view.topology is not None else ""
+    return reasons.invalid_topology(invalid) if invalid else None
 
 
 def _fill_placeable(view: GangView) -> Decision:
@@ -285,8 +297,9 @@ def _trial(view: GangView, demand: Demand) -> Plan | Unplaced:
 def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> Demand:
     state, comes_late = view.state, LATE_ANNOTATION in view.annotations and not view.started
     late = holds.late_members(view) if comes_late else {}
-    members = view.members.pending + view.members.bound
-    topology = topology_of(view.terms.topology, view.annotations, members)
+    domain = None
+    if view.topology is not None:
+        domain = gang_domain.domain_demand(view, view.topology, held)
     return Demand(
         wants=group_by_class(state, (*pods, *late.values())),
         need=view.missing.total + len(late),
@@ -295,7 +308,7 @@ def _demand(view: GangView, pods: tuple[Pod, ...], held: tuple[Slot, ...]) -> De
         used_nodes=tuple(sorted({pod.spec.node_name for pod in view.members.bound} - {""})),
         reserved=shortage.reserved_nodes(state, view.key) if state.starving else None,
         preference=_preference(view),
-        domain=gang_domain.domain_demand(view, topology, held) if topology is not None else None,
+        domain=domain,
     )
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.api.core import Pod
-    from muster.api.gang import GangKey, GangTerms
+    from muster.api.gang import GangKey, GangTerms, Topology
     from muster.api.meta import Key
     from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.reasons import Reason
@@ -95,6 +95,8 @@ class GangView:
     key: GangKey
     record: GangRecord
     terms: GangTerms
+    topology: Topology | None
+    """The domains that the members must or should stay in."""
     annotations: Mapping[str, str]
     """The annotations of the object that declares the gang."""
     members: Members

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State
 
+MAX_DOMAINS = 16
+"""Domains that are tried one by one for a gang that budgets prevent from clearing the best one."""
 MAX_SPARED = 64
 """How many victims are checked again, to be spared: each check is a trial."""
 
@@ -84,18 +87,41 @@ def preempt(
     if not victims:
         return None
     chosen = _enough(snapshot, demand, victims, allowed)
+    if demand.domain is not None and demand.domain.topology.is_required:
+        demand, chosen = _in_one_domain(snapshot, demand, victims, allowed, chosen)
     if chosen is None:
         return None
-    if demand.domain is not None and (plan := _fits_without(snapshot, demand, chosen)):
-        # Clear the domain of this plan: victims elsewhere, which came first by harm, are spared.
-        demand = domain_search.around(snapshot, demand, plan)
-        chosen = _enough(snapshot, demand, victims, allowed) or chosen
     for victim in chosen[::-1][:MAX_SPARED]:
         others = [other for other in chosen if other is not victim]
         if _fits_without(snapshot, demand, others) is not None:
             chosen = others
     plan = _fits_without(snapshot, demand, chosen)
     return None if plan is None or not chosen else Preemption(plan, tuple(chosen))
+
+
+def _in_one_domain(
+    snapshot: Snapshot,
+    demand: Demand,
+    victims: Sequence[Victim],
+    allowed: Mapping[Key, int],
+    chosen: list[Victim] | None,
+) -> tuple[Demand, list[Victim] | None]:
+    """The demand within the domain that is cleared, and the victims in it."""
+    plan = _fits_without(snapshot, demand, chosen) if chosen is not None else None
+    if plan is not None:
+        # Victims elsewhere, which came first by harm, are spared.
+        inside = domain_search.around(snapshot, demand, plan)
+        return inside, _enough(snapshot, inside, victims, allowed) or chosen
+    if any(victim.budgets for victim in victims):
+        # Budgets over several domains were spent on one that needs more than they allow.
+        with snapshot.trial() as trial:
+            trial.remove_slots((*demand.holds, *_slots(victims)))
+            demands = list(islice(domain_search.narrowed(trial, demand), MAX_DOMAINS))
+        for inside in demands:
+            chosen = _enough(snapshot, inside, victims, allowed)
+            if chosen is not None:
+                return inside, chosen
+    return demand, None
 
 
 def _enough(
@@ -118,10 +144,13 @@ def _enough(
 
 
 def _fits_without(snapshot: Snapshot, demand: Demand, victims: Sequence[Victim]) -> Plan | None:
-    # A slot can be in two victims: as surplus by itself, and in its whole gang.
-    slots = {slot.uid: slot for victim in victims for slot in victim.slots}
-    result = place(snapshot, replace(demand, holds=(*demand.holds, *slots.values())))
+    result = place(snapshot, replace(demand, holds=(*demand.holds, *_slots(victims))))
     return result if isinstance(result, Plan) else None
+
+
+def _slots(victims: Iterable[Victim]) -> Iterable[Slot]:
+    # A slot can be in two victims: as surplus by itself, and in its whole gang.
+    return {slot.uid: slot for victim in victims for slot in victim.slots}.values()
 
 
 def _affordable(

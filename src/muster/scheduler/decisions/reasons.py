@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from muster.api.gang import TOPOLOGY_ANNOTATION
 from muster.api.gang_dialects import DIALECT_BY_NAME
 from muster.api.quantity import format_amount
 from muster.scheduler import waiting_line_format
@@ -82,6 +83,11 @@ def min_resources(lacks: Mapping[str, int]) -> Reason:
 def unserved(field: str) -> Reason:
     """The group sets a required field that Muster does not serve."""
     return Reason(UNSUPPORTED, f"{field}, which is not supported")
+
+
+def invalid_topology(problem: str) -> Reason:
+    """The annotation that requires a topology names no labels."""
+    return Reason(UNSUPPORTED, f"{TOPOLOGY_ANNOTATION} is invalid: {problem}")
 
 
 def unplaced(result: Unplaced, nodes: int) -> Reason:

@@ -22,7 +22,7 @@ from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.holds import drop_holds, holds_on
 from muster.scheduler.gangs.members import missing_pods
 from muster.scheduler.gangs.waiting_line import Parked, Wake
-from muster.scheduler.placement import filters
+from muster.scheduler.placement import domain_search, filters
 from muster.scheduler.placement.demand import Plan
 from muster.scheduler.placement.place import place
 
@@ -165,7 +165,9 @@ def reserved_nodes(state: State, key: GangKey) -> Mask | None:
     if first is None or key in state.starving or state.place_of(key) <= first:
         return None
     state.snapshot.settle()
-    return filters.fits_if_empty(state.snapshot, *state.starving[first.key])
+    demand, short = state.starving[first.key]
+    mask = filters.fits_if_empty(state.snapshot, *short)
+    return mask & domain_search.usable_nodes(state.snapshot, demand) if demand.domain else mask
 
 
 def _reserve_if_starving(
@@ -184,7 +186,7 @@ def _reserve_if_starving(
     if _never_fits(view, demand):
         state.stop_starving(view.key)
         return parked
-    state.starving[view.key] = tuple(short.want.cls for short in result.short)
+    state.starving[view.key] = demand, tuple(short.want.cls for short in result.short)
     return replace(parked, wakes=parked.wakes | Wake.LOST)
 
 

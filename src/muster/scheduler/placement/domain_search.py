@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,16 @@ from muster.scheduler.placement.demand import DomainShortage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from muster.scheduler.cluster.domains import Division
+    from muster.api.gang import HyperNodeTiers
+    from muster.scheduler.cluster.domains import Division, NodeDomains
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import Vector
     from muster.scheduler.cluster.snapshot import Snapshot, Trial
     from muster.scheduler.placement.demand import Demand, DomainDemand, Plan
 
 Floats = NDArray[np.float64]
+Level: TypeAlias = "Sequence[Division] | None"
+"""Divisions of the nodes, in one of which the gang is placed; None stands for the whole cluster."""
 MAX_TRIES = 6
 """Domains that are tried for a gang that need not stay in one: each is a whole trial."""
 
@@ -52,41 +55,48 @@ class _Rooms:
 # -- levels ----------------------------------------------------------------------------------------
 
 
-def _levels(snapshot: Snapshot, topology: Topology) -> Iterator[tuple[Division, ...]]:
-    """The divisions of each level, the narrowest level first; () stands for the whole cluster."""
+def _levels(snapshot: Snapshot, topology: Topology) -> Iterator[Level]:
+    """The levels on which a domain may be found, the narrowest first."""
     wishes = topology.preferred
     label_sets = [(*topology.required, *wishes[:n]) for n in range(len(wishes), -1, -1)]
-    for tier_divisions in _tier_levels(snapshot, topology):
+    for tier in _tiers(snapshot, topology):
         for labels in label_sets:
             if not labels:
-                yield tier_divisions
+                yield tier
                 continue
             by_labels = snapshot.domains.by_labels(labels)
-            both = [snapshot.domains.intersect(tier, by_labels) for tier in tier_divisions]
-            yield tuple(both) or (by_labels,)
+            if tier is None:
+                yield (by_labels,)
+            else:
+                yield tuple(snapshot.domains.intersect(division, by_labels) for division in tier)
 
 
-def _tier_levels(snapshot: Snapshot, topology: Topology) -> Iterator[tuple[Division, ...]]:
-    """The divisions of each allowed tier; () for a gang that needs no HyperNode."""
+def _tiers(snapshot: Snapshot, topology: Topology) -> Iterator[Level]:
+    """The levels of the allowed tiers; the whole cluster for a gang that needs no HyperNode."""
     tiers, domains = topology.tiers, snapshot.domains
-    if tiers is not None:
-        highest = tiers.highest
-        if tiers.highest_name:
-            highest = domains.tier_named(tiers.highest_name)
-            highest = -1 if highest is None else highest
-        for tier in domains.tiers():
-            # A preference is for the lowest tier that has room, however high that is.
-            if not tiers.required or highest is None or tier <= highest:
-                yield domains.by_tier(tier)
-    if tiers is None or not tiers.required:
-        yield ()
+    if tiers is None:
+        yield None
+        return
+    for tier in domains.tiers():
+        # A preference is for the lowest tier that has room, however high that is.
+        if not tiers.required or _is_allowed(tier, tiers, domains):
+            yield domains.by_tier(tier)
+    if not tiers.required:
+        yield None
 
 
-def _required_levels(snapshot: Snapshot, topology: Topology) -> list[tuple[Division, ...]]:
+def _is_allowed(tier: int, tiers: HyperNodeTiers, domains: NodeDomains) -> bool:
+    if not tiers.highest_name:
+        return tiers.highest is None or tier <= tiers.highest
+    highest = domains.tier_named(tiers.highest_name)
+    return highest is not None and tier <= highest
+
+
+def _required_levels(snapshot: Snapshot, topology: Topology) -> list[Sequence[Division]]:
     """The levels without preferences; none if the gang requires no domain."""
     tiers = topology.tiers if topology.tiers is not None and topology.tiers.required else None
     required = Topology(topology.required, tiers=tiers)
-    return [level for level in _levels(snapshot, required) if level]
+    return [level for level in _levels(snapshot, required) if level is not None]
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -96,8 +106,9 @@ def narrowed(trial: Trial, demand: Demand) -> Iterator[Demand]:
     """The demand within each domain that may hold it, in the order in which they are tried."""
     assert demand.domain is not None
     for level in _levels(trial.snapshot, demand.domain.topology):
-        if not level:
+        if level is None:
             yield replace(demand, domain=None)
+            continue
         for division, code in _fitting(trial, demand, level):
             yield _inside(demand, division, code)
 
@@ -113,7 +124,7 @@ def surplus_steps(trial: Trial, demand: Demand) -> Iterator[Demand]:
         rows = _member_rows(trial.snapshot, demand.domain)
         if rows is not None:
             rows |= {use.row for use in trial.log if use.n > 0}
-        if not level:
+        if level is None:
             yield replace(demand, domain=None)
         elif rows:
             for division in level:
@@ -122,9 +133,9 @@ def surplus_steps(trial: Trial, demand: Demand) -> Iterator[Demand]:
                     yield _inside(demand, division, code)
                     break
         elif rows is not None:
-            division, code = _best(_rooms_of(trial, demand, level))
-            if code:
-                yield _inside(demand, division, code)
+            best = _best(_rooms_of(trial, demand, level))
+            if best is not None:
+                yield _inside(demand, *best)
 
 
 def around(snapshot: Snapshot, demand: Demand, plan: Plan) -> Demand:
@@ -137,6 +148,19 @@ def around(snapshot: Snapshot, demand: Demand, plan: Plan) -> Demand:
             if code:
                 return _inside(demand, division, code)
     return demand
+
+
+def usable_nodes(snapshot: Snapshot, demand: Demand) -> Mask:
+    """The nodes of all domains that would hold the gang if they were empty."""
+    domain = demand.domain
+    if domain is None or not domain.topology.is_required:
+        return np.ones(len(snapshot.nodes), np.bool_)
+    mask = np.zeros(len(snapshot.nodes), np.bool_)
+    vectors = [diagnosis.room_if_empty(snapshot, want.cls) for want in demand.wants]
+    for level in _required_levels(snapshot, domain.topology):
+        for division in level:
+            mask |= _rooms(demand, division, vectors).enough[division.codes]
+    return mask
 
 
 def _inside(demand: Demand, division: Division, code: int) -> Demand:
@@ -209,25 +233,22 @@ def _rooms(demand: Demand, division: Division, vectors: Sequence[Vector]) -> _Ro
     enough = members >= demand.need
     for role, n in demand.roles.items():
         enough &= by_role[role] >= n if role in by_role else n <= 0
-    members[0] = -1.0
     enough[0] = False
     return _Rooms(division, members, copies, enough)
 
 
-def _best(options: Sequence[_Rooms]) -> tuple[Division, int]:
-    """The domain with room for the most members; the first by name among equals; code 0 if none."""
-    best, division, code = (-1.0, ""), options[0].division, 0
+def _best(options: Sequence[_Rooms]) -> tuple[Division, int] | None:
+    """The domain with room for the most members; the first by name among equals."""
+    found: tuple[float, str, Division, int] | None = None
     for rooms in options:
-        most = rooms.members.max(initial=-1.0)
-        codes = np.flatnonzero(rooms.members == most)
-        codes = codes[codes > 0]
+        codes = np.arange(1, len(rooms.members))
         if not len(codes):
             continue
-        first = int(codes[np.argmin(rooms.division.ranks[codes])])
-        if most > best[0] or (most == best[0] and rooms.division.names[first] < best[1]):
-            best = (float(most), rooms.division.names[first])
-            division, code = rooms.division, first
-    return division, code
+        order = np.lexsort((rooms.division.ranks[codes], -rooms.members[codes]))
+        code = int(codes[order[0]])
+        row = (-float(rooms.members[code]), rooms.division.names[code], rooms.division, code)
+        found = row if found is None else min(found, row, key=lambda row: row[:2])
+    return found[2:] if found is not None else None
 
 
 # -- why no domain has room ------------------------------------------------------------------------
@@ -242,12 +263,12 @@ def shortage(trial: Trial, demand: Demand) -> tuple[DomainShortage, Demand | Non
     if demand.domain.members:
         return _beside_members(snapshot, demand, levels)
     options = [rooms for level in levels for rooms in _rooms_of(trial, demand, level)]
-    division, code = _best(options) if options else (None, 0)
-    if division is None or not code:
+    best = _best(options)
+    if best is None:
         return replace(result, missing_labels=_missing_labels(snapshot, topology)), None
+    division, code = best
     largest = _largest(snapshot, demand, levels)
-    inside = _inside(demand, division, code)
-    return replace(result, best=division.names[code], largest=largest), inside
+    return replace(result, best=division.names[code], largest=largest), _inside(demand, *best)
 
 
 def _missing_labels(snapshot: Snapshot, topology: Topology) -> tuple[tuple[str, str], ...]:
