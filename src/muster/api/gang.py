@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from muster.api.selectors import is_label_key
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -98,7 +96,7 @@ def topology_of(
     invalid = _problem_of(required)
     labels = dict.fromkeys((*base.required, *(_split(required) if not invalid else ())))
     # A wish that names no label is no reason to wait.
-    wishes = [label for label in _split(preferred)[:MAX_TOPOLOGY_LABELS] if is_label_key(label)]
+    wishes = [label for label in _split(preferred)[:MAX_TOPOLOGY_LABELS] if _is_label(label)]
     more = dict.fromkeys(wish for wish in (*base.preferred, *wishes) if wish not in labels)
     return Topology(tuple(labels), tuple(more), base.tiers, invalid)
 
@@ -108,6 +106,14 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (label.strip() for label in text.split(","))))
 
 
+def _is_label(text: str) -> bool:
+    from muster.api.selectors import (
+        is_label_key,
+    )  # commands that only name annotations start faster
+
+    return is_label_key(text)
+
+
 def _problem_of(required: str) -> str:
     """Why an annotation does not name labels; empty if it does, or is empty."""
     labels = _split(required)
@@ -115,7 +121,7 @@ def _problem_of(required: str) -> str:
         return "it names no label"
     if len(labels) > MAX_TOPOLOGY_LABELS:
         return f"it names {len(labels)} labels, {MAX_TOPOLOGY_LABELS} are allowed"
-    wrong = next((label for label in labels if not is_label_key(label)), "")
+    wrong = next((label for label in labels if not _is_label(label)), "")
     shown = wrong if len(wrong) <= MAX_SHOWN else f"{wrong[:MAX_SHOWN]}…"
     return f"{shown!r} is no label key" if wrong else ""
 

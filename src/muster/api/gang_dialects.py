@@ -44,6 +44,9 @@ KOORDINATOR_TOPOLOGY_ANNOTATION = "gang.scheduling.koordinator.sh/network-topolo
 NUMA_ANNOTATION = "volcano.sh/numa-topology-policy"
 STRICT_NUMA_POLICIES = ("restricted", "single-numa-node")
 """The policies of Volcano under which a pod must not run on another node; `best-effort` advises."""
+NETWORK_MODE_ANNOTATION = "volcano.sh/network-topology-mode"
+NETWORK_TIER_ANNOTATION = "volcano.sh/network-topology-highest-tier"
+"""On pods without a group: the networkTopology of the group that Volcano creates for them."""
 PREEMPTABLE_MARK = "volcano.sh/preemptable"
 """On a pod or its group, as annotation or label: `false` if it is never evicted for others."""
 GROUP_MARKS = (
@@ -107,6 +110,8 @@ def unserved_mark(pod: Pod) -> str:
     policy = annotations.get(NUMA_ANNOTATION)
     if policy in STRICT_NUMA_POLICIES:
         return f"{NUMA_ANNOTATION} is {policy}"
+    if _asks_for_network_topology(pod):
+        return f"{NETWORK_MODE_ANNOTATION} asks for a PodGroup of Volcano, and there is none"
     if pod.spec.workload_ref is not None:
         return "the pod names its group in workloadRef, the form of Kubernetes 1.35"
     return _koordinator_unserved(annotations) if KOORDINATOR_NAME_ANNOTATION in annotations else ""
@@ -141,6 +146,16 @@ def _native_terms(group: objects.NativePodGroup) -> GangTerms:
 # -- Volcano and kube-batch ------------------------------------------------------------------------
 
 
+def _asks_for_network_topology(pod: Pod) -> bool:
+    """Whether Volcano would create a group with a hard topology for a pod that names no group."""
+    annotations = pod.metadata.annotations
+    if NETWORK_MODE_ANNOTATION not in annotations and NETWORK_TIER_ANNOTATION not in annotations:
+        return False
+    gang = gang_named_by(pod)
+    is_soft = annotations.get(NETWORK_MODE_ANNOTATION, "").lower() == "soft"
+    return not is_soft and (gang is None or gang.dialect != "volcano")
+
+
 def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
     spec = group.spec
     roles = {role.lower(): n for role, n in spec.min_task_member.items() if n > 0}
@@ -151,7 +166,7 @@ def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
         priority_class=spec.priority_class_name,
         min_resources=spec.min_resources,
     )
-    if not (spec.network_topology or spec.sub_group_policy or spec.topology_affinity):
+    if not spec.has_topology:
         return terms
     return replace(terms, topology=spec.topology, unserved=spec.unserved)
 

@@ -9,7 +9,9 @@ field that Muster does not serve: a gang waits rather than run against it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, ValidationError, convert
 
 from muster.api.affinity import LabelSelector  # noqa: TC001 - msgspec resolves annotations
 from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
@@ -33,38 +35,78 @@ class PodGroupStatus(Object, frozen=True):
 class NetworkTopology(Object, frozen=True):
     mode: str = ""
     highest_tier_allowed: int | None = None
-    highest_tier_name: str = ""
+    highest_tier_name: Annotated[str, Meta(max_length=253)] = ""
 
 
 class VolcanoSpec(Object, frozen=True):
+    """Fields that say where a gang must stay are raw: one that is not known must not be dropped."""
+
     min_member: int = 0
     min_task_member: dict[str, int] = {}
     min_resources: Resources = {}
     priority_class_name: str = ""
-    network_topology: NetworkTopology | None = None
-    sub_group_policy: tuple[dict[str, Any], ...] | None = None
-    topology_affinity: dict[str, Any] | None = None
+    network_topology: Any = None
+    sub_group_policy: Any = None
+    topology_affinity: Any = None
+
+    @property
+    def has_topology(self) -> bool:
+        """Whether the group sets one of the raw fields."""
+        return bool(
+            self.network_topology is not None or self.sub_group_policy or self.topology_affinity
+        )
 
     @property
     def topology(self) -> Topology | None:
-        network = self.network_topology
-        if network is None:
+        if self.network_topology is None:
             return None
-        # Volcano's default is hard; a mode that we do not know is read as hard too.
+        network = _read_network(self.network_topology) or NetworkTopology()
         highest, name = network.highest_tier_allowed, network.highest_tier_name
-        return Topology(tiers=HyperNodeTiers(network.mode != "soft", highest, name))
+        return Topology(tiers=HyperNodeTiers(not self._is_soft, highest, name))
+
+    @property
+    def _is_soft(self) -> bool:
+        # Volcano's default is hard; a mode that we do not know is read as hard too.
+        raw = self.network_topology
+        return isinstance(raw, dict) and raw.get("mode") == "soft"
 
     @property
     def unserved(self) -> str:
         if self.sub_group_policy:
             return "the group sets subGroupPolicy"
-        affinity = (self.topology_affinity or {}).values()
-        if any(isinstance(rule, dict) and rule.get("required") for rule in affinity):
-            return "the group requires a topologyAffinity of its subgroups"
-        network = self.network_topology
-        both = network and network.highest_tier_name and network.highest_tier_allowed is not None
+        if _requires(self.topology_affinity):
+            return "the group requires a topologyAffinity"
+        if self.network_topology is None or self._is_soft:
+            return ""
+        network = _read_network(self.network_topology)
+        if network is None:
+            return "the group sets networkTopology in an unknown form"
+        known = NetworkTopology.__struct_encode_fields__
+        unknown = next((name for name in self.network_topology if name not in known), "")
+        if unknown:
+            return f"the group sets {unknown} in networkTopology"
+        both = network.highest_tier_name and network.highest_tier_allowed is not None
         text = "the group sets both highestTierAllowed and highestTierName in networkTopology"
         return text if both else ""
+
+
+def _read_network(raw: Any) -> NetworkTopology | None:
+    try:
+        return convert(raw, NetworkTopology)
+    except ValidationError:
+        return None
+
+
+def _requires(affinity: Any) -> bool:
+    """Whether a topologyAffinity has rules that are not mere preferences."""
+    if not isinstance(affinity, dict):
+        return bool(affinity)
+    return any(
+        not isinstance(rule, dict)
+        or any(value and not name.startswith("preferred") for name, value in rule.items())
+        for rule in affinity.values()
+        if rule
+    )
 
 
 class VolcanoPodGroup(ApiObject, frozen=True):

@@ -13,6 +13,8 @@ from muster.jobs.build.flags import Jax, Mpi, PyTorch, Submission, TensorFlow
 from muster.jobs.build.job_manifest import bundle
 from muster.jobs.build.roles import flags_without_effect
 
+RACK = "example.com/rack"
+
 
 def built(**flags: Any) -> Raw:
     args = {"name": "j", "command": ("python", "t.py"), "image": "i"} | flags
@@ -262,11 +264,19 @@ def test_labels_and_annotations_reach_the_job_and_its_pods() -> None:
         assert metadata["annotations"]["b"] == "2"
 
 
-def test_replicas_that_share_a_domain_are_a_gang() -> None:
-    job = built(workers=2, topology="example.com/rack")
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("topology", {"topology": RACK}),
+        ("topology", {"annotation": (f"muster.dev/topology={RACK}",)}),
+        ("topology-preferred", {"annotation": (f"muster.dev/topology-preferred={RACK}",)}),
+    ],
+)
+def test_replicas_that_share_a_domain_are_a_gang(name: str, flags: dict[str, Any]) -> None:
+    job = built(workers=2, **flags)
 
     for metadata in (job["metadata"], role(job, "Worker")["template"]["metadata"]):
-        assert metadata["annotations"]["muster.dev/topology"] == "example.com/rack"
+        assert metadata["annotations"][f"muster.dev/{name}"] == RACK
     assert job["metadata"]["annotations"]["muster.dev/gang"] == "true"
     assert job["spec"]["runPolicy"]["schedulingPolicy"] == {"minAvailable": 2}
 
@@ -286,6 +296,11 @@ def test_replicas_that_share_a_domain_are_a_gang() -> None:
         ({"selector": ("x",)}, "--selector 'x' is invalid"),
         ({"topology": "rack=r1"}, "--topology 'rack=r1' is invalid"),
         ({"topology": "rack,"}, "--topology 'rack,' is invalid"),
+        ({"topology": ",".join("abcdefghijklmnopq")}, "is invalid"),
+        (
+            {"annotation": ("muster.dev/topology=rack=r1",)},
+            "--annotation=muster.dev/topology 'rack=r1' is invalid",
+        ),
         ({"toleration": ("gpu_node",)}, "--toleration 'gpu_node' is invalid"),
         ({"data": ("claim",)}, "--data 'claim' is invalid"),
         ({"data": ("claim:/",)}, "--data 'claim:/' is invalid"),

@@ -100,13 +100,24 @@ def test_the_topology_of_a_job_reaches_its_group_or_its_pods() -> None:
     raw["metadata"]["annotations"] = {"muster.dev/topology": "rack", "note": "x"}
     group = settled(raw).objects[VOLCANO_POD_GROUPS.resource, "j"]
     by_labels = settled(raw, served_dialects=frozenset())
-    without_gang = settled(raw, Settings(gang=False))
 
     assert group["metadata"]["annotations"]["muster.dev/topology"] == "rack"
-    for model in (by_labels, without_gang):
-        annotations = model.manifests["j-worker-1"]["metadata"]["annotations"]
-        assert annotations["muster.dev/topology"] == "rack"
-        assert "note" not in annotations
+    annotations = by_labels.manifests["j-worker-1"]["metadata"]["annotations"]
+    assert annotations["muster.dev/topology"] == "rack"
+    assert "note" not in annotations
+
+
+def test_a_topology_makes_a_gang_unless_the_job_forbids_it() -> None:
+    raw = manifest()
+    raw["metadata"]["annotations"] = {"muster.dev/topology": "rack"}
+    by_default = settled(raw, Settings(gang=False))
+    raw["metadata"]["annotations"]["muster.dev/gang"] = "false"
+    forbidden = settled(raw)
+
+    assert (VOLCANO_POD_GROUPS.resource, "j") in by_default.objects
+    assert "TopologyWithoutGang" not in [event.reason for event in by_default.events]
+    assert (VOLCANO_POD_GROUPS.resource, "j") not in forbidden.objects
+    assert "TopologyWithoutGang" in [event.reason for event in forbidden.events]
 
 
 @pytest.mark.parametrize(

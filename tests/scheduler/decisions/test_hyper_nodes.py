@@ -69,13 +69,16 @@ async def test_the_reason_names_the_best_hyper_node() -> None:
         *networked("g", 5, highestTierAllowed=1), *networked("h", 5, highestTierName="rack")
     )
     cluster.add(*networked("i", 1, highestTierName="block"))
+    cluster.add(*networked("j", 1, highestTierName="rak"))
     await cluster.run()
 
     room = "s0 has room for 4 of 5 workers; short 1 nvidia.com/gpu"
     assert cluster.reason("g").startswith(f"needs one HyperNode of tier 1 or lower: {room}")
     assert cluster.reason("h").startswith(f"needs one HyperNode of tier rack or lower: {room}")
-    words = "needs one HyperNode of tier block or lower: there is none with nodes"
-    assert cluster.reason("i") == words
+    words = "no HyperNode has the tierName block"
+    assert cluster.reason("i") == f"needs one HyperNode of tier block or lower: {words}"
+    words = "no HyperNode has the tierName rak; the most similar is rack"
+    assert cluster.reason("j") == f"needs one HyperNode of tier rak or lower: {words}"
 
 
 async def test_hyper_nodes_appear_change_and_vanish_while_gangs_wait() -> None:

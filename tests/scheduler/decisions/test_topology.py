@@ -241,7 +241,8 @@ async def test_a_topology_that_changes_while_members_run_moves_nobody() -> None:
 
     assert cluster.deletes == []
     assert len(cluster.bound("g")) == 3
-    assert cluster.reason("g") == "needs one rack: its members run in r1 and r2"
+    words = "its members run in r1 and r2; no member joins them until all are restarted"
+    assert cluster.reason("g") == f"needs one rack: {words}"
 
 
 async def test_a_preferred_rack_is_taken_if_it_has_room_and_else_the_gang_is_split() -> None:
@@ -378,7 +379,28 @@ async def test_a_required_field_of_kubernetes_that_is_not_served_makes_the_gang_
         ),
         (
             {"topologyAffinity": {"subGroupAffinity": {"required": [{"subGroups": ["a"]}]}}},
-            "the group requires a topologyAffinity of its subgroups",
+            "the group requires a topologyAffinity",
+        ),
+        (
+            {
+                "topologyAffinity": {
+                    "podGroupAntiAffinity": {
+                        "preferred": [{"weight": 1}],
+                        "requiredDuringSchedulingIgnoredDuringExecution": [{"x": 1}],
+                    }
+                }
+            },
+            "the group requires a topologyAffinity",
+        ),
+        ({"topologyAffinity": [1]}, "the group requires a topologyAffinity"),
+        (
+            {"networkTopology": {"highestTierAlowed": 1}},
+            "the group sets highestTierAlowed in networkTopology",
+        ),
+        ({"networkTopology": "hard"}, "the group sets networkTopology in an unknown form"),
+        (
+            {"networkTopology": {"mode": "hard", "highestTierAllowed": "1"}},
+            "the group sets networkTopology in an unknown form",
         ),
         (
             {"networkTopology": {"highestTierAllowed": 1, "highestTierName": "rack"}},
@@ -399,6 +421,52 @@ async def test_a_required_field_of_volcano_that_is_not_served_makes_the_gang_wai
         await cluster.settle()
 
     assert len(cluster.bound("g")) == 2
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"topologyAffinity": {"podGroupAntiAffinity": {"preferred": [{"weight": 1}]}}},
+        {"topologyAffinity": {}, "subGroupPolicy": []},
+        {"networkTopology": {"mode": "soft", "later": 1}},
+        {"networkTopology": {"mode": "soft", "highestTierAllowed": "1"}},
+    ],
+)
+async def test_a_preference_of_volcano_that_is_not_served_makes_no_gang_wait(
+    spec: dict[str, Any],
+) -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=8), volcano_group("g", 2, spec=spec), *gang("g", 2, gpus=1))
+    await cluster.run()
+
+    assert len(cluster.bound("g")) == 2
+
+
+@pytest.mark.parametrize(
+    ("marks", "dialect", "bound"),
+    [
+        ({"mode": "hard", "highest-tier": "1"}, "", 0),
+        ({"highest-tier": "1"}, "", 0),
+        ({"mode": "hard"}, "labels:2", 0),
+        ({"mode": "soft", "highest-tier": "1"}, "", 2),
+        ({"mode": "hard"}, "volcano", 2),
+    ],
+)
+async def test_pods_for_which_volcano_would_create_a_group_with_a_topology_wait(
+    marks: dict[str, str], dialect: str, bound: int
+) -> None:
+    """Volcano's controller reads these annotations of pods that have no PodGroup yet."""
+    cluster = FakeCluster()
+    annotations = {f"volcano.sh/network-topology-{name}": value for name, value in marks.items()}
+    each: dict[str, Any] = {"gpus": 1, "annotations": annotations}
+    each |= {"group": "g", "dialect": dialect} if dialect else {}
+    cluster.add(node("n1", gpus=8), volcano_group("g", 2), *(pod(f"g-{i}", **each) for i in (0, 1)))
+    await cluster.run()
+
+    assert len(cluster.bound()) == bound
+    words = "volcano.sh/network-topology-mode asks for a PodGroup of Volcano, and there is none"
+    reason = cluster.reason("g" if dialect else "g-0")
+    assert reason == (f"{words}, which is not supported" if not bound else "")
 
 
 @pytest.mark.parametrize(

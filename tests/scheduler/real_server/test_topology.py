@@ -11,6 +11,7 @@ import pytest
 from muster.api.kinds import NAMESPACES, NODES, PODS, Kind
 from muster.api.meta import Key, Raw
 from muster.api.pod_groups import HYPER_NODES, NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
+from muster.errors import Invalid
 from muster.kube.auth.kube_config import load
 from muster.kube.client import Client
 from muster.kube.request import PatchType
@@ -137,7 +138,7 @@ async def test_volcanos_pod_group_stays_in_one_hyper_node(
         await put_hyper_node(client, "sa", 1, {"regexMatch": {"pattern": "^a[0-9]$"}})
         await real_cluster.all_bound(client, namespace, "low", 3)
         assert set((await real_cluster.bound(client, namespace, "low")).values()) == {"a1", "a2"}
-        words = "needs one HyperNode of tier tier-2 or lower: there is none with nodes"
+        words = "no HyperNode has the tierName tier-2; the most similar is tier-1"
         await real_cluster.all_have_reason(client, namespace, "high", words)
 
         await put_hyper_node(client, "sb", 1, {"labelMatch": {"matchLabels": {RACK: "rb"}}})
@@ -165,3 +166,16 @@ async def test_a_field_that_is_not_served_makes_the_gang_wait(
         words = "the group sets subGroupPolicy, which is not supported"
         await real_cluster.all_have_reason(client, namespace, "sub", words)
         assert await real_cluster.bound(client, namespace, "sub") == {}
+
+
+async def test_the_server_rejects_topologies_with_wrong_values(
+    plane: ControlPlane, namespace: str
+) -> None:
+    wrong: tuple[Any, ...] = ({"mode": "hrad"}, {"highestTierAllowed": "1"}, "hard")
+    async with Client.connect(load(plane.kubeconfig)) as client:
+        for topology in wrong:
+            with pytest.raises(Invalid, match="networkTopology"):
+                spec = {"minMember": 1, "networkTopology": topology}
+                await submit(client, VOLCANO_POD_GROUPS, namespace, "wrong", spec, 0)
+        with pytest.raises(Invalid, match="exactMatch"):
+            await put_hyper_node(client, "wrong", 1, {"exactMatch": "a1"})

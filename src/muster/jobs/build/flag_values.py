@@ -10,6 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from muster.api.gang import MAX_TOPOLOGY_LABELS
 from muster.api.quantity import MAX_INT64 as MOST
 from muster.api.quantity import parse_milli, parse_whole
 from muster.errors import InvalidQuantity, UsageError
@@ -91,6 +92,8 @@ def label_keys(flag: str, text: str) -> tuple[str, ...]:
     for key in keys:
         if not _QUALIFIED.fullmatch(key):
             raise wrong(flag, text, f"Write the key of a node label: {flag}=example.com/rack")
+    if len(keys) > MAX_TOPOLOGY_LABELS:
+        raise wrong(flag, text, f"Write at most {MAX_TOPOLOGY_LABELS} labels.")
     return keys
 
 

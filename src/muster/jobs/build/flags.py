@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
+from muster.api.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
 from muster.jobs.job_kinds import JAX, MPI, PYTORCH, TENSORFLOW, JobKind
 
 CHIEF_PORT, WORKER_PORT, PS_PORT = 22221, 22222, 22223
@@ -176,7 +177,9 @@ class Submission:
     @property
     def is_gang(self) -> bool:
         """Whether all replicas start together; replicas that share a domain do."""
-        return self.gang or bool(self.topology)
+        marks = (f"{TOPOLOGY_ANNOTATION}=", f"{PREFERRED_TOPOLOGY_ANNOTATION}=")
+        near = any(entry.startswith(marks) for entry in self.annotation)
+        return self.gang or bool(self.topology) or near
 
     @property
     def directory(self) -> str:

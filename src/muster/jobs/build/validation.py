@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from muster.api.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
 from muster.errors import UsageError
 from muster.jobs.build import code_sync, flag_values
 from muster.jobs.build.flags import PyTorch
@@ -73,6 +74,9 @@ def _words(args: Submission) -> None:
     for field, flag in _flags(args, "image", "scheduler"):
         flag_values.one_word(flag, getattr(args, field))
     flag_values.label_keys("--topology", args.topology)
+    annotations = flag_values.keyed("--annotation", args.annotation)
+    for name in (TOPOLOGY_ANNOTATION, PREFERRED_TOPOLOGY_ANNOTATION):
+        flag_values.label_keys(f"--annotation={name}", annotations.get(name, ""))
     for field, flag in _flags(args, "selector"):
         flag_values.labels(flag, getattr(args, field))
 

@@ -55,8 +55,10 @@ def dialect_of(job: Job, observed: Observed, settings: Settings) -> str:
 def wanted_dialect(job: Job, observed: Observed, settings: Settings) -> str:
     """The dialect of a job that has no pods yet."""
     switch = job.annotation("gang").lower()
-    # The annotation of the job wins over the flag of the operator.
-    if switch == "false" or (not settings.gang and switch != "true"):
+    # An annotation of the job wins over the flag of the operator; replicas that must share a domain
+    # are a gang.
+    requested = switch == "true" or job.annotation("topology")
+    if switch == "false" or (not settings.gang and not requested):
         return "none"
     # The templates declare a gang of their own: the operator adds nothing to it.
     if any(_names_gang(spec, requested=switch == "true") for spec in job.replica_specs):

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     from muster.operator.settings import Settings
 
 
+TOPOLOGY_WITHOUT_GANG = EmitEvent(
+    "TopologyWithoutGang",
+    f"{TOPOLOGY_ANNOTATION} needs a gang, and muster.dev/gang is false: "
+    "the replicas may run in several domains",
+    "Warning",
+)
 TOPOLOGY_MARKS = (TOPOLOGY_ANNOTATION, PREFERRED_TOPOLOGY_ANNOTATION)
 
 
@@ -125,9 +131,9 @@ def gang_of(job: Job, observed: Observed, settings: Settings) -> Gang:
 
 
 def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent]:
-    """Warnings about pods of a gang whose scheduler may not know gangs."""
+    """Warnings about a gang that the job needs and that pods or annotations prevent."""
     if wanted_dialect(job, observed, settings) == "none":
-        return []
+        return [TOPOLOGY_WITHOUT_GANG] if TOPOLOGY_ANNOTATION in job.annotations else []
     return [
         EmitEvent(
             "SetPodTemplateSchedulerName",

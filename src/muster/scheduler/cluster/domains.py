@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from muster.api.selectors import from_labels
 from muster.errors import InvalidSelector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from muster.api.affinity import LabelSelector
     from muster.api.pod_groups import HyperNode, MemberSelector
@@ -91,6 +92,11 @@ class NodeDomains:
     def tiers(self) -> list[int]:
         """The tiers of the HyperNodes, the lowest first."""
         return sorted({hyper_node.spec.tier for hyper_node in self._hyper_nodes.values()})
+
+    def tier_names(self) -> list[str]:
+        """The names that HyperNodes give to their tiers, sorted."""
+        names = {hyper_node.spec.tier_name for hyper_node in self._hyper_nodes.values()}
+        return sorted(names - {""})
 
     def tier_named(self, name: str) -> int | None:
         """The tier that HyperNodes call so; the highest if they differ, None if there is none."""

@@ -51,10 +51,6 @@ if TYPE_CHECKING:
     from muster.scheduler.state import State
 
 RETRY_AFTER_BROKEN_PROMISE = 30.0
-ENDED_BY_OWN_CHANGE = frozenset(
-    {reasons.NOT_ENOUGH_MEMBERS, reasons.NO_SUCH_GROUP, reasons.UNSUPPORTED, reasons.LEAVING}
-)
-"""Reasons that only a change of the gang's own objects can end: no other event must wake it."""
 
 
 def consider(state: State, key: GangKey, now: float) -> Decision:
@@ -133,7 +129,7 @@ def apply(view: GangView, decision: Decision) -> Decision:
         phase.move(record, decision.phase)
     for action in decision.actions:
         if isinstance(action, Delete) and action.whole and action.gang != key:
-            _begin_deletion(state, action)
+            gang_deletion.begin_deletion(state, action)
     rest = _rest_since(view, decision.rest)
     problem = check_rest(state, view.gang, rest)
     if problem:
@@ -148,14 +144,6 @@ def apply(view: GangView, decision: Decision) -> Decision:
     if key in state.starving and not (isinstance(rest, Parked) and rest.wakes & Wake.NODES):
         state.stop_starving(key)
     return Decision(rest, (*decision.actions, *_report(view)), record.phase)
-
-
-def _begin_deletion(state: State, delete: Delete) -> None:
-    """Move another gang, which is evicted whole, to Leaving: none of it is placed from now on."""
-    if delete.gang in state.index.gangs:
-        record, uids = state.record(delete.gang), {pod.metadata.uid for pod in delete.pods}
-        phase.move(record, phase.leaving(record.phase, uids))
-        state.mark_due(delete.gang)
 
 
 def _rest_since(view: GangView, rest: Rest) -> Rest:
@@ -182,7 +170,7 @@ def check_rest(state: State, gang: Gang, rest: Rest) -> str:
         return "" if under_way else "members wait for binds, and none is in flight"
     if not rest.reason.text:
         return "members wait without a reason"
-    own_change = rest.reason.code in ENDED_BY_OWN_CHANGE
+    own_change = rest.reason.code in reasons.ENDED_BY_OWN_CHANGE
     wakes = rest.wakes & ~Wake.OWN or rest.until is not None or own_change
     return "" if wakes else f"members wait and nothing will wake them: {rest.reason.text}"
 
@@ -245,19 +233,15 @@ def _fill_placeable(view: GangView) -> Decision:
         return _place(view, pending)
     # Some members have no pod yet. A gang that runs holds room for them, by placeholders.
     if not view.started or phase.holds_ended(view.record.phase) or holds.holds_will_follow(view):
-        return Decision(Parked(_too_few(view, absent), Wake.OWN) if pending else Idle())
+        too_few = reasons.too_few(view.terms, view.members, absent)
+        return Decision(Parked(too_few, Wake.OWN) if pending else Idle())
     if holds.exceeds_cluster(view, absent):
-        return shortage.repair_or_release(view, Parked(_too_few(view, absent), Wake.NODES))
+        too_few = reasons.too_few(view.terms, view.members, absent)
+        return shortage.repair_or_release(view, Parked(too_few, Wake.NODES))
     placeholders = tuple(holds.placeholders(view, absent))
     if not pending and len(placeholders) <= len(view.state.snapshot.held_for.get(view.key, ())):
         return Decision(Idle())
     return _place(view, (*pending, *placeholders))
-
-
-def _too_few(view: GangView, absent: dict[str, int]) -> Reason:
-    members = view.members
-    existing = len(members.bound) + len(members.succeeded) + len(members.pending)
-    return reasons.too_few(view.terms, existing, members, absent)
 
 
 def _place(view: GangView, pods: tuple[Pod, ...]) -> Decision:

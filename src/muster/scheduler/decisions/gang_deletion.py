@@ -125,6 +125,14 @@ def _condition_message(pod: Pod) -> str:
 # -- decisions -------------------------------------------------------------------------------------
 
 
+def begin_deletion(state: State, delete: Delete) -> None:
+    """Move another gang, which is evicted whole, to Leaving: none of it is placed from now on."""
+    if delete.gang in state.index.gangs:
+        record, uids = state.record(delete.gang), {pod.metadata.uid for pod in delete.pods}
+        phase.move(record, phase.leaving(record.phase, uids))
+        state.mark_due(delete.gang)
+
+
 def continue_deletion(view: GangView) -> Decision | None:
     """Finish deleting a whole gang; None once no pod to be deleted is left."""
     state, members, current = view.state, view.members, view.record.phase

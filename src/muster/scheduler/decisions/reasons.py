@@ -52,6 +52,8 @@ PROVISIONING = "Provisioning"
 NO_VOLUME = "NoVolume"
 LEAVING = "Leaving"
 INTERNAL = "Internal"
+ENDED_BY_OWN_CHANGE = frozenset({NOT_ENOUGH_MEMBERS, NO_SUCH_GROUP, UNSUPPORTED, LEAVING})
+"""Reasons that only a change of the gang's own objects can end: no other event must wake it."""
 
 
 def no_group(key: GangKey) -> Reason:
@@ -60,8 +62,9 @@ def no_group(key: GangKey) -> Reason:
     return Reason(NO_SUCH_GROUP, f"waits for {key.name} to be created: there is no such {kinds}")
 
 
-def too_few(terms: GangTerms, existing: int, members: Members, roles: dict[str, int]) -> Reason:
-    """Some members do not exist yet."""
+def too_few(terms: GangTerms, members: Members, roles: dict[str, int]) -> Reason:
+    """Some members do not exist yet: so many of each role."""
+    existing = len(members.bound) + len(members.succeeded) + len(members.pending)
     text = f"{existing} of {terms.min} members exist"
     lacking = [f"{n} more {_many(role or 'member', n)}" for role, n in sorted(roles.items())]
     if lacking:
@@ -201,7 +204,8 @@ def _scattered(domain: DomainShortage) -> str:
     """Members run in several domains, or outside of any, so no member can join them."""
     names = [name for name in domain.members_in if name is not None]
     if None not in domain.members_in:
-        return f"its members run in {', '.join(names[:-1])} and {names[-1]}"
+        several = f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"its members run in {several}; no member joins them until all are restarted"
     outside = "on nodes that are gone or in none"
     return (
         f"its members run in {', '.join(names)} and {outside}"
@@ -217,6 +221,10 @@ def _no_such_domain(domain: DomainShortage) -> str:
         text = f"no node has the label{'s' * (len(labels) > 1)} {' and '.join(labels)}"
         names = " and ".join(filter(None, similar))
         return f"{text}; the most similar is {names}" if names else text
+    if domain.missing_tier is not None:
+        name, similar_name = domain.missing_tier
+        text = f"no HyperNode has the tierName {name}"
+        return f"{text}; the most similar is {similar_name}" if similar_name else text
     tiers = domain.topology.tiers
     if domain.topology.required and (tiers is None or not tiers.required):
         return f"no node has all of the labels {' and '.join(domain.topology.required)}"

@@ -106,7 +106,7 @@ class DomainShortage:
     node; `None` stands for nodes that are gone or in no domain. `largest` is the domain that would
     hold the most members if all nodes were empty, and how many, if these are too few.
     `missing_labels` are the required labels that no node has, each with the most similar label of a
-    node, empty if none is similar.
+    node, empty if none is similar; `missing_tier` is the same for a tierName of HyperNodes.
     """
 
     topology: Topology
@@ -114,6 +114,7 @@ class DomainShortage:
     members_in: tuple[str | None, ...] = ()
     largest: tuple[str, int] | None = None
     missing_labels: tuple[tuple[str, str], ...] = ()
+    missing_tier: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

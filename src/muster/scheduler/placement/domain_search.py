@@ -265,7 +265,8 @@ def shortage(trial: Trial, demand: Demand) -> tuple[DomainShortage, Demand | Non
     options = [rooms for level in levels for rooms in _rooms_of(trial, demand, level)]
     best = _best(options)
     if best is None:
-        return replace(result, missing_labels=_missing_labels(snapshot, topology)), None
+        labels, tier = _missing_labels(snapshot, topology), _missing_tier(snapshot, topology)
+        return replace(result, missing_labels=labels, missing_tier=tier), None
     division, code = best
     largest = _largest(snapshot, demand, levels)
     return replace(result, best=division.names[code], largest=largest), _inside(demand, *best)
@@ -284,6 +285,14 @@ def _similar_label(label: str, known: Sequence[str]) -> str:
     by_name = {key.rpartition("/")[2]: key for key in reversed(known)}
     name = label.rpartition("/")[2]
     return by_name.get(name) or nearest(label, known) or by_name.get(nearest(name, by_name), "")
+
+
+def _missing_tier(snapshot: Snapshot, topology: Topology) -> tuple[str, str] | None:
+    """The required tier that no HyperNode names, with the most similar name."""
+    tiers, known = topology.tiers, snapshot.domains.tier_names()
+    if tiers is None or not tiers.required or tiers.highest_name in ("", *known):
+        return None
+    return tiers.highest_name, nearest(tiers.highest_name, known)
 
 
 def _beside_members(
