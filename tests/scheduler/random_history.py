@@ -100,6 +100,7 @@ class RandomHistory:
         """The label of which the members of a gang need one value."""
         self.wishes: dict[str, str] = {}
         """The label of which they prefer one value."""
+        self.hyper_nodes = {item.metadata.name: item for item in hyper_nodes()}
         self.state = State(self.settings)
         self._sync_storage()
         self._sync_hyper_nodes()
@@ -261,6 +262,15 @@ class RandomHistory:
             self.state.group_changed(VOLCANO_POD_GROUPS, group.metadata.key, group)
         self.lost_groups.clear()
 
+    def lose_hyper_node(self, number: int) -> None:
+        name = self._pick(sorted(self.hyper_nodes), number)
+        if name is not None:
+            self.state.hyper_node_changed(self.hyper_nodes.pop(name).metadata.key, None)
+
+    def restore_hyper_nodes(self) -> None:
+        self.hyper_nodes = {item.metadata.name: item for item in hyper_nodes()}
+        self._sync_hyper_nodes()
+
     def uncordon(self, number: int) -> None:
         name = self._pick(sorted(self.nodes), number)
         if name is not None:
@@ -406,7 +416,7 @@ class RandomHistory:
             self.state.storage_changed(VOLUME_CLAIMS, Key("default", name), claim)
 
     def _sync_hyper_nodes(self) -> None:
-        for item in hyper_nodes():
+        for item in self.hyper_nodes.values():
             self.state.hyper_node_changed(item.metadata.key, item)
 
     def _claim(self, name: str, storage: str, volume: str = "") -> None:

@@ -59,6 +59,8 @@ LEVELS = st.one_of(
     st.tuples(st.just("hide_node"), number),
     st.tuples(st.just("show_nodes")),
     st.tuples(st.just("uncordon"), number),
+    st.tuples(st.just("lose_hyper_node"), number),
+    st.tuples(st.just("restore_hyper_nodes")),
 )
 """Events on a cluster of racks, with gangs that need one rack or zone."""
 

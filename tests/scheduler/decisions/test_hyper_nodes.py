@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from muster.api.meta import Key
-from tests.scheduler.builders import gang, hyper_node, node, volcano_group
-from tests.scheduler.fake_cluster import FakeCluster
+from tests.scheduler.builders import gang, hyper_node, node, pod, volcano_group
+from tests.scheduler.fake_cluster import FakeCluster, replace
 
 pytestmark = pytest.mark.looptime
 
@@ -158,3 +159,17 @@ async def test_a_hyper_node_and_a_label_may_both_be_required() -> None:
 
 def up_to_tier(tier: int) -> dict[str, Any]:
     return {"networkTopology": {"highestTierAllowed": tier}}
+
+
+async def test_surplus_uses_every_hyper_node_that_the_members_are_in() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n0", gpus=1), node("n1", gpus=2), node("n2", gpus=2))
+    cluster.add(hyper_node("left", 1, exact("n0"), exact("n1")))
+    cluster.add(hyper_node("right", 1, exact("n1"), exact("n2")))
+    cluster.add(pod("other", gpus=1, spec={"nodeName": "n0"}))
+    _, first, *others = networked("g", 5, highestTierAllowed=1)
+    cluster.add(volcano_group("g", 1, spec=up_to_tier(1)))
+    cluster.add(replace(first, spec=replace(first.spec, node_name="n1")), *others)
+    await cluster.run()
+
+    assert Counter(cluster.bound("g").values()) == {"n1": 2, "n2": 2}

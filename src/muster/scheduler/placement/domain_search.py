@@ -121,21 +121,23 @@ def surplus_steps(trial: Trial, demand: Demand) -> Iterator[Demand]:
     """
     assert demand.domain is not None
     for level in _levels(trial.snapshot, demand.domain.topology):
-        rows = _member_rows(trial.snapshot, demand.domain)
-        if rows is not None:
-            rows |= {use.row for use in trial.log if use.n > 0}
         if level is None:
             yield replace(demand, domain=None)
-        elif rows:
-            for division in level:
-                code = _code_of(division, rows)
-                if code:
-                    yield _inside(demand, division, code)
-                    break
-        elif rows is not None:
+        elif _rows_in_trial(trial, demand.domain) == set():
             best = _best(_rooms_of(trial, demand, level))
             if best is not None:
                 yield _inside(demand, *best)
+        else:
+            for division in level:  # HyperNodes may overlap: the members may be in several
+                code = _code_of(division, _rows_in_trial(trial, demand.domain) or set())
+                if code:
+                    yield _inside(demand, division, code)
+
+
+def _rows_in_trial(trial: Trial, domain: DomainDemand) -> set[int] | None:
+    """The rows of the members' nodes, also of members placed in this trial."""
+    rows = _member_rows(trial.snapshot, domain)
+    return None if rows is None else rows | {use.row for use in trial.log if use.n > 0}
 
 
 def around(snapshot: Snapshot, demand: Demand, plan: Plan) -> Demand:
