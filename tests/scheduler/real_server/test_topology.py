@@ -174,8 +174,8 @@ async def test_the_server_rejects_topologies_with_wrong_values(
     wrong: tuple[Any, ...] = ({"mode": "hrad"}, {"highestTierAllowed": "1"}, "hard")
     async with Client.connect(load(plane.kubeconfig)) as client:
         for topology in wrong:
+            spec = {"minMember": 1, "networkTopology": topology}
             with pytest.raises(Invalid, match="networkTopology"):
-                spec = {"minMember": 1, "networkTopology": topology}
                 await submit(client, VOLCANO_POD_GROUPS, namespace, "wrong", spec, 0)
         with pytest.raises(Invalid, match="exactMatch"):
             await put_hyper_node(client, "wrong", 1, {"exactMatch": "a1"})

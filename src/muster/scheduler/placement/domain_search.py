@@ -10,7 +10,6 @@ only prefers its domains is the whole cluster.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.api.gang import Topology
-from muster.errors import nearest
 from muster.scheduler.placement import diagnosis, filters
-from muster.scheduler.placement.demand import DomainShortage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +37,7 @@ MAX_TRIES = 6
 
 
 @dataclass(frozen=True)
-class _Rooms:
+class Rooms:
     """The room of every domain of a division."""
 
     division: Division
@@ -92,7 +89,7 @@ def _is_allowed(tier: int, tiers: HyperNodeTiers, domains: NodeDomains) -> bool:
     return highest is not None and tier <= highest
 
 
-def _required_levels(snapshot: Snapshot, topology: Topology) -> list[Sequence[Division]]:
+def required_levels(snapshot: Snapshot, topology: Topology) -> list[Sequence[Division]]:
     """The levels without preferences; none if the gang requires no domain."""
     tiers = topology.tiers if topology.tiers is not None and topology.tiers.required else None
     required = Topology(topology.required, tiers=tiers)
@@ -110,7 +107,7 @@ def narrowed(trial: Trial, demand: Demand) -> Iterator[Demand]:
             yield replace(demand, domain=None)
             continue
         for division, code in _fitting(trial, demand, level):
-            yield _inside(demand, division, code)
+            yield inside(demand, division, code)
 
 
 def surplus_steps(trial: Trial, demand: Demand) -> Iterator[Demand]:
@@ -124,14 +121,14 @@ def surplus_steps(trial: Trial, demand: Demand) -> Iterator[Demand]:
         if level is None:
             yield replace(demand, domain=None)
         elif _rows_in_trial(trial, demand.domain) == set():
-            best = _best(_rooms_of(trial, demand, level))
+            best = best_domain(rooms_of(trial, demand, level))
             if best is not None:
-                yield _inside(demand, *best)
+                yield inside(demand, *best)
         else:
             for division in level:  # HyperNodes may overlap: the members may be in several
-                code = _code_of(division, _rows_in_trial(trial, demand.domain) or set())
+                code = code_of(division, _rows_in_trial(trial, demand.domain) or set())
                 if code:
-                    yield _inside(demand, division, code)
+                    yield inside(demand, division, code)
 
 
 def _rows_in_trial(trial: Trial, domain: DomainDemand) -> set[int] | None:
@@ -144,11 +141,11 @@ def around(snapshot: Snapshot, demand: Demand, plan: Plan) -> Demand:
     """The demand within the required domain of a plan."""
     assert demand.domain is not None
     rows = set(snapshot.nodes.rows_of(placement.node for placement in plan.placements))
-    for level in _required_levels(snapshot, demand.domain.topology):
+    for level in required_levels(snapshot, demand.domain.topology):
         for division in level:
-            code = _code_of(division, rows)
+            code = code_of(division, rows)
             if code:
-                return _inside(demand, division, code)
+                return inside(demand, division, code)
     return demand
 
 
@@ -159,13 +156,13 @@ def usable_nodes(snapshot: Snapshot, demand: Demand) -> Mask:
         return np.ones(len(snapshot.nodes), np.bool_)
     mask = np.zeros(len(snapshot.nodes), np.bool_)
     vectors = [diagnosis.room_if_empty(snapshot, want.cls) for want in demand.wants]
-    for level in _required_levels(snapshot, domain.topology):
+    for level in required_levels(snapshot, domain.topology):
         for division in level:
             mask |= _rooms(demand, division, vectors).enough[division.codes]
     return mask
 
 
-def _inside(demand: Demand, division: Division, code: int) -> Demand:
+def inside(demand: Demand, division: Division, code: int) -> Demand:
     outside = division.codes != code
     reserved = outside if demand.reserved is None else outside | demand.reserved
     return replace(demand, reserved=reserved, domain=None)
@@ -182,11 +179,11 @@ def _fitting(
         return
     held = snapshot.nodes.rows_of(domain.held)
     ranked: list[tuple[bool, float, str, Division, int]] = []
-    for rooms in _rooms_of(trial, demand, level):
+    for rooms in rooms_of(trial, demand, level):
         division = rooms.division
         codes = np.flatnonzero(rooms.enough)
         if rows:
-            codes = codes[codes == (_code_of(division, rows) or -1)]
+            codes = codes[codes == (code_of(division, rows) or -1)]
         other = ~np.isin(codes, division.codes[held]) if held else np.zeros(len(codes), np.bool_)
         order = codes[np.lexsort((division.ranks[codes], rooms.copies[codes], other))]
         if len(level) == 1:  # the first is nearly always the last: rank no more than needed
@@ -211,18 +208,18 @@ def _member_rows(snapshot: Snapshot, domain: DomainDemand) -> set[int] | None:
     return None if domain.members and not rows else rows
 
 
-def _code_of(division: Division, rows: set[int]) -> int:
+def code_of(division: Division, rows: set[int]) -> int:
     """The one domain of these rows; 0 if there is none."""
     codes = {int(division.codes[row]) for row in rows}
     return codes.pop() if len(codes) == 1 else 0
 
 
-def _rooms_of(trial: Trial, demand: Demand, level: Sequence[Division]) -> list[_Rooms]:
+def rooms_of(trial: Trial, demand: Demand, level: Sequence[Division]) -> list[Rooms]:
     vectors = [filters.free_copies(trial.snapshot, w.cls, demand.reserved) for w in demand.wants]
     return [_rooms(demand, division, vectors) for division in level]
 
 
-def _rooms(demand: Demand, division: Division, vectors: Sequence[Vector]) -> _Rooms:
+def _rooms(demand: Demand, division: Division, vectors: Sequence[Vector]) -> Rooms:
     size = len(division.names)
     copies, members = np.zeros(size), np.zeros(size)
     by_role: dict[str, Floats] = {}
@@ -236,10 +233,10 @@ def _rooms(demand: Demand, division: Division, vectors: Sequence[Vector]) -> _Ro
     for role, n in demand.roles.items():
         enough &= by_role[role] >= n if role in by_role else n <= 0
     enough[0] = False
-    return _Rooms(division, members, copies, enough)
+    return Rooms(division, members, copies, enough)
 
 
-def _best(options: Sequence[_Rooms]) -> tuple[Division, int] | None:
+def best_domain(options: Sequence[Rooms]) -> tuple[Division, int] | None:
     """The domain with room for the most members; the first by name among equals."""
     found: tuple[float, str, Division, int] | None = None
     for rooms in options:
@@ -251,87 +248,6 @@ def _best(options: Sequence[_Rooms]) -> tuple[Division, int] | None:
         row = (-float(rooms.members[code]), rooms.division.names[code], rooms.division, code)
         found = row if found is None else min(found, row, key=lambda row: row[:2])
     return found[2:] if found is not None else None
-
-
-# -- why no domain has room ------------------------------------------------------------------------
-
-
-def shortage(trial: Trial, demand: Demand) -> tuple[DomainShortage, Demand | None]:
-    """The domain that lacks the least, and the demand within it; None if there is no domain."""
-    assert demand.domain is not None
-    snapshot, topology = trial.snapshot, demand.domain.topology
-    levels = _required_levels(snapshot, topology)
-    result = DomainShortage(topology)
-    if demand.domain.members:
-        return _beside_members(snapshot, demand, levels)
-    options = [rooms for level in levels for rooms in _rooms_of(trial, demand, level)]
-    best = _best(options)
-    if best is None:
-        labels, tier = _missing_labels(snapshot, topology), _missing_tier(snapshot, topology)
-        return replace(result, missing_labels=labels, missing_tier=tier), None
-    division, code = best
-    largest = _largest(snapshot, demand, levels)
-    return replace(result, best=division.names[code], largest=largest), _inside(demand, *best)
-
-
-def _missing_labels(snapshot: Snapshot, topology: Topology) -> tuple[tuple[str, str], ...]:
-    """The required labels that no node has, each with the most similar label of a node."""
-    nodes = snapshot.nodes
-    missing = [label for label in topology.required if not nodes.column(label).codes.any()]
-    known = sorted({key for node in nodes.nodes for key in node.metadata.labels} if missing else ())
-    return tuple((label, _similar_label(label, known)) for label in missing)
-
-
-def _similar_label(label: str, known: Sequence[str]) -> str:
-    # A label may be given without its prefix: `rack` for `example.com/rack`.
-    by_name = {key.rpartition("/")[2]: key for key in reversed(known)}
-    name = label.rpartition("/")[2]
-    return by_name.get(name) or nearest(label, known) or by_name.get(nearest(name, by_name), "")
-
-
-def _missing_tier(snapshot: Snapshot, topology: Topology) -> tuple[str, str] | None:
-    """The required tier that no HyperNode names, with the most similar name."""
-    tiers, known = topology.tiers, snapshot.domains.tier_names()
-    if tiers is None or not tiers.required or tiers.highest_name in ("", *known):
-        return None
-    return tiers.highest_name, nearest(tiers.highest_name, known)
-
-
-def _beside_members(
-    snapshot: Snapshot, demand: Demand, levels: Sequence[Sequence[Division]]
-) -> tuple[DomainShortage, Demand | None]:
-    assert demand.domain is not None
-    result = DomainShortage(demand.domain.topology)
-    rows = set(snapshot.nodes.rows_of(demand.domain.members))
-    for division in (division for level in reversed(levels) for division in level):
-        code = _code_of(division, rows)
-        if code:
-            name = division.names[code]
-            return replace(result, best=name, members_in=(name,)), _inside(demand, division, code)
-    divisions = levels[-1] if levels else ()
-    names = {next((d.names[d.codes[row]] for d in divisions if d.codes[row]), None) for row in rows}
-    known: list[str | None] = sorted(name for name in names if name is not None)
-    return replace(
-        result, members_in=(*known, *([None] if None in names or not rows else ()))
-    ), None
-
-
-def _largest(
-    snapshot: Snapshot, demand: Demand, levels: Sequence[Sequence[Division]]
-) -> tuple[str, int] | None:
-    """The domain that would hold the most if all nodes were empty, if these are too few."""
-    counts = Counter(want.cls.body for want in demand.wants)
-    if len(counts) != 1 or demand.need > sum(len(want.pods) for want in demand.wants):
-        return None
-    room = diagnosis.room_if_empty(snapshot, demand.wants[0].cls)
-    best: tuple[int, str] = (-1, "")
-    for division in (division for level in levels for division in level):
-        totals = np.bincount(division.codes, room, len(division.names))[1:]
-        if len(totals):
-            most = int(totals.max())
-            names = [division.names[i + 1] for i in np.flatnonzero(totals == most)]
-            best = max(best, (most, min(names)), key=lambda row: row[0])
-    return (best[1], best[0]) if 0 <= best[0] < demand.need else None
 
 
 # -- gangs that are not bound to a domain ----------------------------------------------------------

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.scheduler.cluster.snapshot import Placement
-from muster.scheduler.placement import diagnosis, domain_search, filters, scores
+from muster.scheduler.placement import diagnosis, domain_search, domain_shortage, filters, scores
 from muster.scheduler.placement.demand import ClassDemand, ClassShortage, Demand, Plan, Unplaced
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _place_in_domain(trial: Trial, demand: Demand, wanted: Sequence[int]) -> Pla
             return _plan(trial.snapshot, demand, placed)
     if not demand.domain.topology.is_required:
         return _why_unplaced(trial, demand, wanted, short)
-    lacking, best = domain_search.shortage(trial, demand)
+    lacking, best = domain_shortage.shortage(trial, demand)
     if best is None:
         return Unplaced((), domain=lacking)
     _, short = _search(trial, best, wanted)
