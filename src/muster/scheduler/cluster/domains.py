@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from muster.api.pod_groups import HyperNode, MemberSelector
     from muster.scheduler.cluster.nodes import Codes, Mask, NodeTable
 
+MAX_DIVISIONS = 256
+"""Divisions by labels that are kept: gangs may name any labels."""
 NODE, HYPER_NODE = "Node", "HyperNode"
 """The types of members of a HyperNode."""
 
@@ -86,6 +88,8 @@ class NodeDomains:
         self._refresh()
         division = self._by_labels.get(labels)
         if division is None:
+            if len(self._by_labels) >= MAX_DIVISIONS:
+                self._by_labels.clear()
             division = self._by_labels[labels] = self._combine(labels)
         return division
 
@@ -127,6 +131,8 @@ class NodeDomains:
             self._stamp, self._by_labels, self._by_tier, self._members = stamp, {}, {}, {}
 
     def _combine(self, labels: tuple[str, ...]) -> Division:
+        if not self._nodes.has_label(labels[-1]):  # it would get a column that is kept for ever
+            return Division([""], np.zeros(len(self._nodes), np.int32), np.zeros(1, np.int32))
         column = self._nodes.column(labels[-1])
         # A column keeps values that no node has any more: they are no domains.
         present = np.unique(np.append(column.codes, 0))
@@ -191,7 +197,7 @@ class NodeDomains:
         patterns = self._patterns.get(texts)
         if patterns is None:
             patterns = self._patterns[texts] = _Patterns(texts)
-        return names | {name for name in known if patterns.match(name)}
+        return names | patterns.select(known)
 
     def _with_labels(self, selector: LabelSelector) -> Mask:
         mask = np.ones(len(self._nodes), np.bool_)
@@ -221,21 +227,24 @@ def _patterns_of(hyper_node: HyperNode, type_: str) -> tuple[str, ...]:
 class _Patterns:
     """The regular expressions of a HyperNode, in the syntax of RE2 as in Volcano.
 
-    They are joined into one, because a HyperNode may have thousands of them. Answers are kept: the
-    names of nodes rarely change.
+    They are joined into one, because a HyperNode may have thousands of them. The answers about the
+    names of the last call are kept, because names of nodes rarely change.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._answers: dict[str, bool] = {}
         self._patterns = _joined([text for text in dict.fromkeys(texts) if _compiled(text)])
 
-    def match(self, name: str) -> bool:
-        """Whether one of them matches a part of the name."""
-        answer = self._answers.get(name)
-        if answer is None:
-            answer = any(pattern.search(name) for pattern in self._patterns)
-            self._answers[name] = answer
-        return answer
+    def select(self, names: Iterable[str]) -> set[str]:
+        """The names of which one of the patterns matches a part."""
+        before = self._answers
+        self._answers = {
+            name: before[name] if name in before else self._matches(name) for name in names
+        }
+        return {name for name, answer in self._answers.items() if answer}
+
+    def _matches(self, name: str) -> bool:
+        return any(pattern.search(name) for pattern in self._patterns)
 
 
 def _joined(texts: Sequence[str]) -> list[Any]:

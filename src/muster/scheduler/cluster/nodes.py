@@ -129,6 +129,10 @@ class NodeTable:
             self._write(self.rows[name], self.nodes[self.rows[name]], new=True)
         return added
 
+    def has_label(self, key: str) -> bool:
+        """Whether a node has this label."""
+        return any(key in node.metadata.labels for node in self.nodes)
+
     def column(self, key: str) -> LabelColumn:
         """The label column of a key, built when it is first needed."""
         column = self._labels.get(key)

@@ -42,7 +42,7 @@ def shortage(trial: Trial, demand: Demand) -> tuple[DomainShortage, Demand | Non
 def _missing_labels(snapshot: Snapshot, topology: Topology) -> tuple[tuple[str, str], ...]:
     """The required labels that no node has, each with the most similar label of a node."""
     nodes = snapshot.nodes
-    missing = [label for label in topology.required if not nodes.column(label).codes.any()]
+    missing = [label for label in topology.required if not nodes.has_label(label)]
     known = sorted({key for node in nodes.nodes for key in node.metadata.labels} if missing else ())
     return tuple((label, _similar_label(label, known)) for label in missing)
 
