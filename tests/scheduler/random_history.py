@@ -7,6 +7,7 @@ decided, a node's capacity when a bind lands.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -44,6 +45,8 @@ RACK, ZONE = "example.com/rack", "topology.kubernetes.io/zone"
 TIERS = {"HyperNodes of tier 1": 1, "HyperNodes of tier 2": 2}
 """Levels that a gang needs by its networkTopology: HyperNodes for racks, and for zones."""
 LABEL_OF_TIER = {1: RACK, 2: ZONE}
+OVERLAPPING = {1: ("0123", "2345", "4567", "6789", "1359"), 2: ("01234567", "23456789")}
+"""The last digits of the nodes in HyperNodes that overlap, by tier."""
 
 
 def hyper_nodes() -> list[HyperNode]:
@@ -57,6 +60,14 @@ def hyper_nodes() -> list[HyperNode]:
         for i in range(3)
     ]
     return racks + zones
+
+
+def overlapping_hyper_nodes() -> list[HyperNode]:
+    return [
+        hyper_node(f"tier{tier}-{digits}", tier, {"regexMatch": {"pattern": f"[{digits}]$"}})
+        for tier, sets in OVERLAPPING.items()
+        for digits in sets
+    ]
 
 
 def bound(pod: Pod, where: str, bind: Bind, now: float) -> Pod:
@@ -75,7 +86,13 @@ def bound(pod: Pod, where: str, bind: Bind, now: float) -> Pod:
 class RandomHistory:
     """The cluster's objects, and a scheduler that watches them."""
 
-    def __init__(self, *, preempt: bool, starvation_after: float = 1800.0) -> None:
+    def __init__(
+        self,
+        *,
+        preempt: bool,
+        starvation_after: float = 1800.0,
+        hyper_nodes: Sequence[HyperNode] = (),
+    ) -> None:
         self.settings = Settings(preempt=preempt, starvation_after=starvation_after)
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
@@ -100,7 +117,8 @@ class RandomHistory:
         """The label of which the members of a gang need one value."""
         self.wishes: dict[str, str] = {}
         """The label of which they prefer one value."""
-        self.hyper_nodes = {item.metadata.name: item for item in hyper_nodes()}
+        self.all_hyper_nodes = {item.metadata.name: item for item in hyper_nodes}
+        self.hyper_nodes = dict(self.all_hyper_nodes)
         self.state = State(self.settings)
         self._sync_storage()
         self._sync_hyper_nodes()
@@ -268,7 +286,7 @@ class RandomHistory:
             self.state.hyper_node_changed(self.hyper_nodes.pop(name).metadata.key, None)
 
     def restore_hyper_nodes(self) -> None:
-        self.hyper_nodes = {item.metadata.name: item for item in hyper_nodes()}
+        self.hyper_nodes = dict(self.all_hyper_nodes)
         self._sync_hyper_nodes()
 
     def uncordon(self, number: int) -> None:
@@ -380,12 +398,24 @@ class RandomHistory:
         """The members of a gang with a required level are in one domain, binds in flight too."""
         for name, level_name in self.levels.items():
             level = LABEL_OF_TIER[TIERS[level_name]] if level_name in TIERS else level_name
-            nodes = {member.spec.node_name for member in self.bound(name)}
-            nodes |= {where for bind, _, where in self.in_flight if bind.gang.name == name}
+            nodes = self._nodes_of(name)
             known = {**self.nodes, **self.hidden, **self.gone}
             domains = {known[where].metadata.labels.get(level, "") for where in nodes}
             assert len(domains) <= 1, f"{name}: {sorted(nodes)} in {sorted(domains)}"
             assert "" not in domains, f"{name}: a node without {level}"
+
+    def check_overlapping_domains(self) -> None:
+        """The members of a gang that needs a HyperNode are all in one, although these overlap."""
+        for name, level in self.levels.items():
+            digits = {where[-1] for where in self._nodes_of(name)}
+            tiers = range(1, TIERS[level] + 1)
+            allowed = (set(nodes) for tier in tiers for nodes in OVERLAPPING[tier])
+            assert any(digits <= nodes for nodes in allowed), f"{name}: {level}: {sorted(digits)}"
+
+    def _nodes_of(self, gang: str) -> set[str]:
+        """The nodes of a gang's members, and of its binds in flight."""
+        nodes = {member.spec.node_name for member in self.bound(gang)}
+        return nodes | {where for bind, _, where in self.in_flight if bind.gang.name == gang}
 
     def _check_whole(self, bind: Bind) -> None:
         name = bind.gang.name

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scheduler.random_history import RACK, TIERS, ZONE, RandomHistory
+from tests.scheduler.random_history import (
+    RACK,
+    TIERS,
+    ZONE,
+    RandomHistory,
+    hyper_nodes,
+    overlapping_hyper_nodes,
+)
 
 number = st.integers(0, 20)
 few = st.integers(1, 4)
@@ -63,6 +70,24 @@ LEVELS = st.one_of(
     st.tuples(st.just("restore_hyper_nodes")),
 )
 """Events on a cluster of racks, with gangs that need one rack or zone."""
+
+
+OVERLAPS = st.one_of(
+    EVENTS,
+    st.tuples(
+        st.just("arrive_in_one"),
+        st.sampled_from([*TIERS]),
+        st.integers(1, 5),
+        few,
+        st.integers(0, 2),
+        st.integers(0, 2),
+    ),
+    st.tuples(st.just("grow"), number),
+    st.tuples(st.just("hide_node"), number),
+    st.tuples(st.just("show_nodes")),
+    st.tuples(st.just("uncordon"), number),
+)
+"""Events on a cluster whose HyperNodes overlap."""
 
 
 def live(history: list[tuple[Any, ...]], *, preempt: bool) -> RandomHistory:
@@ -134,7 +159,7 @@ def rooms_come_back(history: list[tuple[Any, ...]]) -> None:
 
 
 def members_share_their_domain(history: list[tuple[Any, ...]], *, preempt: bool) -> None:
-    world = RandomHistory(preempt=preempt, starvation_after=30.0)
+    world = RandomHistory(preempt=preempt, starvation_after=30.0, hyper_nodes=hyper_nodes())
     for rack, gpus in ((1, 4), (1, 2), (2, 2), (3, 4), (0, 4)):
         world.add_node(gpus, rack)
     for name, *arguments in history:
@@ -148,6 +173,40 @@ def members_share_their_domain(history: list[tuple[Any, ...]], *, preempt: bool)
     world.check_domains()
     world.check_rests()
     world.check_nothing_was_missed()
+
+
+def members_share_a_hyper_node(history: list[tuple[Any, ...]], *, preempt: bool) -> None:
+    overlapping = overlapping_hyper_nodes()
+    world = RandomHistory(preempt=preempt, starvation_after=30.0, hyper_nodes=overlapping)
+    for gpus in (4, 2, 2, 4, 4, 2, 1, 3):
+        world.add_node(gpus)
+    for name, *arguments in history:
+        getattr(world, name)(*arguments)
+        world.decide()
+        world.check_overlapping_domains()
+        world.check_rests()
+    world.show_nodes()
+    calm(world, 10)
+    world.check_overlapping_domains()
+    world.check_nothing_was_missed()
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(st.lists(OVERLAPS, min_size=5, max_size=50), st.booleans())
+def test_members_of_a_gang_share_one_of_several_overlapping_hyper_nodes(
+    history: list[tuple[Any, ...]], preempt: bool
+) -> None:
+    members_share_a_hyper_node(history, preempt=preempt)
+
+
+@pytest.mark.long
+@settings(max_examples=2000)
+@given(st.lists(OVERLAPS, min_size=5, max_size=50), st.booleans())
+def test_members_share_a_hyper_node_in_thousands_of_histories(
+    history: list[tuple[Any, ...]], preempt: bool
+) -> None:
+    members_share_a_hyper_node(history, preempt=preempt)
 
 
 @pytest.mark.slow

@@ -173,3 +173,26 @@ async def test_surplus_uses_every_hyper_node_that_the_members_are_in() -> None:
     await cluster.run()
 
     assert Counter(cluster.bound("g").values()) == {"n1": 2, "n2": 2}
+
+
+async def test_no_member_is_added_while_a_node_of_an_overlapping_hyper_node_is_gone() -> None:
+    """n0 may come back with its pod: then n0, n1 and n2 would be in no HyperNode together."""
+    cluster = FakeCluster()
+    cluster.add(node("n0", gpus=1), node("n1", gpus=1))
+    cluster.add(hyper_node("left", 1, exact("n0"), exact("n1")))
+    cluster.add(hyper_node("right", 1, exact("n1"), exact("n2")))
+    cluster.add(*networked("g", 2, highestTierAllowed=1))
+    async with cluster.running():
+        await cluster.settle()
+        assert len(cluster.bound("g")) == 2
+        cluster.delete_node("n0")
+        cluster.add(node("n2", gpus=1), *gang("g", 3, gpus=1, role="worker")[2:])
+        await cluster.settle()
+        assert len(cluster.bound("g")) == 2
+        assert "its members run in left and on nodes that are gone" in cluster.reason("g")
+        for name, where in cluster.bound("g").items():
+            if where == "n0":
+                cluster.delete_pod(name)
+        await cluster.settle()
+
+    assert set(cluster.bound("g").values()) == {"n1", "n2"}

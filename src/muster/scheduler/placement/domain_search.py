@@ -133,7 +133,7 @@ def surplus_steps(trial: Trial, demand: Demand) -> Iterator[Demand]:
 
 def _rows_in_trial(trial: Trial, domain: DomainDemand) -> set[int] | None:
     """The rows of the members' nodes, also of members placed in this trial."""
-    rows = _member_rows(trial.snapshot, domain)
+    rows = member_rows(trial.snapshot, domain)
     return None if rows is None else rows | {use.row for use in trial.log if use.n > 0}
 
 
@@ -174,7 +174,7 @@ def _fitting(
     """The domains of a level that may hold the demand, the best first."""
     assert demand.domain is not None
     snapshot, domain = trial.snapshot, demand.domain
-    rows = _member_rows(snapshot, domain)
+    rows = member_rows(snapshot, domain)
     if rows is None:
         return
     held = snapshot.nodes.rows_of(domain.held)
@@ -198,14 +198,17 @@ def _fitting(
         yield division, code
 
 
-def _member_rows(snapshot: Snapshot, domain: DomainDemand) -> set[int] | None:
-    """The rows of the members' nodes; None if all these nodes are gone.
+def member_rows(snapshot: Snapshot, domain: DomainDemand) -> set[int] | None:
+    """The rows of the members' nodes; None if nodes are gone, so that these tell no domain.
 
     A node that is gone may come back with its pods, so its domain is not forgotten: the gang waits
-    until the pods are gone too.
+    until the pods are gone too. One node of a rack tells the rack. But HyperNodes may overlap, and
+    the nodes that are left may be in another one than the node that is gone.
     """
     rows = set(snapshot.nodes.rows_of(domain.members))
-    return None if domain.members and not rows else rows
+    may_overlap = domain.topology.tiers is not None and domain.topology.tiers.required
+    some_are_gone = len(rows) < len(domain.members)
+    return None if some_are_gone and (may_overlap or not rows) else rows
 
 
 def code_of(division: Division, rows: set[int]) -> int:

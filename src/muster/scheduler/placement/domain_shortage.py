@@ -68,9 +68,10 @@ def _beside_members(
     """The one domain of the members, or the domains that they are scattered over."""
     assert demand.domain is not None
     result = DomainShortage(demand.domain.topology)
+    known_rows = domain_search.member_rows(snapshot, demand.domain)
     rows = set(snapshot.nodes.rows_of(demand.domain.members))
     for division in (division for level in reversed(levels) for division in level):
-        code = domain_search.code_of(division, rows)
+        code = domain_search.code_of(division, known_rows or set())
         if code:
             name = division.names[code]
             named = replace(result, best=name, members_in=(name,))
@@ -78,7 +79,7 @@ def _beside_members(
     divisions = levels[-1] if levels else ()
     names = {next((d.names[d.codes[row]] for d in divisions if d.codes[row]), None) for row in rows}
     known: list[str | None] = sorted(name for name in names if name is not None)
-    outside = [None] if None in names or not rows else []
+    outside = [None] if None in names or known_rows is None else []
     return replace(result, members_in=(*known, *outside)), None
 
 
