@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.steps import CM, NS, answered, cm, delete, get, patch, post, put
+from tests.conformance.cases.steps import (
+    CM,
+    NS,
+    PODS,
+    answered,
+    cm,
+    delete,
+    get,
+    patch,
+    pod,
+    post,
+    put,
+)
 from tests.conformance.transcript import Case, Step
 
 ROOT = "/apis/admissionregistration.k8s.io/v1"
@@ -21,6 +33,7 @@ RULE: dict[str, Any] = {
     "resources": ["configmaps"],
 }
 ACCOUNTS = f"{NS}/serviceaccounts"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
 HERE = {"matchLabels": {"kubernetes.io/metadata.name": "$ns"}}
 
 
@@ -42,6 +55,13 @@ def binding(*actions: str, name: str = "$ns", **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"policyName": "$ns", "validationActions": list(actions or ("Deny",)), **spec},
     }
+
+
+def deployment(**spec: Any) -> dict[str, Any]:
+    labels = {"a": "b"}
+    template = {"metadata": {"labels": labels}, "spec": pod()["spec"]}
+    selector = {"matchLabels": labels}
+    return {"metadata": {"name": "a"}, "spec": {"selector": selector, "template": template, **spec}}
 
 
 def applied(
@@ -248,6 +268,77 @@ CASES = [
                 "target": {"kind": "Node", "name": "n"},
             },
         ),
+    ),
+    applied(
+        "connections",
+        policy(
+            "object.kind != 'PodExecOptions' || object.command != ['rm']",
+            "object.kind != 'PodAttachOptions' || !has(object.stdin)",
+            "object.kind != 'PodPortForwardOptions' || !(80 in object.ports)",
+            "object.kind != 'PodProxyOptions' || !object.path.startsWith('/admin')",
+            "oldObject == null && request.kind.kind == object.kind && request.name != 'none'",
+            rule={
+                **RULE,
+                "operations": ["CONNECT"],
+                "resources": ["pods/exec", "pods/attach", "pods/portforward", "pods/proxy"],
+            },
+        ),
+        get(f"{PODS}/a/exec?command=rm", until=answered(422)),
+        get(f"{PODS}/a/exec?command=ls"),
+        post(f"{PODS}/a/exec?command=rm", None),
+        get(f"{PODS}/a/attach?stdin=true"),
+        get(f"{PODS}/a/attach"),
+        get(f"{PODS}/a/portforward?ports=80"),
+        get(f"{PODS}/a:80/proxy/admin/x"),
+        get(f"{PODS}/none/exec?command=ls"),
+        get(f"{PODS}/a/log"),
+        before=[post(PODS, pod())],
+    ),
+    applied(
+        "a scale",
+        policy(
+            "object.spec.replicas != 3 || oldObject.spec.replicas != 2",
+            "request.kind.kind == 'Scale' && request.subResource == 'scale'",
+            rule={
+                **RULE,
+                "apiGroups": ["apps"],
+                "operations": ["UPDATE"],
+                "resources": ["deployments/scale"],
+            },
+        ),
+        patch(f"{DEPLOYMENTS}/a/scale?dryRun=All", {"spec": {"replicas": 3}}, until=answered(422)),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 4}}),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 3}}),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": -1}}),
+        before=[post(DEPLOYMENTS, deployment(replicas=2))],
+    ),
+    applied(
+        "options and the resource of the request",
+        policy(
+            "request.options.kind == request.operation.substring(0, 1) +"
+            " request.operation.substring(1).lowerAscii() + 'Options'",
+            "!has(request.options.fieldManager) || request.options.fieldManager != 'bad'",
+            "!has(request.options.gracePeriodSeconds) || request.options.gracePeriodSeconds < 9",
+            "authorizer.requestResource.check('create').allowed()",
+            "authorizer.requestResource.namespace('x').check('get').reason() == ''",
+            rule={**RULE, "operations": ["*"]},
+        ),
+        post(f"{CM}?dryRun=All&fieldManager=bad", BAD, until=answered(422)),
+        post(f"{CM}?fieldManager=good", cm("a")),
+        patch(f"{CM}/a?fieldManager=bad", {"data": {"a": "b"}}),
+        delete(f"{CM}/a?gracePeriodSeconds=9"),
+        delete(f"{CM}/a?gracePeriodSeconds=1"),
+    ),
+    applied(
+        "a namespace and its conditions",
+        policy(
+            "object.metadata.labels.x != 'bad' && namespaceObject == null",
+            "request.namespace == '$ns' && request.name == '$ns'",
+            rule={**RULE, "resources": ["namespaces"]},
+            matchConditions=[{"name": "a", "expression": "namespaceObject == null"}],
+        ),
+        patch(f"{NS}?dryRun=All", {"metadata": {"labels": {"x": "bad"}}}, until=answered(422)),
+        patch(NS, {"metadata": {"labels": {"x": "good"}}}),
     ),
     refused(
         "expressions that do not compile",

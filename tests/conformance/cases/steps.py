@@ -51,8 +51,8 @@ def put(path: str, body: Any) -> Step:
     return Step("PUT", path, body)
 
 
-def patch(path: str, body: Any, how: str = MERGE) -> Step:
-    return Step("PATCH", path, body, how)
+def patch(path: str, body: Any, how: str = MERGE, **more: Any) -> Step:
+    return Step("PATCH", path, body, how, **more)
 
 
 def delete(path: str, body: Any = None) -> Step:

@@ -74,6 +74,33 @@ def broken(behaviour: str, *differs: str, path: str = MUTATING) -> Case:
     return Case(name, [configure(path, hook(behaviour)), effective()], differs)
 
 
+def when(*expressions: str, **more: Any) -> dict[str, Any]:
+    rows = [{"name": f"c{i}", "expression": text} for i, text in enumerate(expressions)]
+    return {"matchConditions": rows, **more}
+
+
+def conditioned(name: str, path: str, *webhooks: dict[str, Any], steps: list[Step]) -> Case:
+    """A dry run of `probe` is repeated until a webhook refuses it."""
+    probe = hook("deny", name="y", **when("object != null && object.metadata.name == 'probe'"))
+    return Case(
+        f"match conditions: {name}", [configure(path, *webhooks, probe), effective(), *steps]
+    )
+
+
+CONNECTIONS = [
+    rule("pods/exec", "pods/attach", operations=("CONNECT",)),
+    rule("pods/portforward", "pods/proxy", operations=("*",)),
+]
+OF_THE_REQUEST = [
+    "request.operation == 'CREATE' && request.namespace == '$ns' && request.name == 'a'",
+    "request.kind.kind == 'ConfigMap' && request.resource.resource == 'configmaps'",
+    "request.requestResource.version == 'v1' && request.dryRun == false",
+    "request.options.kind == 'CreateOptions' && request.options.fieldManager == 'me'",
+    "request.userInfo.username != '' && oldObject == null",
+    "authorizer.group('').resource('secrets').namespace('$ns').check('get').allowed()",
+    "authorizer.requestResource.check('create').allowed()",
+    "authorizer.path('/healthz').check('get').allowed()",
+]
 PROBES = {"matchLabels": {"probe": "yes"}}
 OLD_THINGS = {**rule("things"), "apiVersions": ["v1beta1"]}
 RECORDED = hook("recorded", name="z")
@@ -209,6 +236,93 @@ patch(f"{VALIDATING}/$ns", {"webhooks": [hook("code-500", failurePolicy="Ignore"
             post(f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n"}}),
             post(f"{PODS}/a/eviction", {"metadata": {"name": "a"}}),
             patch(f"{PODS}/a", {"metadata": {"labels": {"a": "b"}}}),
+        ],
+    ),
+    conditioned(
+        "the object, its name and its labels",
+        MUTATING,
+        hook("label", **when("object.metadata.name.startsWith('a')", "object.data.size() > 0")),
+        steps=[
+            post(CM, cm("a", data={"k": "v"})),
+            post(CM, cm("b", data={"k": "v"})),
+            patch(f"{CM}/a", {"data": {"k": "w"}}),
+        ],
+    ),
+    conditioned(
+        "the old object",
+        VALIDATING,
+        hook("deny-message", **when("oldObject != null && oldObject.data['k'] == 'kept'")),
+        steps=[
+            post(CM, cm("a", data={"k": "kept"})),
+            patch(f"{CM}/a", {"data": {"k": "w"}}),
+            delete(f"{CM}/a"),
+        ],
+    ),
+    conditioned(
+        "the request and the authorizer",
+        VALIDATING,
+        hook("deny-message", **when(*OF_THE_REQUEST)),
+        steps=[
+            post(f"{CM}?fieldManager=me", cm("b")),
+            post(f"{CM}?fieldManager=you", cm("a")),
+            delete(f"{CM}/a"),
+            post(f"{CM}?fieldManager=me&dryRun=All", cm("a")),
+            post(f"{CM}?fieldManager=me", cm("a")),
+        ],
+    ),
+    conditioned(
+        "errors",
+        VALIDATING,
+        hook("deny-message", **when("object.data['k'] == 'v'", "object.metadata.name != 'free'")),
+        steps=[
+            post(CM, cm("a", data={"k": "v"})),
+            post(CM, cm("a", data={"l": "v"})),
+            post(CM, cm("free")),
+        ],
+    ),
+    conditioned(
+        "several errors",
+        MUTATING,
+        hook("label", **when("object.data['k'] == 'v'", "true", "object.data['l'] == 'v'")),
+        steps=[post(CM, cm("a", data={})), post(CM, cm("b", data={"x": "y"}))],
+    ),
+    conditioned(
+        "errors are ignored",
+        VALIDATING,
+        hook("deny-message", **when("object.data['k'] == 'v'"), failurePolicy="Ignore"),
+        steps=[post(CM, cm("a", data={"k": "v"})), post(CM, cm("a", data={"l": "v"}))],
+    ),
+    Case(
+        "connections",
+        [
+            post(PODS, pod()),
+            configure(VALIDATING, hook("deny-message", *CONNECTIONS), hook("deny", name="b")),
+            effective(),
+            get(f"{PODS}/a/exec?command=ls&command=-l&container=main&stdin=true&stdout=1&tty=false"),
+            post(f"{PODS}/a/attach?stdout=true", None),
+            get(f"{PODS}/a/portforward?ports=80"),
+            get(f"{PODS}/a/portforward"),
+            get(f"{PODS}/a/proxy"),
+            get(f"{PODS}/a:80/proxy/some/path"),
+            get(f"{PODS}/none/exec?command=ls"),
+        ],
+    ),
+    Case(
+        "reviews of connections",
+        [
+            post(PODS, pod()),
+            configure(
+                VALIDATING,
+                hook("recorded-a", *CONNECTIONS),
+                hook("deny", *CONNECTIONS, name="b"),
+                hook("deny", *CONNECTIONS, name="c", objectSelector={
+                    "matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}),
+            ),
+            get(f"{PODS}/a/exec?command=ls&command=-l&container=main&stdin=true&stdout=1&tty=false",
+                until=lambda reply: "denied" in str(reply.body)),
+            post(f"{PODS}/a/attach?stdout=true", None),
+            get(f"{PODS}/a/portforward?ports=80&ports=81"),
+            get(f"{PODS}/a:80/proxy/some/path?a=b"),
         ],
     ),
     Case(

@@ -73,7 +73,37 @@ INVALID = {
     "selector with values": selecting(key="a", operator="Exists", values=["b"]),
     "selector operator": selecting(key="", operator="Is", values=["-"]),
 }
+
+
+def conditions(*expressions: str, name: str = "named") -> dict[str, Any]:
+    rows = [{"name": f"{name}-{i}", "expression": text} for i, text in enumerate(expressions)]
+    return hook(matchConditions=rows)
+
+
+UNMATCHED = {
+    "not a bool": conditions("'text'", "1"),
+    "unknown names": conditions("nothing == 1", "params.x", "variables.x"),
+    "unknown fields": conditions("request.nothing == ''", "true"),
+    "a syntax error": conditions("object.", " "),
+    "no names": hook(matchConditions=[{"expression": "true"}, {"name": "a b"}]),
+    "the same name": hook(matchConditions=[{"name": "a", "expression": "true"}] * 2),
+    "too many": conditions(*["true"] * 65),
+}
 CASES = [
+    Case("a webhook with invalid conditions", [
+        post(path, configuration(webhook))
+        for webhook in UNMATCHED.values() for path in (VALIDATING, MUTATING)
+    ], ("wording",)),
+    Case("a webhook with conditions", [
+        post(VALIDATING, configuration(conditions(
+            "object.metadata.name == 'a'", "oldObject == null", "request.operation == 'CREATE'",
+            " authorizer.group('').resource('pods').check('get').allowed() ",
+            "authorizer.requestResource.check('get').allowed()", "namespaceObject == null",
+        ))),
+        patch(f"{VALIDATING}/$ns", {"webhooks": [conditions("true")]}),
+        patch(f"{VALIDATING}/$ns", {"webhooks": [conditions("request")]}),
+        delete(f"{VALIDATING}/$ns"),
+    ], ("wording",)),
     Case("an invalid webhook", [
         post(path, configuration(webhook))
         for webhook in INVALID.values() for path in (VALIDATING, MUTATING)

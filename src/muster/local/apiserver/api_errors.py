@@ -75,6 +75,12 @@ def forbidden_field(field: str, detail: str) -> Cause:
     return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
+def too_many_items(field: str, count: int, most: int) -> Cause:
+    """The list or the map has too many items."""
+    message = f"Too many: {count}: must have at most {most} item{'' if most == 1 else 's'}"
+    return Cause(field, "FieldValueTooMany", message)
+
+
 def _tail(detail: str) -> str:
     return f": {detail}" if detail else ""
 

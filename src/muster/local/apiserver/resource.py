@@ -7,6 +7,7 @@ kube-apiserver do. A hook left out does nothing, so a Strategy lists just the ru
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +18,7 @@ from muster.local.apiserver.apply.field_types import FieldType, type_of
 from muster.local.apiserver.views import cells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from muster.api.schemas import Schema
     from muster.local.apiserver.api_errors import Cause
     from muster.local.apiserver.apply.field_set import FieldSet
+    from muster.local.apiserver.cel.batches import Evaluate
     from muster.local.apiserver.store.changes import ObjectReader
 
 ALL_VERBS = frozenset(
@@ -37,7 +39,7 @@ def _no_change(*_: object) -> None:
     """The kind has no rule here."""
 
 
-def _no_warnings(*_: object) -> Iterable[str]:
+async def _no_warnings(*_: object) -> Iterable[str]:
     return ()
 
 
@@ -47,6 +49,9 @@ def _no_causes(*_: object) -> Iterable[Cause]:
 
 def _same(obj: Raw, *_: object) -> Raw:
     return obj
+
+
+ApplySchema = Callable[["Resource", "Raw", "Raw | None", "Evaluate"], Awaitable["Iterable[str]"]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Strategy:
     """Whether the object grants permissions, which the writer must then have."""
 
     # -- forms of the object
-    apply_schema: Callable[[Resource, Raw, Raw | None], Iterable[str]] = _no_warnings
+    apply_schema: ApplySchema = _no_warnings
     """Check a new object, or a changed and its old object, by the schema; raises, or warns."""
     check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
     """Checks of types that the published schema lacks."""

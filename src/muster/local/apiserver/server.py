@@ -36,6 +36,8 @@ from muster.local.apiserver.access.authorization import Authorizer
 from muster.local.apiserver.access.credentials import ServerCredentials, load_or_create
 from muster.local.apiserver.access.escalation import check_grant
 from muster.local.apiserver.access.service_account_tokens import Tokens
+from muster.local.apiserver.admission.matching import Matcher
+from muster.local.apiserver.admission.write_reviews import WriteReviews
 from muster.local.apiserver.after_write import FollowUpWrites
 from muster.local.apiserver.cel.evaluator import EVALUATOR
 from muster.local.apiserver.connections.doors import Doors
@@ -60,7 +62,6 @@ from muster.local.apiserver.webhooks.client import WebhookClient
 from muster.local.apiserver.webhooks.conversion import Converter
 from muster.local.apiserver.webhooks.dispatch import AdmissionWebhooks
 from muster.local.apiserver.webhooks.service_endpoints import ServiceEndpoints
-from muster.local.apiserver.webhooks.write_reviews import WriteReviews
 from muster.local.data_directory import DATABASE
 from muster.local.descriptors import is_lack
 from muster.telemetry.log_bounds import RepeatedLine
@@ -147,9 +148,7 @@ class ApiServer:
         endpoints = ServiceEndpoints(self.store, lambda: self.streams.backend)
         self._webhook_client = WebhookClient(endpoints)
         self.verbs.converter = converter = Converter(self._webhook_client)
-        webhooks = AdmissionWebhooks(self.store, self.registry, self._webhook_client, converter)
-        self.verbs.reviews = WriteReviews(webhooks)
-        await self._set_up_access()
+        await self._set_up_access(Matcher(self.store, self.registry, converter))
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
         # For requests in flight; watches were ended before.
@@ -185,25 +184,29 @@ class ApiServer:
             # Over TLS, asyncio waits for the client to close; a loop that ends first leaks it.
             with suppress(AttributeError):  # Python 3.11.2, if it was closed already
                 transport.abort()
-        EVALUATOR.close()
+        await EVALUATOR.close()
         await self._webhook_client.close()
         await self.store.close()
 
-    async def _set_up_access(self) -> None:
+    async def _set_up_access(self, matcher: Matcher) -> None:
         """Load roles and tokens, and create the objects that every cluster starts with."""
         self.authorizer = Authorizer(self.store)
         key = await asyncio.to_thread(self.credentials.signing_key)
         self.tokens = Tokens(key, self.store, self.verbs.clock, self._token_refused)
         self.authenticator = Authenticator(self.credentials.token, self.tokens, self.authorizer)
-        self.verbs.guard = partial(check_grant, self.authorizer)
-        self.verbs.check_create = self.authorizer.check_create
-        AdmissionPolicies(self.store, self.registry, self.authorizer, self._apply_policies)
+        admission, authorizer = self.verbs.admission, self.authorizer
+        admission.guard = partial(check_grant, authorizer)
+        admission.check_create = authorizer.check_create
+        client = self._webhook_client
+        admission.reviews = WriteReviews(AdmissionWebhooks(self.store, client, matcher, authorizer))
+        AdmissionPolicies(self.store, self.registry, matcher, authorizer, self._apply_policies)
         self.follow_up_writes = FollowUpWrites(self.verbs)
         await bootstrap.create_missing(self.verbs)
         await self.follow_up_writes.run_pending()
 
     def _apply_policies(self, policies: AdmissionPolicies) -> None:
-        self.verbs.reviews.check_policies = policies.check_write if policies.are_bound else None
+        reviews = self.verbs.admission.reviews
+        reviews.check_policies = policies.check if policies.are_bound else None
 
     def _token_refused(self, uid: str) -> None:
         # A pod cannot renew its own token, and the clock may have been set.
@@ -292,9 +295,9 @@ class ApiServer:
         return responses.response(body, answer.code, form.media, responses.warnings(call))
 
     async def _review_connection(self, request: web.Request, call: Call) -> None:
-        """Ask webhooks about an exec, an attach, a port-forward or a request to a pod."""
+        """Ask webhooks and policies about an exec, a port-forward or a request to a pod."""
         if options := connect_options(call, request.query):
-            await self.verbs.reviews.check_connection(call, options)
+            await self.verbs.admission.reviews.check_connection(call, options)
 
     def _non_resource(self, request: web.Request) -> web.StreamResponse:
         problems = self.component_problems()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from muster.api.meta import timestamp
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.admission import preconditions
+from muster.local.apiserver.admission.write_reviews import View
 from muster.local.apiserver.apply.request import apply_as, as_requested, writer_of
 from muster.local.apiserver.apply.scale import VERSION, owners_of_object, owners_of_scale
 from muster.local.apiserver.apply.tracking import updated
@@ -24,7 +25,6 @@ from muster.local.apiserver.kinds.policy.pod_disruption_budget import check_evic
 from muster.local.apiserver.patch.patches import read_patch
 from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema.decoding import check_body, check_name, check_shape
-from muster.local.apiserver.webhooks.write_reviews import View
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -70,8 +70,8 @@ async def serve(verbs: Verbs, call: Call) -> Answer:
 
 async def _bind(verbs: Verbs, call: Call) -> Answer:
     """Bind a pod to its node; the node name and the condition are written in one update."""
-    resource = _BODIES["binding"]
-    binding = await verbs.reviews.admit_body(call, _read_body(call), resource.gvk)
+    kind = _BODIES["binding"].gvk
+    binding = await verbs.admission.reviews.admit_body(call, _read_body(call), kind)
     node = _target(call, binding.get("target") or {})
     now = timestamp(verbs.clock())
 
@@ -85,7 +85,9 @@ async def _bind(verbs: Verbs, call: Call) -> Answer:
 
 async def _evict(verbs: Verbs, call: Call) -> Answer:
     """Delete a pod unless a disruption budget forbids it."""
-    eviction = await verbs.reviews.admit_body(call, _read_body(call), _BODIES["eviction"].gvk)
+    eviction = await verbs.admission.reviews.admit_body(
+        call, _read_body(call), _BODIES["eviction"].gvk
+    )
     async with verbs.evictions:
         await _evict_within_budget(verbs, call, eviction.get("deleteOptions") or {})
     return json_answer(_DONE, 201)
@@ -151,7 +153,6 @@ async def _scale(verbs: Verbs, call: Call) -> Answer:
         live = _scale_of(resource, obj)
         live["metadata"]["managedFields"] = owners_of_scale(entries, elements)
         scale, owners = _written(call, live, sent_scale, verbs.clock())
-        verbs.reviews.check(call, "UPDATE", scale, live)
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
             raise _negative(call, replicas)

@@ -8,24 +8,24 @@ is repeated on the newer object. A client that named a revision gets a conflict 
 from __future__ import annotations
 
 import asyncio
-import random
-import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.limits import EVICTED
-from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import AlreadyExists, Conflict, NotFound, StatusError
 from muster.local.apiserver import api_errors, codec
-from muster.local.apiserver.access.escalation import allow_create, allow_grant
-from muster.local.apiserver.admission import admit, creation, deletion, preconditions
-from muster.local.apiserver.admission.admit import Generated
-from muster.local.apiserver.admission.limit_ranges import LimitRanges
+from muster.local.apiserver.admission import admit, deletion, preconditions
+from muster.local.apiserver.admission.chain import (
+    AdmissionChain,
+    already_exists,
+    namespace_for,
+    now,
+)
 from muster.local.apiserver.admission.quota import Quotas
 from muster.local.apiserver.apply import request as owners
+from muster.local.apiserver.cel.evaluator import EVALUATOR
 from muster.local.apiserver.http.negotiation import JSON
 from muster.local.apiserver.http.requests import (
     Answer,
@@ -39,43 +39,35 @@ from muster.local.apiserver.store.changes import Entry
 from muster.local.apiserver.store.disk_reserve import Purpose
 from muster.local.apiserver.views import lists
 from muster.local.apiserver.webhooks.conversion import Converter
-from muster.local.apiserver.webhooks.write_reviews import WriteReviews
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
-    from muster.local.apiserver.access.escalation import CreateCheck, Guard
     from muster.local.apiserver.admission.admit import Track
+    from muster.local.apiserver.admission.chain import Clock
     from muster.local.apiserver.admission.deletion import Deletion
+    from muster.local.apiserver.admission.write_reviews import View
     from muster.local.apiserver.patch.patches import Patch
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.store.store import Store
     from muster.local.apiserver.views.lists import Page
-    from muster.local.apiserver.webhooks.write_reviews import View
 
-Clock = Callable[[], datetime]
 Edit = Callable[["Raw"], "Raw"]
 """From the stored object to the requested one; it may change its argument."""
 
-# Far more than concurrent writers of one object need; a loop without end would hide a bug.
-_TRIES = 8
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+# More than generated names and concurrent writers of one object need: a write is repeated only if
+# another write of the object was faster. A loop without end would hide a bug.
+_NAME_TRIES, _WRITE_TRIES = 8, 256
 
 
 class Verbs:
     """The verbs, over one store."""
 
-    def __init__(self, store: Store, clock: Clock = _now) -> None:
+    def __init__(self, store: Store, clock: Clock = now) -> None:
         self.store = store
         self.clock = clock
         self.quotas = Quotas(store)
-        self._limit_ranges = LimitRanges(store)
-        self.reviews = WriteReviews()
+        self.admission = AdmissionChain(store, clock)
         self.converter = Converter()
-        self.guard: Guard = allow_grant
-        self.check_create: CreateCheck = allow_create
         self.evictions = asyncio.Lock()
         """Held from the check of a disruption budget until the pod is being deleted."""
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
@@ -130,63 +122,30 @@ class Verbs:
         resource, meta = call.resource, obj["metadata"]
         # Before the schema is applied: an invalid status that is not written does no harm.
         admit.drop_status(resource, obj)
-        call.warn(*resource.strategy.apply_schema(resource, obj, None))
-        namespace = creation.namespace_for(call, meta, self.store)
+        call.warn(*await resource.strategy.apply_schema(resource, obj, None, EVALUATOR.run))
+        namespace = namespace_for(call, meta, self.store)
         if meta.get("resourceVersion"):
             raise api_errors.bad_request(
                 "resourceVersion should not be set on objects to be created"
             )
         stored = resource.strategy.to_stored(obj)
         # A generated name that is taken is generated again; a name of the client is not.
-        for left in range(1 if meta.get("name") else _TRIES, 0, -1):
+        for left in range(1 if meta.get("name") else _NAME_TRIES, 0, -1):
             # Admission changes the object in place, so each try has a copy.
-            new = await self._admit_create(call, codec.copy(stored), namespace, track)
+            new = await self.admission.create(call, codec.copy(stored), namespace, track)
             key = codec.key(resource, namespace, new["metadata"]["name"])
             try:
                 with self.quotas.reserved(resource, key, new):
                     if call.dry_run and self.store.get(key) is None:
                         return await self._unstored(resource, new, 201)
                     if call.dry_run:
-                        raise creation.already_exists(resource, key, self.store)
+                        raise already_exists(resource, key, self.store)
                     encode = await self._encoder(new, resource)
                     return await self._shown(resource, await self.store.create(key, encode), 201)
             except AlreadyExists as error:
                 if left == 1:
-                    raise creation.already_exists(resource, key, self.store) from error
+                    raise already_exists(resource, key, self.store) from error
         raise AssertionError("the last try returns or raises")
-
-    async def _admit_create(
-        self, call: Call, obj: Raw, namespace: str, track: Track | None = None
-    ) -> Raw:
-        strategy = call.resource.strategy
-        suffix = "".join(random.choices(SUFFIX_LETTERS, k=5))
-        generated = Generated(self.clock(), str(uuid.uuid4()), suffix)
-        track = track or owners.tracker(call, generated.now)
-        ranged = self._limit_ranges.apply_to(call.resource, namespace)
-        if ranged:
-            # The writer owns what it requests, not what a range adds.
-            track = owners.tracked_before(track, call.resource, obj)
-            self._limit_ranges.complete(obj, namespace)
-
-        def complete(obj: Raw) -> None:
-            if ranged:
-                self._limit_ranges.complete(obj, namespace)
-            strategy.complete_create(obj, self.store)
-
-        new = admit.begin_create(call.resource, obj, namespace, track)
-        strategy.complete_create(new, self.store)
-        new = await self.reviews.mutate_new(call, new, complete)
-        new = admit.finish_create(call.resource, new, generated)
-        self._limit_ranges.check(call.resource, new, namespace)
-        strategy.admit_create(new, self.store, generated.now)
-        if strategy.grants:
-            self.guard(call, new, None)
-        # The request itself was authorized as an update or a patch. Checked after the object, as
-        # the real server does: an invalid object is a 422 for every caller.
-        if call.route.verb != "create":
-            self.check_create(call)
-        await self.reviews.check_new(call, new)
-        return new
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -255,11 +214,9 @@ class Verbs:
     ) -> Answer:
         """Read, edit, admit, write; again if another writer was faster.
 
-        Webhooks and policies see the object, or its `view`. They do not see writes by which the
-        server carries out the create of a subresource.
+        Webhooks and policies see the object, or its `view`.
         """
         resource, strategy = call.resource, call.resource.strategy
-        reviews = WriteReviews() if call.route.verb == "create" else self.reviews
 
         async def attempt() -> Answer:
             entry = self.read(call)
@@ -268,26 +225,16 @@ class Verbs:
             # changes it in place.
             old, new = codec.decode(shown), edit(codec.decode(shown))
             admit.restore_status(resource, new, old, call.route.subresource)
-            call.warn(*strategy.apply_schema(resource, new, old))
+            call.warn(*await strategy.apply_schema(resource, new, old, EVALUATOR.run))
             preconditions.check_identity(call, new, old)
             old, new = strategy.to_stored(old), strategy.to_stored(new)
-            now = self.clock()
-            follow = track or owners.tracker(call, now)
-            new = admit.begin_update(resource, new, old, call.route.subresource, follow)
-            new = await reviews.mutate_changed(call, new, old, view)
-            new = admit.finish_update(resource, new, old, call.route.subresource)
-            if not call.route.subresource:
-                self._limit_ranges.check_update(resource, new, call.route.namespace)
-            strategy.admit_update(new, old, self.store, now)
-            if strategy.grants:
-                self.guard(call, new, old)
-            await reviews.check_changed(call, new, old, view)
+            new = await self.admission.update(call, new, old, track, view)
             return await self._write(call, entry, new, old)
 
         return await self._retrying(call, attempt)
 
     async def _retrying(self, call: Call, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
-        for left in range(_TRIES, 0, -1):
+        for left in range(_WRITE_TRIES, 0, -1):
             try:
                 return await attempt()
             except Conflict as error:
@@ -335,7 +282,7 @@ class Verbs:
             plan = deletion.on_delete(call.resource, obj, options, self.clock())
             if plan.changed:
                 old = partial(self._shown, call.resource, entry)
-                await self.reviews.check_deletion(call, old, options, named=named)
+                await self.admission.reviews.check_deletion(call, old, options, named=named)
             return await self._delete(call, entry, plan, dry_run=bool(options.get("dryRun")))
 
         return await self._retrying(call, attempt)

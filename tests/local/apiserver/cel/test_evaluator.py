@@ -6,34 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from muster.local.apiserver.cel.batches import Batch, Result
-from muster.local.apiserver.cel.evaluator import TOO_MUCH, Evaluator
+from muster.local.apiserver.cel.batches import TOO_MUCH, Batch, Result
+from muster.local.apiserver.cel.evaluator import Evaluator
 
 LOOP = "self.all(x, x > 0)"
 
 
-def test_a_module_in_the_current_directory_is_not_ours(
+async def test_a_module_in_the_current_directory_is_not_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "muster.py").write_text("raise SystemExit(1)\n")
     monkeypatch.chdir(tmp_path)
     evaluator = Evaluator()
     try:
-        [[result]] = evaluator.run([Batch({"self": [1, 2]}, [LOOP])])
+        [[result]] = await evaluator.run([Batch({"self": [1, 2]}, [LOOP])])
     finally:
-        evaluator.close()
+        await evaluator.close()
 
     assert result == Result(value=True)
 
 
-def test_an_expression_without_end_ends_its_process_and_the_next_has_another() -> None:
+async def test_an_expression_without_end_ends_its_process_and_the_next_has_another() -> None:
     evaluator = Evaluator()
     grows = "['x']" + ".map(a, a + a + a + a)" * 20 + ".size() > 0"
     try:
-        [[endless]] = evaluator.run([Batch({}, [grows])])
-        [[result]] = evaluator.run([Batch({"self": [0]}, [LOOP])])
+        [[endless]] = await evaluator.run([Batch({}, [grows])])
+        [[result]] = await evaluator.run([Batch({"self": [0]}, [LOOP])])
     finally:
-        evaluator.close()
+        await evaluator.close()
 
     assert endless.error == TOO_MUCH
     assert result == Result(value=False)

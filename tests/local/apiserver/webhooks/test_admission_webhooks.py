@@ -164,11 +164,3 @@ async def test_writes_of_the_server_itself_go_past_webhooks(
     assert created.status == 201
     account = await api.send("GET", "/api/v1/namespaces/x/serviceaccounts/default")
     assert account.status == 200
-
-
-async def test_match_conditions_are_refused(api: ApiClient, hooks: WebhookServer) -> None:
-    conditions = [{"name": "a", "expression": "true"}]
-    refused = await configure(api, "mutating", webhook(hooks, "label", matchConditions=conditions))
-
-    assert refused.status == 422
-    assert refused.body["details"]["causes"][0]["field"] == "webhooks[0].matchConditions"

@@ -1,72 +1,126 @@
-"""Which writes a webhook or a policy is about: rules, selectors, versions of a resource. Pure."""
+"""Which requests a webhook or a policy is about: rules, selectors, versions of a resource."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from muster.local.apiserver import api_errors, codec
+from muster.local.apiserver.admission.attributes import CREATE, UPDATE
 from muster.local.apiserver.codec import selector_matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.admission.attributes import Attributes
     from muster.local.apiserver.resource import Resource
+    from muster.local.apiserver.resource_registry import Registry
+    from muster.local.apiserver.store.changes import ObjectReader
+    from muster.local.apiserver.webhooks.conversion import Converter
 
 
-class Write(Protocol):
-    """A request as admission sees it."""
+class Matcher:
+    """Matches requests with the help of the namespaces and of the versions of resources."""
 
-    @property
-    def operation(self) -> str: ...
-    @property
-    def resource(self) -> Resource: ...
-    @property
-    def subresource(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def obj(self) -> Raw | None: ...
-    @property
-    def old(self) -> Raw | None: ...
+    def __init__(self, store: ObjectReader, registry: Registry, converter: Converter) -> None:
+        self._store = store
+        self._registry = registry
+        self._converter = converter
+
+    def webhook_version(self, webhook: Raw, request: Attributes) -> Resource | None:
+        """The version of the resource that a webhook gets; None if it is not called."""
+        matched = self._matched(webhook, webhook.get("rules") or (), request)
+        return matched if matched and self._selects(webhook, request) else None
+
+    def policy_version(self, match: Raw | None, request: Attributes) -> Resource | None:
+        """The version that a policy or a binding matches; None if it does not match."""
+        asked = request.call.resource
+        if match is None:
+            return asked
+        if self._matched(match, match.get("excludeResourceRules") or (), request):
+            return None
+        rules = match.get("resourceRules")
+        matched = self._matched(match, rules, request) if rules else asked
+        return matched if matched and self._selects(match, request) else None
+
+    def _matched(self, match: Raw, rules: Iterable[Raw], request: Attributes) -> Resource | None:
+        # Also if another webhook has had the object in another version.
+        asked = request.call.resource
+        equivalent = match.get("matchPolicy") == "Equivalent"
+        versions = self._registry.all() if equivalent else ()
+        others = (r for r in versions if r.collection == asked.collection and r != asked)
+        return matched_version(rules, request, asked, others)
+
+    def _selects(self, match: Raw, request: Attributes) -> bool:
+        wanted = match.get("namespaceSelector") or {}
+        # Objects without a namespace are matched by every namespace selector.
+        if wanted and request.namespace and not selector_matches(wanted, self._labels(request)):
+            return False
+        return selects_object(match.get("objectSelector") or {}, request)
+
+    def _labels(self, request: Attributes) -> dict[str, str]:
+        """The labels of a request's namespace; a namespace that is written has its new ones."""
+        written = request.of_namespace and not request.subresource
+        if written and request.operation in (CREATE, UPDATE):
+            namespace = request.obj or {}
+        else:
+            namespace = self.namespace(request.namespace)
+        return (namespace.get("metadata") or {}).get("labels") or {}
+
+    def namespace(self, name: str) -> Raw:
+        """A namespace, which must exist."""
+        entry = self._store.get(f"namespaces//{name}")
+        if entry is None:
+            raise api_errors.not_found("", "namespaces", name)
+        found: Raw = codec.decode(entry.value)
+        return found
+
+    async def in_version(self, request: Attributes, resource: Resource) -> Attributes:
+        """The request with its objects in another version of their kind."""
+        if resource is request.resource:
+            return request
+        if not request.own_kind:
+            return replace(request, resource=resource)
+        objects = [obj for obj in (request.obj, request.old) if obj is not None]
+        shown = iter(await self._converter.shown_as(objects, request.resource, resource))
+        obj = next(shown) if request.obj is not None else None
+        old = next(shown) if request.old is not None else None
+        return replace(request, resource=resource, kind=resource.gvk, obj=obj, old=old)
 
 
-def selects(match: Raw, write: Write, namespace_labels: Mapping[str, str] | None) -> bool:
-    """Whether the selectors match; the labels are None for an object without a namespace."""
-    wanted = match.get("namespaceSelector") or {}
-    # Objects without a namespace are matched by every namespace selector.
-    if wanted and namespace_labels is not None and not selector_matches(wanted, namespace_labels):
-        return False
-    wanted = match.get("objectSelector") or {}
-    objects = (obj for obj in (write.obj, write.old) if obj is not None)
-    labels = ((obj.get("metadata") or {}).get("labels") or {} for obj in objects)
-    return not wanted or any(selector_matches(wanted, each) for each in labels)
+def selects_object(selector: Raw, request: Attributes) -> bool:
+    """Whether the labels of the new or of the old object match; options of an exec have none."""
+    objects = [obj for obj in (request.obj, request.old) if obj and "metadata" in obj]
+    labels = ((obj["metadata"] or {}).get("labels") or {} for obj in objects)
+    return not selector or any(selector_matches(selector, each) for each in labels)
 
 
 def matched_version(
-    rules: Iterable[Raw], write: Write, asked: Resource, others: Iterable[Resource]
+    rules: Iterable[Raw], request: Attributes, asked: Resource, others: Iterable[Resource]
 ) -> Resource | None:
     """The version of the resource that rules match: the one of the request first."""
-    rules, others = list(rules), [other for other in others if other != asked]
-    if any(rule_matches(rule, write, asked) for rule in rules):
+    rules, others = list(rules), list(others)
+    if any(_rule_matches(rule, request, asked) for rule in rules):
         return asked
     # Earlier rules come first.
-    matched = (other for rule in rules for other in others if rule_matches(rule, write, other))
+    matched = (other for rule in rules for other in others if _rule_matches(rule, request, other))
     return next(matched, None)
 
 
-def rule_matches(rule: Raw, write: Write, resource: Resource) -> bool:
-    """Whether a rule matches a write, as one of this version of the resource."""
+def _rule_matches(rule: Raw, request: Attributes, resource: Resource) -> bool:
+    """Whether a rule matches a request, as one of this version of the resource."""
     names = rule.get("resourceNames")
     return (
         _in_scope(rule.get("scope") or "*", resource)
-        and _listed(rule.get("operations"), write.operation)
+        and _listed(rule.get("operations"), request.operation)
         and _listed(rule.get("apiGroups"), resource.group)
         and _listed(rule.get("apiVersions"), resource.version)
         and any(
-            _names(entry, resource.plural, write.subresource)
+            _names(entry, resource.plural, request.subresource)
             for entry in rule.get("resources") or ()
         )
-        and (not names or write.name in names)
+        and (not names or request.name in names)
     )
 
 

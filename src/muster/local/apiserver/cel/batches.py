@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import IO
 
 
@@ -28,6 +29,10 @@ class Batch(NamedTuple):
     """Whether there are times or durations inside of the values."""
 
 
+Evaluate = Callable[[Sequence[Batch]], Awaitable[list[list[Result]]]]
+"""Evaluates batches, here or in another process."""
+TOO_MUCH = "operation cancelled: actual cost limit exceeded"
+"""The error of an expression that uses up its time or its memory."""
 RESULTS, QUESTION = "results", "question"
 """The two kinds of answers to a batch: a question is asked before there are results."""
 

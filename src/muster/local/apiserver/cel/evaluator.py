@@ -3,35 +3,39 @@
 A short expression without loops and without anything that makes values larger takes time in
 proportion to its object. It is evaluated here, in microseconds. Every other expression could take
 any time and any memory (the library bounds only the number of iterations), so a process of its own
-evaluates it, with two seconds of processor time (see `worker`).
+evaluates it, with two seconds of processor time (see `worker`). A thread waits for the process, so
+that the server answers other requests meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.cel.batches import RESULTS, Result, receive, send
+from muster.local.apiserver.cel.batches import RESULTS, TOO_MUCH, Result, receive, send
 from muster.local.apiserver.cel.escaping import without_text
 from muster.local.apiserver.cel.functions.authorizer import asking, nobody
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from muster.local.apiserver.cel.batches import Batch
-    from muster.local.apiserver.cel.functions.authorizer import Ask
+    from muster.local.apiserver.cel.functions.authorizer import Ask, Question
 
 _LOOP_OR_GROWTH = re.compile(
     r"\+|\b(?:all|exists\w*|map|filter|transform\w+|sort\w*|replace|join|format|flatten|range"
     r"|distinct|equivalent|contains|intersects|findAll)\s*\("
 )
 _LONGEST = 1000
+_LONGEST_ANSWER = 30.0
+"""Seconds; an event loop that does not answer by then has ended."""
 _WORKER = "muster.local.apiserver.cel.worker"
-TOO_MUCH = "operation cancelled: actual cost limit exceeded"
-"""The error of an expression that uses up its time or its memory."""
 
 
 @lru_cache(maxsize=4096)
@@ -57,19 +61,38 @@ class Evaluator:
 
     def __init__(self) -> None:
         self._worker: subprocess.Popen[bytes] | None = None
+        # Only this thread talks to the process, with one request at a time. It reads every answer
+        # to its end, also if nobody waits for it any more.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cel")
 
-    def run(self, batches: Sequence[Batch], ask: Ask = nobody) -> list[list[Result]]:
+    async def run(self, batches: Sequence[Batch], ask: Ask = nobody) -> list[list[Result]]:
         """The results of every batch; `ask` answers for an authorizer."""
         apart = [batch for batch in batches if not _is_cheap(batch)]
-        answers = iter(self._run_apart(apart, ask) if apart else [])
+        answers: Iterator[list[Result]] = iter(())
+        if apart:
+            loop = asyncio.get_running_loop()
+            asked = partial(_ask_on, loop, ask)
+            results = await loop.run_in_executor(self._thread, self._run_apart, apart, asked)
+            answers = iter(results)
         return [_run_here(batch, ask) if _is_cheap(batch) else next(answers) for batch in batches]
 
+    async def close(self) -> None:
+        """End the process."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._end)
+
+    # -- in the thread ---------------------------------------------------------------------------
+
     def _run_apart(self, batches: list[Batch], ask: Ask) -> list[list[Result]]:
-        try:
-            return self._exchange(batches, ask)
-        except (EOFError, BrokenPipeError):
-            self.close()
-            return [[Result(error=TOO_MUCH) for _ in batch.expressions] for batch in batches]
+        with ExitStack() as failed:
+            # A process that has not sent its results could send them to the next request.
+            failed.callback(self._end)
+            try:
+                results = self._exchange(batches, ask)
+            except (EOFError, BrokenPipeError):
+                return [[Result(error=TOO_MUCH) for _ in batch.expressions] for batch in batches]
+            failed.pop_all()
+            return results
 
     def _exchange(self, batches: list[Batch], ask: Ask) -> list[list[Result]]:
         process = self._running()
@@ -84,7 +107,7 @@ class Evaluator:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._worker is None or self._worker.poll() is not None:
-            self.close()
+            self._end()
             self._worker = subprocess.Popen(
                 # -P: a module in the current directory must not replace one of ours.
                 [sys.executable, "-P", "-m", _WORKER],
@@ -95,8 +118,7 @@ class Evaluator:
             )
         return self._worker
 
-    def close(self) -> None:
-        """End the process."""
+    def _end(self) -> None:
         process, self._worker = self._worker, None
         if process is None:
             return
@@ -108,6 +130,15 @@ class Evaluator:
                     stream.close()
                 except BrokenPipeError:  # a batch that was not read to its end
                     continue
+
+
+def _ask_on(loop: asyncio.AbstractEventLoop, ask: Ask, question: Question) -> tuple[bool, str]:
+    """The answer from the thread of the event loop, which alone reads the roles."""
+
+    async def answer() -> tuple[bool, str]:
+        return ask(question)
+
+    return asyncio.run_coroutine_threadsafe(answer(), loop).result(_LONGEST_ANSWER)
 
 
 EVALUATOR = Evaluator()

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from muster.local.apiserver.api_errors import Cause
 from muster.local.apiserver.cel import rules
-from muster.local.apiserver.cel.evaluator import EVALUATOR, TOO_MUCH
+from muster.local.apiserver.cel.batches import TOO_MUCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.cel.batches import Evaluate
     from muster.local.apiserver.cel.rules import Place, Site
 
 _BLOCKING = (
@@ -33,7 +34,9 @@ class Verdict(NamedTuple):
     warnings: list[str]
 
 
-def judge(place: Place, obj: Raw, old: Raw | None, others: Sequence[Cause]) -> Verdict:
+async def judge(
+    place: Place, obj: Raw, old: Raw | None, others: Sequence[Cause], evaluate: Evaluate
+) -> Verdict:
     """Evaluate the rules for an object; `others` are the causes of its schema."""
     if place.is_empty:
         return Verdict([], [])
@@ -44,7 +47,7 @@ def judge(place: Place, obj: Raw, old: Raw | None, others: Sequence[Cause]) -> V
     if not sites:
         return Verdict([], [])
     found = Verdict([], [])
-    for site, cause, is_error in _failures(sites):
+    for site, cause, is_error in await _failures(sites, evaluate):
         if site.is_unchanged and not site.rule.uses_old and not is_error:
             found.warnings.append(str(cause))
         else:
@@ -54,28 +57,32 @@ def judge(place: Place, obj: Raw, old: Raw | None, others: Sequence[Cause]) -> V
     return found
 
 
-def _failures(sites: list[Site]) -> Iterator[tuple[Site, Cause, bool]]:
+async def _failures(sites: list[Site], evaluate: Evaluate) -> list[tuple[Site, Cause, bool]]:
     """The rules that do not hold, their causes, and whether they could not be evaluated."""
-    results = EVALUATOR.run([site.rule.batch(site, site.rule.text) for site in sites])
+    results = await evaluate([site.rule.batch(site, site.rule.text) for site in sites])
     broken = [
         (site, result)
         for site, (result,) in zip(sites, results, strict=True)
         if result.error or result.value is not True
     ]
-    messages = _messages([site for site, result in broken if not result.error])
-    for site, result in broken:
-        if result.error:
-            yield site, site.rule.error(site, result.error), True
-        else:
-            yield site, site.rule.failure(site, next(messages)), False
+    messages = await _messages([site for site, result in broken if not result.error], evaluate)
+    return [
+        (site, site.rule.error(site, result.error), True)
+        if result.error
+        else (site, site.rule.failure(site, next(messages)), False)
+        for site, result in broken
+    ]
 
 
-def _messages(sites: list[Site]) -> Iterator[str]:
+async def _messages(sites: list[Site], evaluate: Evaluate) -> Iterator[str]:
     """The message for each of these sites, from its expression if it has one."""
     own = [site for site in sites if site.rule.message_expression]
-    answers = EVALUATOR.run([site.rule.batch(site, site.rule.message_expression) for site in own])
-    texts = iter([result.value for (result,) in answers])
-    for site in sites:
-        text = next(texts) if site.rule.message_expression else None
-        usable = rules.is_usable_message(text)
-        yield str(text).strip() if usable else site.rule.default_message
+    batches = [site.rule.batch(site, site.rule.message_expression) for site in own]
+    texts = iter([result.value for (result,) in await evaluate(batches)])
+    return iter([_message(site, texts) for site in sites])
+
+
+def _message(site: Site, texts: Iterator[object]) -> str:
+    text = next(texts) if site.rule.message_expression else None
+    usable = rules.is_usable_message(text)
+    return str(text).strip() if usable else site.rule.default_message

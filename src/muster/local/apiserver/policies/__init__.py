@@ -1,1 +1,1 @@
-"""Validating admission policies: which writes they match, and what they say about them."""
+"""Validating admission policies: whether they compile, and what they say about a request."""

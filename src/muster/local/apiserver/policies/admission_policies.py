@@ -1,27 +1,22 @@
-"""The policies and bindings of a store, applied to writes."""
+"""The policies and bindings of a store, applied to requests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
-from muster.local.apiserver.access.authentication import User
-from muster.local.apiserver.access.authorization import AccessQuery
+from muster.local.apiserver.admission.expressions import asking
 from muster.local.apiserver.kinds.access.admission_policy import BINDINGS, POLICIES
-from muster.local.apiserver.policies.attributes import of_write
-from muster.local.apiserver.policies.evaluation import Denial, denials, visible_namespace
-from muster.local.apiserver.policies.matching import is_exempt, matched_version
+from muster.local.apiserver.policies.evaluation import Denial, denials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from muster.api.meta import Raw
     from muster.local.apiserver.access.authorization import Authorizer
-    from muster.local.apiserver.cel.functions.authorizer import Question
-    from muster.local.apiserver.http.requests import Call
-    from muster.local.apiserver.policies.attributes import Attributes
-    from muster.local.apiserver.resource import Resource
+    from muster.local.apiserver.admission.attributes import Attributes
+    from muster.local.apiserver.admission.matching import Matcher
     from muster.local.apiserver.resource_registry import Registry
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
@@ -40,11 +35,13 @@ class AdmissionPolicies:
         self,
         store: Store,
         registry: Registry,
+        matcher: Matcher,
         authorizer: Authorizer,
         on_change: Callable[[AdmissionPolicies], None],
     ) -> None:
         self._store = store
         self._registry = registry
+        self._matcher = matcher
         self._authorizer = authorizer
         self._policies: dict[str, Raw] = {}
         self._bindings: dict[str, Raw] = {}
@@ -65,71 +62,51 @@ class AdmissionPolicies:
         """Whether a policy can be in effect: without any, writes do not ask."""
         return bool(self._policies) and bool(self._bindings)
 
-    def check_write(self, call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
-        """Raise if a policy denies a write; warn if one only warns."""
-        if not is_exempt(call.resource):
-            self._check(call, of_write(call, operation, new, old))
-
-    def _check(self, call: Call, write: Attributes) -> None:
+    async def check(self, request: Attributes) -> None:
+        """Raise if a policy denies a request; warn if one only warns."""
         denied: list[tuple[str, str, Denial]] = []
         for name, policy in sorted(self._policies.items()):
-            for binding, denial in self._judge(policy, write):
+            async for binding, denial in self._judge(policy, request):
+                bound = binding["metadata"]["name"]
                 for action in binding["spec"].get("validationActions") or ():
                     if action == "Deny":
-                        denied.append((name, binding["metadata"]["name"], denial))
+                        denied.append((name, bound, denial))
                     elif action == "Warn":
-                        call.warn(
+                        request.call.warn(
                             f"Validation failed for ValidatingAdmissionPolicy '{name}' with "
-                            f"binding '{binding['metadata']['name']}': {denial.message}"
+                            f"binding '{bound}': {denial.message}"
                         )
         if denied:
-            raise _denied(write, *denied[0])
+            raise _denied(request, *denied[0])
 
-    def _judge(self, policy: Raw, write: Attributes) -> Iterator[tuple[Raw, Denial]]:
-        namespace = self._namespace(write)
-        labels = (namespace["metadata"].get("labels") or {}) if namespace else None
-        versions = self._versions(write.resource)
-        matched = matched_version(policy["spec"].get("matchConstraints"), write, versions, labels)
+    async def _judge(self, policy: Raw, request: Attributes) -> AsyncIterator[tuple[Raw, Denial]]:
+        matched = self._matcher.policy_version(policy["spec"].get("matchConstraints"), request)
         if matched is None:
             return
+        shown = await self._matcher.in_version(request, matched)
         for _, binding in sorted(self._bindings.items()):
             spec = binding["spec"]
             if spec.get("policyName") != policy["metadata"]["name"]:
                 continue
-            if matched_version(spec.get("matchResources"), write, versions, labels) is None:
-                continue
-            yield from self._with_params(policy, binding, write, matched, namespace)
+            if self._matcher.policy_version(spec.get("matchResources"), request):
+                for denial in await self._denials(policy["spec"], spec, shown):
+                    yield binding, denial
 
-    def _with_params(
-        self, policy: Raw, binding: Raw, write: Attributes, matched: Resource, namespace: Raw | None
-    ) -> Iterator[tuple[Raw, Denial]]:
+    async def _denials(self, policy: Raw, binding: Raw, request: Attributes) -> list[Denial]:
+        """The denials of a policy with each of the binding's parameters."""
         try:
-            params = self._params(policy["spec"], binding["spec"], write.namespace)
+            params = self._params(policy, binding, request.namespace)
         except _ConfigurationError as error:
-            if policy["spec"].get("failurePolicy", "Fail") == "Fail":
-                yield binding, Denial(f"failed to configure binding: {error}")
-            return
+            fails = policy.get("failurePolicy", "Fail") == "Fail"
+            return [Denial(f"failed to configure binding: {error}")] if fails else []
+        namespace = None
+        if request.namespace and not request.of_namespace:
+            namespace = self._matcher.namespace(request.namespace)
+        ask = asking(self._authorizer, request.call.user)
+        found: list[Denial] = []
         for param in params:
-            values = {
-                "object": _in_version(write.obj, write, matched),
-                "oldObject": _in_version(write.old, write, matched),
-                "request": write.request(matched),
-                "params": param,
-                "namespaceObject": visible_namespace(namespace),
-                "authorizer": {"user": "request"},
-            }
-            for denial in denials(policy, values, lambda q: self._answer(write.user, q)):
-                yield binding, denial
-
-    def _namespace(self, write: Attributes) -> Raw | None:
-        if not write.namespace or write.resource.plural == "namespaces":
-            # Its own labels decide about a namespace.
-            return write.obj or write.old if write.resource.plural == "namespaces" else None
-        entry = self._store.get(f"namespaces//{write.namespace}")
-        return None if entry is None else codec.decode(entry.value)
-
-    def _versions(self, resource: Resource) -> list[Resource]:
-        return [r for r in self._registry.all() if r.collection == resource.collection]
+            found += await denials(policy, request, param, namespace, ask)
+        return found
 
     def _params(self, policy: Raw, binding: Raw, namespace: str) -> list[Raw | None]:
         """The parameters that a policy is evaluated with, one after the other."""
@@ -174,46 +151,20 @@ class AdmissionPolicies:
             if codec.selector_matches(selector, obj["metadata"].get("labels") or {})
         ]
 
-    def _answer(self, user: User, question: Question) -> tuple[bool, str]:
-        """Whether the caller, or a service account, has an access."""
-        if account := question.get("serviceAccount"):
-            namespace, _, name = account.partition("/")
-            groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-            user = User(f"system:serviceaccount:{namespace}:{name}", groups)
-        if "path" in question:
-            access = AccessQuery(question["verb"], path=question["path"])
-        else:
-            access = AccessQuery(
-                question["verb"],
-                group=question.get("group", ""),
-                resource=question.get("resource", ""),
-                subresource=question.get("subresource", ""),
-                namespace=question.get("namespace", ""),
-                name=question.get("name", ""),
-            )
-        verdict = self._authorizer.decide(user, access)
-        return verdict.allowed, verdict.reason
-
-
-def _in_version(obj: Raw | None, write: Attributes, matched: Resource) -> Any:
-    if obj is None or write.subresource or matched is write.resource:
-        return obj
-    return {**obj, "apiVersion": matched.api_version}
-
 
 def _gvk_text(kind: Raw) -> str:
     group, _, version = kind["apiVersion"].rpartition("/")
     return f"{group}/{version}, Kind={kind['kind']}"
 
 
-def _denied(write: Attributes, policy: str, binding: str, denial: Denial) -> StatusError:
+def _denied(request: Attributes, policy: str, binding: str, denial: Denial) -> StatusError:
     message = (
         f"ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: "
         f"{denial.message}"
     )
-    resource = write.resource
+    resource = request.resource
     error = api_errors.forbidden(
-        resource.group, resource.plural, write.name, message, causes=[{"message": message}]
+        resource.group, resource.plural, request.name, message, causes=[{"message": message}]
     )
     return StatusError(
         str(error),

@@ -1,4 +1,4 @@
-"""Whether the expressions of an admission policy compile."""
+"""Whether the expressions of admission policies and of match conditions compile."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _BOOL, _TEXT = ("bool", "dyn"), ("string", "dyn")
 
 
 def check(spec: Raw) -> Iterator[Cause]:
-    """The causes for expressions of a policy that do not compile."""
-    yield from _check_conditions(spec)
+    """The causes for expressions of a policy, besides its conditions, that do not compile."""
     names: list[str] = []
     rows: list[Raw] = spec.get("variables") or []
     for i, row in enumerate(rows):
@@ -32,14 +31,11 @@ def check(spec: Raw) -> Iterator[Cause]:
     yield from _check_annotations(spec, names if rows else None)
 
 
-def _check_conditions(spec: Raw) -> Iterator[Cause]:
-    rows: list[Raw] = spec.get("matchConditions") or []
-    if rows:
-        checker = _checker(spec, None, [row["expression"] for row in rows])
-        for i, row in enumerate(rows):
-            path = f"spec.matchConditions[{i}].expression"
-            if cause := _cause(checker, row["expression"].strip(), path, _BOOL):
-                yield cause
+def check_condition(expression: str, path: str, *, has_params: bool) -> Iterator[Cause]:
+    """The cause for a match condition, of a policy or a webhook, that does not compile."""
+    checker = _checker({"paramKind": has_params}, None, [expression])
+    if cause := _cause(checker, expression, path, _BOOL):
+        yield cause
 
 
 def _check_validations(spec: Raw, names: list[str] | None) -> Iterator[Cause]:

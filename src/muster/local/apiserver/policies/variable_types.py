@@ -72,6 +72,7 @@ def variables(
         types["params"] = {"type_name": "dyn"}
     if has_authorizer:
         types["authorizer"] = {"type_name": OPAQUE["Authorizer"]}
+        types["authorizer.requestResource"] = {"type_name": OPAQUE["ResourceCheck"]}
     if names is not None:
         types["variables"] = messages.message({name: {"type_name": "dyn"} for name in names})
     return messages.variables(types)

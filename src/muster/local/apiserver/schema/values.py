@@ -24,6 +24,7 @@ from muster.local.apiserver.api_errors import (
     not_supported,
     required,
     too_long,
+    too_many_items,
 )
 
 if TYPE_CHECKING:
@@ -61,15 +62,10 @@ def _check_map(value: Raw, raw: Raw, path: str) -> Iterator[Cause]:
         names += [name for name in ("apiVersion", "kind") if name not in names]
     yield from (required(join_path(path, name)) for name in names if name not in value)
     if "maxProperties" in raw and len(value) > raw["maxProperties"]:
-        yield _too_many(path, len(value), raw["maxProperties"])
+        yield too_many_items(path, len(value), raw["maxProperties"])
     if len(value) < raw.get("minProperties", 0):
         detail = f"{path} in body should have at least {raw['minProperties']} properties"
         yield invalid_value(path, len(value), detail)
-
-
-def _too_many(path: str, count: int, most: int) -> Cause:
-    message = f"Too many: {count}: must have at most {most} item{'' if most == 1 else 's'}"
-    return Cause(path, "FieldValueTooMany", message)
 
 
 def _check_text(value: str, raw: Raw, path: str) -> Iterator[Cause]:
@@ -101,7 +97,7 @@ def compile_pattern(pattern: str) -> re2._Regexp:
 
 def _check_list(value: list[Any], raw: Raw, path: str) -> Iterator[Cause]:
     if "maxItems" in raw and len(value) > raw["maxItems"]:
-        yield _too_many(path, len(value), raw["maxItems"])
+        yield too_many_items(path, len(value), raw["maxItems"])
     if len(value) < raw.get("minItems", 0):
         detail = f"{path} in body should have at least {raw['minItems']} items"
         yield invalid_value(path, len(value), detail)

@@ -107,7 +107,7 @@ class PodStreams:
         container = container_of(pod, call.query.get("container", ""))
         options = log_options(call, container, datetime.now(UTC))
         if not pod["spec"].get("nodeName"):  # no container has run yet: the log is empty
-            return web.Response(body=b"", content_type="text/plain")
+            return web.Response(status=204)
         return await _stream(request, self._backend(pod).logs(pod, options))
 
     async def _archived_log(self, request: web.Request, call: Call) -> web.StreamResponse:

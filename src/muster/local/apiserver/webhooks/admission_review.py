@@ -12,10 +12,10 @@ from muster.errors import StatusError
 from muster.local.apiserver.webhooks.client import CallError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from muster.api.meta import Raw
-    from muster.local.apiserver.resource import Resource
-    from muster.local.apiserver.webhooks.attributes import Attributes
-    from muster.local.apiserver.webhooks.webhook import Webhook
+    from muster.local.apiserver.admission.attributes import Attributes
 
 GROUP = "admission.k8s.io"
 _KNOWN = ("v1", "v1beta1")
@@ -30,35 +30,12 @@ class Answer(NamedTuple):
     warnings: list[str]
 
 
-def review(webhook: Webhook, request: Attributes, resource: Resource, uid: str) -> Raw:
-    """The review for a webhook that gets the objects of `request` in the version of `resource`."""
-    versions = webhook.spec.get("admissionReviewVersions") or ()
+def review(versions: Iterable[str], request: Attributes, uid: str) -> Raw:
+    """The review for a webhook that knows these versions of reviews."""
     version = next((v for v in versions if v in _KNOWN), _KNOWN[0])
-    original = request.call.resource
-    kind = resource.gvk if request.own_kind else request.kind
-    body: Raw = {
-        "uid": uid,
-        "kind": kind,
-        "resource": _resource(resource),
-        "requestKind": original.gvk if request.own_kind else request.kind,
-        "requestResource": _resource(original),
-        "operation": request.operation,
-        "userInfo": request.call.user.info(),
-        "object": request.obj,
-        "oldObject": request.old,
-        "dryRun": bool((request.options or {}).get("dryRun")),
-        "options": request.options,
-    }
-    texts = {
-        "subResource": request.subresource, "requestSubResource": request.subresource,
-        "name": request.name, "namespace": request.namespace,
-    }  # fmt: skip
-    body |= {field: text for field, text in texts.items() if text}
+    body = request.request(request.resource)
+    body |= {"uid": uid, "object": request.obj, "oldObject": request.old}
     return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": body}
-
-
-def _resource(resource: Resource) -> Raw:
-    return {"group": resource.group, "version": resource.version, "resource": resource.plural}
 
 
 class _Response(msgspec.Struct, rename="camel"):

@@ -14,30 +14,27 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
-from muster.local.apiserver.access.authentication import INTERNAL_USER
-from muster.local.apiserver.kinds.access.webhook_configuration import GROUP, MUTATING, VALIDATING
+from muster.local.apiserver.admission import expressions
+from muster.local.apiserver.kinds.access.webhook_configuration import MUTATING, VALIDATING
 from muster.local.apiserver.patch.json_patch import json_patch
 from muster.local.apiserver.schema.decoding import decode_admitted
 from muster.local.apiserver.webhooks import admission_review
 from muster.local.apiserver.webhooks.client import CallError
-from muster.local.apiserver.webhooks.webhook import Webhook, matched
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from muster.api.meta import Raw
-    from muster.local.apiserver.http.requests import Call
-    from muster.local.apiserver.resource import Resource
-    from muster.local.apiserver.resource_registry import Registry
+    from muster.local.apiserver.access.authorization import Authorizer
+    from muster.local.apiserver.admission.attributes import Attributes
+    from muster.local.apiserver.admission.matching import Matcher
     from muster.local.apiserver.store.changes import Change
     from muster.local.apiserver.store.store import Store
-    from muster.local.apiserver.webhooks.attributes import Attributes
     from muster.local.apiserver.webhooks.client import WebhookClient
-    from muster.local.apiserver.webhooks.conversion import Converter
 
 log = logging.getLogger(__name__)
 
@@ -45,20 +42,40 @@ Complete = Callable[["Raw"], None]
 """Completes a new object in place, as the server's own admission does."""
 
 
-def _nothing(obj: Raw) -> None:
-    """The server completes nothing here."""
+class Webhook(NamedTuple):
+    """One webhook of a configuration."""
+
+    configuration: str
+    position: int
+    spec: Raw
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.configuration, self.position
+
+    @property
+    def fails_open(self) -> bool:
+        """Whether a request goes on if the webhook cannot be called."""
+        return bool(self.spec.get("failurePolicy") == "Ignore")
+
+    @property
+    def reinvocable(self) -> bool:
+        return bool(self.spec.get("reinvocationPolicy") == "IfNeeded")
 
 
 class AdmissionWebhooks:
     """The webhooks of all configurations in the store."""
 
     def __init__(
-        self, store: Store, registry: Registry, client: WebhookClient, converter: Converter
+        self, store: Store, client: WebhookClient, matcher: Matcher, authorizer: Authorizer
     ) -> None:
-        self._store = store
-        self._registry = registry
         self._client = client
-        self._converter = converter
+        self._matcher = matcher
+        self._authorizer = authorizer
         self._mutating: dict[str, list[Webhook]] = {}
         self._validating: dict[str, list[Webhook]] = {}
         self.configured = False
@@ -74,16 +91,9 @@ class AdmissionWebhooks:
         self._validating = _updated(self._validating, change)
         self.configured = bool(self._mutating or self._validating)
 
-    def concern(self, call: Call) -> bool:
-        """Whether any webhook may have to be called.
-
-        The server's own writes go past webhooks: their failure would fail the request of another.
-        """
-        return call.user is not INTERNAL_USER and call.resource.group != GROUP
-
     # -- mutating --------------------------------------------------------------------------------
 
-    async def mutate(self, request: Attributes, complete: Complete = _nothing) -> Raw | None:
+    async def mutate(self, request: Attributes, complete: Complete | None = None) -> Raw | None:
         """The object after all mutating webhooks; None for a request without an object."""
         webhooks = list(chain.from_iterable(self._mutating.values()))
         previous: set[tuple[str, int]] = set()
@@ -100,21 +110,22 @@ class AdmissionWebhooks:
                 previous.add(webhook.key)
         if changed and current.obj is not None:
             before = codec.dump(current.obj)
-            current = await self._in_version(current, request.resource)
+            current = await self._matcher.in_version(current, request.resource)
             assert current.obj is not None
-            complete(current.obj)
+            if complete is not None:
+                complete(current.obj)
             again |= previous if codec.dump(current.obj) != before else set()
             for webhook in webhooks:
                 if webhook.key in again:
                     _, current = await self._mutated_by(webhook, current)
-        return (await self._in_version(current, request.resource)).obj
+        return (await self._matcher.in_version(current, request.resource)).obj
 
     async def _mutated_by(self, webhook: Webhook, request: Attributes) -> tuple[str, Attributes]:
         """Whether the webhook was called and changed the object, and the request after that."""
-        resource = self._matched(webhook, request)
-        if resource is None:
+        shown = await self._matched(webhook, request)
+        if shown is None:
             return "", request
-        request = await self._in_version(request, resource)
+        request = shown
         answer = await self._answer(webhook, request, mutating=True)
         if answer is None or not answer.patch:
             return "called", request
@@ -136,24 +147,16 @@ class AdmissionWebhooks:
 
     async def validate(self, request: Attributes) -> None:
         """Ask all validating webhooks; the first of them that refuses raises its refusal."""
-        calls = []
-        for webhook in chain.from_iterable(self._validating.values()):
-            resource = self._matched(webhook, request)
-            if resource is not None:
-                sent = await self._in_version(request, resource)
-                calls.append(self._answer(webhook, sent, mutating=False))
-        if not calls:
-            return
+        sent = [
+            (webhook, shown)
+            for webhook in chain.from_iterable(self._validating.values())
+            if (shown := await self._matched(webhook, request))
+        ]
+        calls = [self._answer(webhook, shown, mutating=False) for webhook, shown in sent]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-
-    async def admit(self, request: Attributes) -> Raw | None:
-        """Both steps at once, for requests whose object is not stored itself."""
-        obj = await self.mutate(request)
-        await self.validate(replace(request, obj=obj))
-        return obj
 
     # -- one webhook -----------------------------------------------------------------------------
 
@@ -161,8 +164,9 @@ class AdmissionWebhooks:
         self, webhook: Webhook, request: Attributes, *, mutating: bool
     ) -> admission_review.Answer | None:
         """The answer that allows the request; None if the webhook failed and may be left out."""
-        spec, uid = webhook.spec, str(uuid.uuid4())
-        sent = admission_review.review(webhook, request, request.resource, uid)
+        spec = webhook.spec
+        versions = spec.get("admissionReviewVersions") or ()
+        sent = admission_review.review(versions, request, str(uuid.uuid4()))
         try:
             received = await self._post(
                 spec["clientConfig"], sent, spec.get("timeoutSeconds") or 10
@@ -185,35 +189,21 @@ class AdmissionWebhooks:
         except CallError as error:
             raise CallError(f"failed to call webhook: {error}") from error
 
-    def _matched(self, webhook: Webhook, request: Attributes) -> Resource | None:
-        collection = request.resource.collection
-        versions = [r for r in self._registry.all() if r.collection == collection]
-        return matched(webhook, request, self._namespace_labels(request), versions)
-
-    def _namespace_labels(self, request: Attributes) -> Mapping[str, str] | None:
-        itself = request.resource.collection == "namespaces"
-        if itself and not request.subresource and request.operation in ("CREATE", "UPDATE"):
-            obj = request.obj
-        elif not request.namespace:
+    async def _matched(self, webhook: Webhook, request: Attributes) -> Attributes | None:
+        """The request in the version that the webhook gets; None if it is not called."""
+        resource = self._matcher.webhook_version(webhook.spec, request)
+        if resource is None:
             return None
-        else:
-            entry = self._store.get(f"namespaces//{request.namespace}")
-            if entry is None:
-                raise api_errors.not_found("", "namespaces", request.namespace)
-            obj = codec.decode(entry.value)
-        return ((obj or {}).get("metadata") or {}).get("labels") or {}
-
-    async def _in_version(self, request: Attributes, resource: Resource) -> Attributes:
-        """The request with its objects in another version of their kind."""
-        if resource is request.resource:
-            return request
-        if not request.own_kind:
-            return replace(request, resource=resource)
-        objects = [obj for obj in (request.obj, request.old) if obj is not None]
-        shown = iter(await self._converter.shown_as(objects, request.resource, resource))
-        obj = next(shown) if request.obj is not None else None
-        old = next(shown) if request.old is not None else None
-        return replace(request, resource=resource, kind=resource.gvk, obj=obj, old=old)
+        shown = await self._matcher.in_version(request, resource)
+        conditions = webhook.spec.get("matchConditions")
+        if not conditions:
+            return shown
+        ask = expressions.asking(self._authorizer, request.call.user)
+        match = await expressions.match(conditions, shown, ask)
+        if match.error and not webhook.fails_open:
+            asked = request.call.resource
+            raise api_errors.forbidden(asked.group, asked.plural, request.name, match.error)
+        return shown if match.holds else None
 
 
 def _updated(webhooks: dict[str, list[Webhook]], change: Change) -> dict[str, list[Webhook]]:

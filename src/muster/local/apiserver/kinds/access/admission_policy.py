@@ -14,7 +14,7 @@ from muster.local.apiserver.api_errors import (
     not_supported,
     required,
 )
-from muster.local.apiserver.kinds.access.admission_rule import check_rule
+from muster.local.apiserver.kinds.access.admission_rule import check_conditions, check_rule
 from muster.local.apiserver.kinds.fields import check_name, each, fill
 from muster.local.apiserver.policies import expression_checks
 from muster.local.apiserver.resource import STATUS, Resource, Strategy
@@ -82,7 +82,7 @@ def _check_policy_form(spec: Raw) -> Causes:
         yield from _check_match(match, "spec.matchConstraints")
         if not match.get("resourceRules"):
             yield required("spec.matchConstraints.resourceRules")
-    yield from _check_conditions(spec)
+    yield from check_conditions(spec, "spec", has_params=bool(spec.get("paramKind")))
     for path, row in each(spec, "spec", "variables"):
         yield from _check_variable(row, path)
     if not spec.get("validations") and not spec.get("auditAnnotations"):
@@ -101,17 +101,6 @@ def _check_param_kind(kind: Raw, path: str) -> Causes:
         yield required(f"{path}.apiVersion")
     if not kind.get("kind"):
         yield required(f"{path}.kind")
-
-
-def _check_conditions(spec: Raw) -> Causes:
-    seen = set()
-    for path, row in each(spec, "spec", "matchConditions"):
-        if not str(row.get("expression") or "").strip():
-            yield required(f"{path}.expression")
-        yield from check_name(row, path, names.check_key)
-        if row.get("name") and row["name"] in seen:
-            yield duplicate(f"{path}.name", row["name"])
-        seen.add(row.get("name"))
 
 
 def _check_variable(row: Raw, path: str) -> Causes:

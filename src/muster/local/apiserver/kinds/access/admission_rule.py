@@ -1,17 +1,27 @@
-"""The rules of webhooks and admission policies: which operations on which resources they match."""
+"""Which requests webhooks and admission policies match: their rules and match conditions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
-from muster.local.apiserver.kinds.fields import one_of
+from muster.local.apiserver.admission import names
+from muster.local.apiserver.api_errors import (
+    Causes,
+    duplicate,
+    invalid_value,
+    not_supported,
+    required,
+    too_many_items,
+)
+from muster.local.apiserver.kinds.fields import check_name, each, one_of
+from muster.local.apiserver.policies import expression_checks
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
+_MOST_CONDITIONS = 64
 
 
 def check_rule(rule: Raw, path: str) -> Causes:
@@ -67,3 +77,24 @@ def _check_resources(resources: list[str], path: str) -> Causes:
     if "*" in resources and plain_last:
         detail = "if '*' is present, must not specify other resources without subresources"
         yield invalid_value(path, resources, detail)
+
+
+def check_conditions(matching: Raw, path: str, *, has_params: bool = False) -> Causes:
+    """The causes for invalid `matchConditions` of a webhook or of the spec of a policy."""
+    number = len(matching.get("matchConditions") or ())
+    if number > _MOST_CONDITIONS:
+        yield too_many_items(f"{path}.matchConditions", number, _MOST_CONDITIONS)
+    seen = set()
+    for where, row in each(matching, path, "matchConditions"):
+        expression = str(row.get("expression") or "").strip()
+        if expression:
+            compiled = f"{where}.expression"
+            yield from expression_checks.check_condition(
+                expression, compiled, has_params=has_params
+            )
+        else:
+            yield required(f"{where}.expression")
+        yield from check_name(row, where, names.check_key)
+        if row.get("name") and row["name"] in seen:
+            yield duplicate(f"{where}.name", row["name"])
+        seen.add(row.get("name"))

@@ -12,12 +12,11 @@ from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import (
     Causes,
     duplicate,
-    forbidden_field,
     invalid_value,
     not_supported,
     required,
 )
-from muster.local.apiserver.kinds.access.admission_rule import check_rule
+from muster.local.apiserver.kinds.access.admission_rule import check_conditions, check_rule
 from muster.local.apiserver.kinds.fields import (
     check_label_selector,
     each,
@@ -40,10 +39,6 @@ _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _CHOICES = {"failurePolicy": ("Fail", "Ignore"), "matchPolicy": ("Equivalent", "Exact")}
 _REINVOCATION = ("IfNeeded", "Never")
 _URL_FORM = "; desired format: https://host[/path]"
-_NO_CEL = (
-    "the local cluster does not evaluate match conditions; use rules, namespaceSelector and"
-    " objectSelector"
-)
 
 
 # -- defaults ------------------------------------------------------------------------------------
@@ -99,8 +94,7 @@ def _check_webhook(webhook: Raw, path: str) -> Causes:
         yield from check_label_selector(webhook[field], f"{path}.{field}")
     yield from one_of(webhook, "reinvocationPolicy", _REINVOCATION, path)
     yield from check_client_config(webhook["clientConfig"], f"{path}.clientConfig")
-    if webhook.get("matchConditions"):
-        yield forbidden_field(f"{path}.matchConditions", _NO_CEL)
+    yield from check_conditions(webhook, path)
 
 
 def _check_name(name: str, path: str) -> Causes:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from muster.api.meta import Raw
     from muster.local.apiserver.api_errors import Causes
+    from muster.local.apiserver.cel.batches import Evaluate
 
 
 def resources_of(crd: Raw) -> Iterator[Resource]:
@@ -152,8 +153,8 @@ def _check_name(rules: Schema, obj: Raw) -> Causes:
     return structural.check(str(obj["metadata"].get("name") or ""), rules, "metadata.name")
 
 
-def _apply_schema(
-    rules: Callable[[], Place], resource: Resource, obj: Raw, old: Raw | None
+async def _apply_schema(
+    rules: Callable[[], Place], resource: Resource, obj: Raw, old: Raw | None, evaluate: Evaluate
 ) -> list[str]:
     """Write defaults and reject values that do not fit; values of `old` need not fit.
 
@@ -164,7 +165,7 @@ def _apply_schema(
         return []
     structural.fill_defaults(obj, schema)
     causes = structural.check(obj, schema, old=structural.ABSENT if old is None else old)
-    verdict = judge(rules(), obj, old, causes)
+    verdict = await judge(rules(), obj, old, causes, evaluate)
     if causes or verdict.causes:
         name = str(obj["metadata"].get("name") or "")
         found = [*causes, *verdict.causes]

@@ -1,4 +1,4 @@
-"""Webhooks and policies for writes: the objects as they see them, and the changes back."""
+"""Webhooks and policies for requests: the objects as they see them, and the changes back."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.local.apiserver import codec
+from muster.local.apiserver.access.authentication import INTERNAL_USER
 from muster.local.apiserver.admission import admit
-from muster.local.apiserver.webhooks.attributes import (
+from muster.local.apiserver.admission.attributes import (
     CONNECT,
     CREATE,
     DELETE,
     UPDATE,
     attributes_of,
 )
+from muster.local.apiserver.cel.evaluator import EVALUATOR
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
+    from muster.local.apiserver.admission.attributes import Attributes
     from muster.local.apiserver.http.requests import Answer, Call
-    from muster.local.apiserver.webhooks.attributes import Attributes
     from muster.local.apiserver.webhooks.dispatch import AdmissionWebhooks, Complete
 
-
-PolicyCheck = Callable[["Call", str, "Raw | None", "Raw | None"], None]
-"""Raises if an admission policy denies the operation on the new and the old object."""
+_GROUP = "admissionregistration.k8s.io"
+PolicyCheck = Callable[["Attributes"], Awaitable[None]]
+"""Raises if an admission policy denies the request."""
 
 
 class View(NamedTuple):
@@ -38,33 +40,54 @@ class View(NamedTuple):
 
 
 class WriteReviews:
-    """Sends writes to the policies and webhooks that they concern; without any, all pass."""
+    """Sends requests to the webhooks and policies that they concern; without any, all pass.
+
+    Mutating webhooks come first, then policies, then validating webhooks.
+    """
 
     def __init__(self, webhooks: AdmissionWebhooks | None = None) -> None:
         self._webhooks = webhooks
         self.check_policies: PolicyCheck | None = None
 
-    def check(self, call: Call, operation: str, new: Raw | None, old: Raw | None) -> None:
-        """Raise if an admission policy denies the write."""
-        if self.check_policies is not None:
-            self.check_policies(call, operation, new, old)
+    def concern(self, call: Call) -> bool:
+        """Whether a webhook or a policy may have to be asked: mostly not."""
+        return self._policies_for(call) is not None or self._webhooks_for(call) is not None
 
-    def _concerned(self, call: Call) -> AdmissionWebhooks | None:
+    def _policies_for(self, call: Call) -> PolicyCheck | None:
+        # Otherwise a policy could forbid its own removal, and below a webhook.
+        return None if call.resource.group == _GROUP else self.check_policies
+
+    def _webhooks_for(self, call: Call) -> AdmissionWebhooks | None:
         webhooks = self._webhooks
-        if webhooks is None or not webhooks.configured:
+        if webhooks is None or not webhooks.configured or call.resource.group == _GROUP:
             return None
-        return webhooks if webhooks.concern(call) else None
+        # The server's own writes go past webhooks: a failure would fail the request of another.
+        return None if call.user is INTERNAL_USER else webhooks
+
+    async def _mutate(self, request: Attributes, complete: Complete | None = None) -> Raw | None:
+        webhooks = self._webhooks_for(request.call)
+        return await webhooks.mutate(request, complete) if webhooks else request.obj
+
+    async def _validate(self, request: Attributes) -> None:
+        if check := self._policies_for(request.call):
+            await check(request)
+        if webhooks := self._webhooks_for(request.call):
+            await webhooks.validate(request)
+
+    async def _admit(self, request: Attributes) -> Raw | None:
+        """Both steps at once, for requests whose object is not stored itself."""
+        obj = await self._mutate(request)
+        await self._validate(replace(request, obj=obj))
+        return obj
 
     # -- create ----------------------------------------------------------------------------------
 
     async def mutate_new(self, call: Call, new: Raw, complete: Complete) -> Raw:
         """A new object after the mutating webhooks; it has neither a uid nor a generated name."""
-        webhooks = self._concerned(call)
-        if webhooks is None:
+        if self._webhooks_for(call) is None:
             return new
         strategy, shown = call.resource.strategy, _shown(call, new)
-        request = attributes_of(call, CREATE, codec.copy(shown))
-        changed = await webhooks.mutate(request, complete)
+        changed = await self._mutate(attributes_of(call, CREATE, codec.copy(shown)), complete)
         if changed is None or changed == shown:
             return new
         owners = new["metadata"].get("managedFields")
@@ -74,33 +97,29 @@ class WriteReviews:
         if not call.resource.namespaced:
             del new["metadata"]["namespace"]
         admit.drop_status(call.resource, new)
-        strategy.apply_schema(call.resource, new, None)
+        await strategy.apply_schema(call.resource, new, None, EVALUATOR.run)
         return new
 
     async def check_new(self, call: Call, new: Raw) -> None:
         """Ask policies and validating webhooks about a new object."""
-        self.check(call, CREATE, new, None)
-        if webhooks := self._concerned(call):
-            await webhooks.validate(attributes_of(call, CREATE, _shown(call, new)))
+        if self.concern(call):
+            await self._validate(attributes_of(call, CREATE, _shown(call, new)))
 
     async def admit_body(self, call: Call, body: Raw, kind: Raw) -> Raw:
         """The body of a subresource that is created, such as a Binding, after all webhooks."""
-        if webhooks := self._concerned(call):
-            request = attributes_of(call, CREATE, codec.copy(body), kind=kind)
-            body = await webhooks.admit(request) or body
-        self.check(call, CREATE, body, None)
-        return body
+        if not self.concern(call):
+            return body
+        return await self._admit(attributes_of(call, CREATE, codec.copy(body), kind=kind)) or body
 
     # -- update ----------------------------------------------------------------------------------
 
     async def mutate_changed(self, call: Call, new: Raw, old: Raw, view: View | None) -> Raw:
         """A changed object after the mutating webhooks."""
-        webhooks = self._concerned(call)
-        if webhooks is None:
+        if self._webhooks_for(call) is None:
             return new
         request = _update(call, new, old, view)
         shown = request.obj
-        changed = await webhooks.mutate(replace(request, obj=codec.copy(shown or {})))
+        changed = await self._mutate(replace(request, obj=codec.copy(shown or {})))
         if changed is None or changed == shown:
             return new
         if view is not None:
@@ -109,23 +128,17 @@ class WriteReviews:
         new = call.resource.strategy.to_stored(changed)
         new = admit.protect(call.resource, new, old, call.route.subresource)
         _set_owners(new, owners)
-        call.resource.strategy.apply_schema(call.resource, new, old)
+        await call.resource.strategy.apply_schema(call.resource, new, old, EVALUATOR.run)
         return new
 
     async def check_changed(self, call: Call, new: Raw, old: Raw, view: View | None) -> None:
-        """Ask policies and validating webhooks about a changed object.
-
-        Policies have seen a `view` before: they need it as the client wrote it.
-        """
-        if view is None:
-            self.check(call, UPDATE, new, old)
-        webhooks = self._concerned(call)
-        if webhooks is None:
+        """Ask policies and validating webhooks about a changed object."""
+        if not self.concern(call):
             return
         if "resourceVersion" not in new["metadata"]:  # the client overwrites any revision
             revision = {"resourceVersion": old["metadata"].get("resourceVersion")}
             new = {**new, "metadata": {**new["metadata"], **revision}}
-        await webhooks.validate(_update(call, new, old, view))
+        await self._validate(_update(call, new, old, view))
 
     # -- delete and connect ----------------------------------------------------------------------
 
@@ -133,24 +146,19 @@ class WriteReviews:
         self, call: Call, old: Callable[[], Awaitable[Answer]], options: Raw, *, named: bool
     ) -> None:
         """Ask policies and webhooks about a deletion; that of a collection names no object."""
-        webhooks = self._concerned(call)
-        if webhooks is None and self.check_policies is None:
+        if not self.concern(call):
             return
         shown = codec.decode((await old()).body)
-        self.check(call, DELETE, None, shown)
-        if webhooks is None:
-            return
         head = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         request = attributes_of(call, DELETE, None, shown)
         request = replace(request, options={**options, **head})
-        await webhooks.admit(request if named else replace(request, name=""))
+        await self._admit(request if named else replace(request, name=""))
 
     async def check_connection(self, call: Call, options: Raw) -> None:
-        """Ask all webhooks about a connection to a pod; `options` say what is asked for."""
-        webhooks = self._concerned(call)
-        if webhooks is not None:
+        """Ask webhooks and policies about a connection to a pod; `options` say what for."""
+        if self.concern(call):
             kind = {"group": "", "version": "v1", "kind": options["kind"]}
-            await webhooks.admit(attributes_of(call, CONNECT, options, kind=kind))
+            await self._admit(attributes_of(call, CONNECT, options, kind=kind))
 
 
 def _shown(call: Call, obj: Raw) -> Raw:

@@ -1,9 +1,11 @@
-"""What an admission webhook is asked about: one operation of one request."""
+"""What webhooks and policies are asked about: one operation of one request. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from muster.local.apiserver.kinds.cluster.namespace import NAMESPACES
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -35,6 +37,37 @@ class Attributes:
         """Whether the object is of the resource's kind, and not a Scale or a Binding."""
         return self.kind == self.resource.gvk
 
+    @property
+    def of_namespace(self) -> bool:
+        """Whether the object is a namespace, which is said to be in itself."""
+        return bool(self.kind == NAMESPACES.gvk)
+
+    def request(self, resource: Resource) -> Raw:
+        """The request as an AdmissionReview and the variable `request` of expressions show it.
+
+        `resource` is the version of the resource that is shown.
+        """
+        original = self.call.resource
+        texts = {
+            "subResource": self.subresource, "requestSubResource": self.subresource,
+            "name": self.name, "namespace": self.namespace,
+        }  # fmt: skip
+        return {
+            "kind": self.kind,
+            "resource": _names(resource),
+            "requestKind": original.gvk if self.own_kind else self.kind,
+            "requestResource": _names(original),
+            "operation": self.operation,
+            "userInfo": self.call.user.info(),
+            "dryRun": bool((self.options or {}).get("dryRun")),
+            "options": self.options,
+            **{field: text for field, text in texts.items() if text},
+        }
+
+
+def _names(resource: Resource) -> Raw:
+    return {"group": resource.group, "version": resource.version, "resource": resource.plural}
+
 
 def attributes_of(
     call: Call, operation: str, obj: Raw | None, old: Raw | None = None, kind: Raw | None = None
@@ -44,16 +77,16 @@ def attributes_of(
     meta = (obj or old or {}).get("metadata") or {}
     name = route.name or str(meta.get("name") or "")
     namespace = route.namespace
-    if resource.collection == "namespaces":
+    if resource is NAMESPACES:
         namespace = name
     return Attributes(
         call, operation, resource, route.subresource, name, namespace,
-        kind or resource.gvk, obj, old, options_of(call, operation),
+        kind or resource.gvk, obj, old, _options_of(call, operation),
     )  # fmt: skip
 
 
-def options_of(call: Call, operation: str) -> Raw | None:
-    """The options of a create or an update, as a webhook sees them."""
+def _options_of(call: Call, operation: str) -> Raw | None:
+    """The options of a create or an update."""
     if operation not in _OPTIONS:
         return None
     options: Raw = {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1"}
