@@ -354,6 +354,60 @@ CASES = [
         policy({"expression": "true", "messageExpression": "authorizer.group('')"}, name="$ns-j"),
     ),
     refused(
+        "the types of variables",
+        *(
+            policy(text, name=f"$ns-{i}", variables=[{"name": "x", "expression": value}])
+            for i, (value, text) in enumerate(
+                (
+                    ("1", "variables.x == 'a'"),
+                    ("'a'", "variables.x + 1 == 2"),
+                    ("true", "variables.x.startsWith('a')"),
+                    ("['a']", "variables.x.all(y, y + 1 == 2)"),
+                    ("['a']", "1 in variables.x"),
+                    ("{'a': 1}", "variables.x['a'] == 'b'"),
+                    ("{'a': ['b']}", "variables.x == 1"),
+                    ("1.5", "variables.x == 'a'"),
+                    ("duration('1s')", "variables.x == 'a'"),
+                    ("request.userInfo.groups", "variables.x[0] == 1"),
+                )
+            )
+        ),
+    ),
+    applied(
+        "variables of all types",
+        policy(
+            "variables.number == 1 && variables.dyn == 'bad' && variables.texts[0] == 'a'",
+            "variables.map['a'] == 1 && variables.user.username != '' && variables.none == null",
+            "variables.lists[0][0] == 1 && variables.numbers[1] == 'one'",
+            "variables.text != 'bad'",
+            "variables.since > timestamp('2000-01-01T00:00:00Z') && variables.empty.size() == 0",
+            variables=[
+                {"name": "number", "expression": "1"},
+                {"name": "dyn", "expression": "object.metadata.name"},
+                {"name": "texts", "expression": "['a', 'b']"},
+                {"name": "map", "expression": "{'a': 1}"},
+                {"name": "user", "expression": "request.userInfo"},
+                {"name": "none", "expression": "null"},
+                {"name": "lists", "expression": "[[1]]"},
+                {"name": "numbers", "expression": "{1: 'one'}"},
+                {"name": "text", "expression": "string(object.metadata.name)"},
+                {"name": "since", "expression": "timestamp('2020-01-01T00:00:00Z')"},
+                {"name": "empty", "expression": "[]"},
+            ],
+        ),
+        denied(BAD),
+        post(CM, cm("other")),
+    ),
+    applied(
+        "an authorizer with selectors",
+        policy(
+            "!authorizer.group('').resource('pods').namespace('$ns').fieldSelector('a=b')"
+            ".labelSelector('c=d').check('list').allowed() || object.metadata.name != 'bad'",
+        ),
+        denied(BAD),
+        post(CM, cm("good")),
+    ),
+    refused(
         "malformed policies",
         policy(name="$ns-a"),
         policy({"expression": " "}, name="$ns-b"),

@@ -87,7 +87,56 @@ LISTED = {
     },
 }
 
+FORMATS = (
+    "dns1123Label", "dns1123Subdomain", "dns1035Label", "qualifiedName", "dns1123LabelPrefix",
+    "dns1123SubdomainPrefix", "dns1035LabelPrefix", "labelValue", "uri", "uuid", "byte", "date",
+    "datetime",
+)  # fmt: skip
+OF_FORMATS = (
+    "a", "a-b", "a-", "a.b", "a.-", "A", "1a", "", "a/b", "-", "x" * 64, "/a", "a b", "aGVsbG8=",
+    "2020-01-01", "2020-13-01", "2020-01-01T00:00:00Z", "https://a.b/c?d=e", "http://a b/",
+    "123e4567-e89b-12d3-a456-426614174000",
+)  # fmt: skip
+
 EVALUATED = [
+    judged(
+        "formats",
+        [
+            {
+                "rule": f"!format.{form}().validate(self.name).hasValue()",
+                "messageExpression": f"'{form} ' + format.{form}().validate(self.name).value()[0]",
+            }
+            for form in FORMATS
+        ],
+        *({"name": text} for text in OF_FORMATS),
+    ),
+    judged(
+        "named formats",
+        [
+            "format.named('uuid').hasValue() && !format.named('nothing').hasValue()",
+            "!format.named(self.name).hasValue()",
+            "format.dns1123Label().validate('A').orValue([]).size() == 1",
+            "format.uri() == format.named('uri').value()",
+            "!format.named('date').value().validate('2020-01-01').hasValue()",
+        ],
+        {"name": "uuid"},
+        {"name": "other"},
+    ),
+    judged(
+        "maps from lists and maps",
+        [
+            "self.list.transformMap(i, v, v + 1) == {0: 2, 1: 3}",
+            "self.list.transformMap(i, v, v > 1, [v]) == {1: [2]}",
+            "self.map.transformMap(k, v, k + v) == {'a': 'ab', 'c': 'cd'}",
+            "self.map.transformMapEntry(k, v, {v: k}) == {'b': 'a', 'd': 'c'}",
+            "self.map.transformMapEntry(k, v, k > 'b', {v: k}) == {'d': 'c'}",
+            "self.list.transformMap(i, v, self.list.transformMap(j, w, v + w))[1][0] == 3",
+            "self.map.transformMapEntry(k, v, {'.transformMap(': v}).size() == 1",
+        ],
+        {"list": [1, 2], "map": {"a": "b", "c": "d"}},
+        {"list": [1, 2], "map": {"a": "b"}},
+        {"list": [], "map": {}},
+    ),
     judged("a comparison", ["self.a <= self.b"], {"a": 1, "b": 2}, {"a": 3, "b": 2}, {"b": 2}),
     judged(
         "message and expression for it",

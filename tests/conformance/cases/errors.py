@@ -69,7 +69,12 @@ CASES = [
         "invalid labels",
         [
             post(CM, {"metadata": {"name": "a", "labels": {"-a": "b"}}}),
+            *(
+                post(CM, {"metadata": {"name": "a", "labels": {key: "b"}}})
+                for key in ("a" * 64, "/a", "a/", "a/b/c", "A!/b", "", "a" * 254 + "/b")
+            ),
             post(CM, {"metadata": {"name": "a", "labels": {"a": "b c"}}}),
+            post(CM, {"metadata": {"name": "a", "labels": {"a": "b" * 64}}}),
             post(CM, {"metadata": {"name": "a", "annotations": {"a b": "c"}}}),
         ],
     ),

@@ -44,7 +44,7 @@ _RULES = {
         f" used for validation is '{_SUBDOMAIN}')"
     ),
     _QUALIFIED: (
-        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and"
+        "must consist of alphanumeric characters, '-', '_' or '.', and must start and"
         " end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex"
         f" used for validation is '{_QUALIFIED}')"
     ),
@@ -57,13 +57,13 @@ _RULES = {
 }
 
 
-def _matches(pattern: str, longest: int) -> Rule:
+def _matches(pattern: str, longest: int, unit: str = "characters") -> Rule:
     compiled = re.compile(pattern)
 
     def check(text: str) -> list[str]:
         problems = []
         if len(text) > longest:
-            problems.append(f"must be no more than {longest} characters")
+            problems.append(f"must be no more than {longest} {unit}")
         if not compiled.fullmatch(text):
             problems.append(_RULES[pattern])
         return problems
@@ -76,8 +76,9 @@ check_plain_label = _matches(_LABEL, 63)
 """One part of a domain name, without the extra hint about dots that `check_label` gives."""
 check_dns1035_label = _matches(_OLD_LABEL, 63)
 """One part of a domain name that begins with a letter."""
-_qualified = _matches(_QUALIFIED, 63)
-check_label_value = _matches(_VALUE, 63)
+check_label_value = _matches(_VALUE, 63, "bytes")
+_key_prefix = _matches(_SUBDOMAIN, 253, "bytes")
+_key_name = _matches(_QUALIFIED, 63, "bytes")
 
 
 def check_label(text: str) -> list[str]:
@@ -115,11 +116,18 @@ def check_labels(labels: dict[str, Any], field: str = "metadata.labels") -> list
 
 def check_key(key: str) -> list[str]:
     """The problems of a label or annotation key: `[prefix/]name`."""
-    prefix, slash, name = key.rpartition("/")
-    problems = [f"prefix part {text}" for text in check_subdomain(prefix)] if slash else []
+    prefix, slash, name = key.partition("/")
+    if "/" in name:
+        more = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a valid label key {_RULES[_QUALIFIED]} {more}"]
+    name = name if slash else prefix
+    problems = []
+    if slash:
+        of_prefix = _key_prefix(prefix) if prefix else ["must be non-empty"]
+        problems = [f"prefix part {text}" for text in of_prefix]
     if not name:
         problems.append("name part must be non-empty")
-    return problems + _qualified(name)
+    return problems + [f"name part {text}" for text in _key_name(name)]
 
 
 UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"

@@ -16,8 +16,15 @@ from itertools import permutations
 from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.apiserver.cel.escaping import without_text
-from muster.local.apiserver.cel.functions import authorizer, lists, networks, numbers, signatures
+from muster.local.apiserver.cel import rewriting
+from muster.local.apiserver.cel.functions import (
+    authorizer,
+    formats,
+    lists,
+    networks,
+    numbers,
+    signatures,
+)
 from muster.local.apiserver.cel.times import DURATIONS, RAW, TIMES
 
 if TYPE_CHECKING:
@@ -47,6 +54,7 @@ _FUNCTIONS = {
     **networks.FUNCTIONS,
     **numbers.FUNCTIONS,
     **authorizer.FUNCTIONS,
+    **formats.FUNCTIONS,
 }
 # A configuration cannot declare a second overload of a function of the library, an extension can.
 _OVERLOADS = lists.OVERLOADS
@@ -63,7 +71,7 @@ def for_evaluation() -> cel.Env:
     """All variables without types."""
     from cel_expr_python import cel
 
-    functions = signatures.implementations({**_FUNCTIONS, **_OVERLOADS})
+    functions = signatures.implementations({**_FUNCTIONS, **_OVERLOADS, **rewriting.FUNCTIONS})
     config = {"extensions": [*_EXTENSIONS, {"name": "bindings"}]}
     return cel.NewEnv(
         config=cel.NewEnvConfigFromYaml(json.dumps(config)),
@@ -82,7 +90,7 @@ class Checked(NamedTuple):
     problem: str
     """Why the expression does not compile; empty if it does."""
     result_type: str = ""
-    """`bool`, `string`, `dyn` …"""
+    """`BOOL`, `LIST<STRING>`, `DYN` …"""
 
 
 class Checker:
@@ -110,11 +118,12 @@ class Checker:
         """Check an expression."""
         try:
             compiled = self._env.compile(expression)
+            # It may be nested too deeply only then.
+            if (text := rewriting.rewritten(expression)) != expression:
+                for_evaluation().compile(text, disable_check=True)
         except RuntimeError as error:
             return Checked(_worded(str(error)))
-        if "transformMap" in without_text(expression):
-            return Checked("transformMap and transformMapEntry are not supported here")
-        return Checked("", compiled.return_type().name().lower())
+        return Checked("", compiled.return_type().name())
 
 
 def _name(signature: str) -> str:

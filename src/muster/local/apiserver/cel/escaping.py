@@ -56,6 +56,15 @@ def without_text(expression: str) -> str:
     return _COMMENT.sub("", _QUOTED.sub("''", expression))
 
 
+def masked(expression: str) -> str:
+    """The expression with blanks in place of texts and comments: every place stays the same."""
+
+    def blank(found: re.Match[str]) -> str:
+        return " " * len(found[0])
+
+    return _COMMENT.sub(blank, _QUOTED.sub(blank, expression))
+
+
 @lru_cache(maxsize=4096)
 def uses(expression: str, variable: str) -> bool:
     """Whether an expression refers to a variable."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from muster.local.apiserver.cel import environment, times
 from muster.local.apiserver.cel.batches import Result
 from muster.local.apiserver.cel.escaping import fields_used, uses, without_text
+from muster.local.apiserver.cel.rewriting import rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ def evaluate(expression: str, values: Mapping[str, Any], *, with_times: bool = F
 
 @lru_cache(maxsize=4096)
 def _program(expression: str) -> cel.Expression:
-    return environment.for_evaluation().compile(expression, disable_check=True)
+    return environment.for_evaluation().compile(rewritten(expression), disable_check=True)
 
 
 class _Composed:

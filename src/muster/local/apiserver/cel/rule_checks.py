@@ -163,13 +163,13 @@ def _problems(checker: Checker, raw: Raw) -> tuple[str, str]:
     rule = checker.check(raw["rule"])
     if rule.problem:
         return f"compilation failed: {rule.problem}", ""
-    if rule.result_type != "bool":
+    if rule.result_type != "BOOL":
         return "cel expression must evaluate to a bool", ""
     if not raw.get("messageExpression"):
         return "", ""
     message = checker.check(raw["messageExpression"])
     if message.problem:
         return "", f"messageExpression compilation failed: {message.problem}"
-    if message.result_type != "string":
+    if message.result_type != "STRING":
         return "", "messageExpression must evaluate to a string"
     return "", ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.apiserver.cel.descriptors import OPTIONAL, REPEATED, Field, Message, Pool
+from muster.local.apiserver.cel.descriptors import OPTIONAL, REPEATED, TYPES, Field, Message, Pool
 from muster.local.apiserver.cel.escaping import escape
 
 if TYPE_CHECKING:
@@ -128,3 +128,15 @@ class Messages:
 def _element(kind: Raw) -> str:
     # A field cannot hold lists of lists or of maps; such an element is not checked.
     return "dyn" if kind["type_name"] in ("list", "map") else str(kind["type_name"])
+
+
+def field_type(name: str) -> Raw:
+    """The type that an expression has (`LIST<STRING>`) as that of a field of a message."""
+    kind, _, inner = name.removesuffix(">").partition("<")
+    if kind == "LIST":
+        return {"type_name": "list", "params": [field_type(inner)]}
+    if kind == "MAP" and inner.startswith("STRING, "):
+        value = field_type(inner.removeprefix("STRING, "))
+        return {"type_name": "map", "params": [{"type_name": "string"}, value]}
+    word = kind.lower()
+    return {"type_name": word if word in TYPES or word in _WELL_KNOWN else "dyn"}

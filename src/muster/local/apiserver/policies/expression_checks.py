@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver.api_errors import Cause, invalid_value
+from muster.local.apiserver.cel.schema_types import field_type
 from muster.local.apiserver.policies import variable_types
 
 if TYPE_CHECKING:
@@ -18,17 +19,17 @@ _BOOL, _TEXT = ("bool", "dyn"), ("string", "dyn")
 
 def check(spec: Raw) -> Iterator[Cause]:
     """The causes for expressions of a policy, besides its conditions, that do not compile."""
-    names: list[str] = []
+    composed: dict[str, Raw] = {}
     rows: list[Raw] = spec.get("variables") or []
     for i, row in enumerate(rows):
         path = f"spec.variables[{i}].expression"
-        checker = _checker(spec, names, [row["expression"]])
+        checker = _checker(spec, composed, [row["expression"]])
         cause = _cause(checker, row["expression"], path, ())
         if cause:
             yield cause
-        names.append(row["name"])
-    yield from _check_validations(spec, names if rows else None)
-    yield from _check_annotations(spec, names if rows else None)
+        composed[row["name"]] = field_type(checker.check(row["expression"]).result_type)
+    yield from _check_validations(spec, composed if rows else None)
+    yield from _check_annotations(spec, composed if rows else None)
 
 
 def check_condition(expression: str, path: str, *, has_params: bool) -> Iterator[Cause]:
@@ -38,11 +39,11 @@ def check_condition(expression: str, path: str, *, has_params: bool) -> Iterator
         yield cause
 
 
-def _check_validations(spec: Raw, names: list[str] | None) -> Iterator[Cause]:
+def _check_validations(spec: Raw, composed: dict[str, Raw] | None) -> Iterator[Cause]:
     rows: list[Raw] = spec.get("validations") or []
     texts = [row.get(field) or "" for row in rows for field in ("expression", "messageExpression")]
-    checker = _checker(spec, names, texts)
-    for_messages = _checker(spec, names, texts, has_authorizer=False)
+    checker = _checker(spec, composed, texts)
+    for_messages = _checker(spec, composed, texts, has_authorizer=False)
     for i, row in enumerate(rows):
         path = f"spec.validations[{i}]"
         if cause := _cause(checker, row["expression"], f"{path}.expression", _BOOL):
@@ -53,10 +54,10 @@ def _check_validations(spec: Raw, names: list[str] | None) -> Iterator[Cause]:
             yield cause
 
 
-def _check_annotations(spec: Raw, names: list[str] | None) -> Iterator[Cause]:
+def _check_annotations(spec: Raw, composed: dict[str, Raw] | None) -> Iterator[Cause]:
     rows: list[Raw] = spec.get("auditAnnotations") or []
     if rows:
-        checker = _checker(spec, names, [row["valueExpression"] for row in rows])
+        checker = _checker(spec, composed, [row["valueExpression"] for row in rows])
         for i, row in enumerate(rows):
             path = f"spec.auditAnnotations[{i}].valueExpression"
             wanted = (*_TEXT, "null", "null_type")
@@ -65,12 +66,12 @@ def _check_annotations(spec: Raw, names: list[str] | None) -> Iterator[Cause]:
 
 
 def _checker(
-    spec: Raw, names: list[str] | None, texts: list[str], *, has_authorizer: bool = True
+    spec: Raw, composed: dict[str, Raw] | None, texts: list[str], *, has_authorizer: bool = True
 ) -> Checker:
     from muster.local.apiserver.cel.environment import Checker
 
     has_params = bool(spec.get("paramKind"))
-    types = variable_types.variables(names, has_params=has_params, has_authorizer=has_authorizer)
+    types = variable_types.variables(composed, has_params=has_params, has_authorizer=has_authorizer)
     return Checker(types, texts)
 
 
@@ -78,10 +79,11 @@ def _cause(checker: Checker, expression: str, path: str, wanted: tuple[str, ...]
     found = checker.check(expression)
     if found.problem:
         return invalid_value(path, expression, f"compilation failed: {found.problem}")
-    if wanted and found.result_type not in wanted:
+    result_type = found.result_type.lower()
+    if wanted and result_type not in wanted:
         words = " or ".join(word for word in wanted if word not in ("dyn", "null_type"))
         return invalid_value(path, expression, f"must evaluate to {words}")
-    if found.result_type.startswith("optional_type"):
+    if result_type.startswith("optional_type"):
         why = "compilation failed: a variable cannot be an optional on the local cluster"
         return invalid_value(path, expression, why)
     return None

@@ -8,7 +8,7 @@ from muster.local.apiserver.cel.functions.signatures import OPAQUE
 from muster.local.apiserver.cel.schema_types import Messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from muster.api.meta import Raw
     from muster.local.apiserver.cel.schema_types import Variables
@@ -61,9 +61,9 @@ _NAMESPACE = _object(
 
 
 def variables(
-    names: Iterable[str] | None, *, has_params: bool, has_authorizer: bool = True
+    composed: Mapping[str, Raw] | None, *, has_params: bool, has_authorizer: bool = True
 ) -> Variables:
-    """The variables of an expression; `names` are the policy's own, None if it cannot see them."""
+    """The types of variables; `composed` has the policy's own, None if there are none to see."""
     messages = Messages(escaped=False)
     types: dict[str, Raw] = {"object": {"type_name": "dyn"}, "oldObject": {"type_name": "dyn"}}
     for name, schema in (("request", _REQUEST), ("namespaceObject", _NAMESPACE)):
@@ -73,6 +73,6 @@ def variables(
     if has_authorizer:
         types["authorizer"] = {"type_name": OPAQUE["Authorizer"]}
         types["authorizer.requestResource"] = {"type_name": OPAQUE["ResourceCheck"]}
-    if names is not None:
-        types["variables"] = messages.message({name: {"type_name": "dyn"} for name in names})
+    if composed is not None:
+        types["variables"] = messages.message(composed)
     return messages.variables(types)

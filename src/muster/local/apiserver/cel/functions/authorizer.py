@@ -60,6 +60,9 @@ FUNCTIONS: dict[str, Implementation] = {
     "ResourceCheck.subresource(string) -> ResourceCheck": _with("subresource"),
     "ResourceCheck.namespace(string) -> ResourceCheck": _with("namespace"),
     "ResourceCheck.name(string) -> ResourceCheck": _with("name"),
+    # Roles know no selectors: an access to some objects needs the right to all.
+    "ResourceCheck.fieldSelector(string) -> ResourceCheck": lambda question, selector: question,
+    "ResourceCheck.labelSelector(string) -> ResourceCheck": lambda question, selector: question,
     "PathCheck.check(string) -> Decision": _check,
     "ResourceCheck.check(string) -> Decision": _check,
     "Decision.allowed() -> bool": lambda decision: decision["allowed"],

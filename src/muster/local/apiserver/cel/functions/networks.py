@@ -24,23 +24,32 @@ if TYPE_CHECKING:
 
 Value = dict[str, str]
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
-_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 # -- URLs ----------------------------------------------------------------------------------------
 
 
 def _url(text: str) -> Value:
-    scheme = _SCHEME.match(text)
-    if not text.startswith("/") and not scheme:
-        raise ValueError(f'URL parse error during conversion from string: parse "{text}": '
-                         "invalid URI for request")  # fmt: skip
-    if _CONTROL.search(text):
-        raise ValueError(f'URL parse error during conversion from string: parse "{text}": '
-                         "net/url: invalid control character in URL")  # fmt: skip
-    parts = urlsplit(text, allow_fragments=False)
-    _ = parts.port  # raises for a port that is no number
+    if problem := url_problem(text):
+        raise ValueError(f"URL parse error during conversion from string: {problem}")
     return {"url": text}
+
+
+def url_problem(text: str) -> str:
+    """Why a text is no URL; empty if it is one."""
+    if not text:
+        return 'parse "": empty url'
+    if _CONTROL.search(text):
+        return f'parse "{text}": net/url: invalid control character in URL'
+    if not text.startswith("/") and not _SCHEME.match(text):
+        return f'parse "{text}": invalid URI for request'
+    try:
+        parts = urlsplit(text, allow_fragments=False)
+        _ = parts.port
+    except ValueError as error:
+        return f'parse "{text}": {error}'
+    return f'parse "{text}": invalid character " " in host name' if " " in parts.netloc else ""
 
 
 def _parts(url: Value) -> SplitResult:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Implementation = Callable[..., Any]
 
 _SIGNATURE = re.compile(r"(?:([\w()]+)\.)?([\w<=>]+)\((.*)\) -> (.+)\Z")
-_GENERIC = re.compile(r"(list|map)\((.+)\)\Z")
+_GENERIC = re.compile(r"(list|map|optional_type)\((.+)\)\Z")
 _ANY_OF = ("string", "int", "uint", "double", "bool", "bytes", "timestamp", "duration")
 OPAQUE = {
     "URL": "kubernetes.URL",
@@ -54,8 +54,8 @@ def parse(text: str) -> Signature:
     if found is None:
         raise ValueError(f"not a signature: {text}")
     target, name, arguments, result = found.groups(default="")
-    if target == "ip":  # a prefix and no value
-        target, name = "", f"ip.{name}"
+    if target in ("ip", "format"):  # a prefix and no value
+        target, name = "", f"{target}.{name}"
     return Signature(target, name, tuple(a.strip() for a in arguments.split(",") if a), result)
 
 
