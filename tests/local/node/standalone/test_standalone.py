@@ -36,6 +36,21 @@ def test_a_standalone_program_loads_the_standard_library_only(program: str) -> N
     assert not loaded & {"asyncio", "dataclasses", "logging", "pathlib", "subprocess", "ssl"}
 
 
+@pytest.mark.parametrize("module", ["handshake", "spawn"])
+def test_a_process_that_no_longer_sees_python_can_become_another_program(module: str) -> None:
+    """`os.execvpe` imports `warnings`, which Python 3.13 has not loaded at its start."""
+    script = (
+        f"import os, sys, typing; sys.path.insert(0, {_SOURCE!r}); del sys.modules['warnings']; "
+        f"import muster.local.node.standalone.{module}; "
+        "sys.meta_path.clear(); os.execvpe('true', ['true'], {})"
+    )
+    result = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_a_line_is_one_record_and_the_rest_waits_for_more() -> None:
     assert log_writer.records("stdout", b"one\ntw", AT).decode() == (
         f"{STAMP} stdout F one\n{STAMP} stdout P tw\n"

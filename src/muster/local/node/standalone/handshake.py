@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings  # noqa: F401 (os.execvpe imports it, after the root directory has changed)
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import termios
+import warnings  # noqa: F401 (os.execvpe imports it, after the root directory has changed)
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from muster.local.node.standalone.linux import kernel
