@@ -97,3 +97,24 @@ def test_errors_name_arguments_and_not_flags() -> None:
 
     assert str(wrong.value) == "worker_cpu 'x' is invalid"
     assert wrong.value.hint == "Write worker_cpu=2, not --wait"
+
+
+def test_hints_are_written_as_python_is() -> None:
+    with pytest.raises(UsageError) as wrong, errors_in_python(TensorFlow):
+        raise UsageError("wrong", hint="Write --env=KEY=VALUE, or did you mean --memory=4Gi?")
+
+    assert wrong.value.hint == 'Write env="KEY=VALUE", or did you mean memory="4Gi"?'
+
+
+@pytest.mark.parametrize("command", [3, None, b"train", {"train": 1}])
+def test_a_command_that_is_neither_text_nor_words_gets_a_sentence(command: Any) -> None:
+    with pytest.raises(UsageError, match="write a text or a list of words"):
+        fields_of(TensorFlow, command, {"name": "j"})
+
+
+@pytest.mark.parametrize("command", ["", " ", []])
+def test_an_empty_command_gets_an_example_in_python(command: Any) -> None:
+    with pytest.raises(UsageError, match="the training command is missing") as wrong:
+        fields_of(TensorFlow, command, {"name": "j"})
+
+    assert wrong.value.hint == 'For example command="python train.py"'

@@ -74,7 +74,7 @@ def test_jobs_are_found_by_name_type_and_labels(
     assert cluster.list_jobs(labels="team=a", namespace=namespace) == [hello]
     assert hello in muster.list_jobs(all_namespaces=True, cluster=cluster)
     assert cluster.get_job("hello", namespace=namespace) == hello
-    with pytest.raises(muster.NotFound) as missing:
+    with pytest.raises(muster.NotFound, match=f"no job helo in namespace {namespace}") as missing:
         cluster.get_job("helo", namespace=namespace)
     assert missing.value.hint == "Did you mean hello?"
     assert missing.value.__notes__ == ["Did you mean hello?"]
@@ -90,7 +90,7 @@ def test_a_taken_name_and_a_wrong_flag_get_a_sentence(
     assert taken.value.hint.startswith("Choose another name, or delete it first")
     with pytest.raises(muster.UsageError, match="memory '4GB' is invalid") as wrong:
         cluster.submit("tf", "sleep 60", name="wrong", memory="4GB", namespace=namespace)
-    assert wrong.value.hint == "Did you mean memory=4Gi or memory=4G?"
+    assert wrong.value.hint == 'Did you mean memory="4Gi" or memory="4G"?'
     with pytest.raises(muster.UsageError, match="name 'Big Job' is not a job name"):
         cluster.submit("tf", "sleep 60", name="Big Job", namespace=namespace)
 
@@ -100,8 +100,13 @@ def test_arguments_of_a_wrong_type_or_name_get_a_sentence(
 ) -> None:
     job = cluster.submit("tf", "sleep 60", name="typos", namespace=namespace)
 
-    with pytest.raises(muster.UsageError, match="name is 5; write a text"):
-        cluster.get_job(5)  # type: ignore[arg-type]
+    for name in (5, ""):
+        with pytest.raises(muster.UsageError, match=f"name is {name!r}; write the name of a job"):
+            cluster.get_job(name)  # type: ignore[arg-type]
+    with pytest.raises(muster.UsageError, match="cluster is 3; write"):
+        muster.get_job("typos", cluster=3)  # type: ignore[arg-type]
+    with pytest.raises(muster.UsageError, match="tail is 'x'; write a whole number"):
+        job.logs(tail="x")  # type: ignore[arg-type]
     with pytest.raises(muster.UsageError, match=r"'a\\n' is not a name"):
         cluster.get_job("a\n")
     with pytest.raises(muster.UsageError, match="no such argument: folow; did you mean follow"):

@@ -34,4 +34,4 @@ def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:
     with pytest.raises(UsageError, match="timeout") as wrong:
         seconds_of("timeout", value)
 
-    assert "timeout=" in wrong.value.hint
+    assert wrong.value.hint == 'Write timeout="2h", "10m" or seconds.'

@@ -76,7 +76,7 @@ def test_a_job_that_waits_is_explained(cluster: muster.LocalCluster, namespace: 
 
     until(lambda: "no node is large enough" in job.explain().text)
 
-    assert str(job.explain()).startswith("big is waiting: no node is large enough")
+    assert repr(job.explain()).startswith("big is waiting: no node is large enough")
 
 
 def test_a_job_is_scaled_suspended_resumed_and_deleted(

@@ -43,7 +43,7 @@ def test_nothing_is_left_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not home.root.exists()
     assert not find_leftovers(data)
     assert not before.choice()
-    with pytest.raises(muster.UsageError, match="not started"):
+    with pytest.raises(muster.UsageError, match="not running"):
         cluster.kubeconfig  # noqa: B018
 
 

@@ -58,7 +58,7 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel"):
     next_try: str = ""
     """When a job that restarts is tried again, if that is known."""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:  # of Python's prompt and of notebooks
         return f"{self.name} is {self.state}: {self.text}"
 
 

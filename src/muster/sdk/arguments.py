@@ -74,7 +74,14 @@ def _no_such_argument(kind: type[Submission], name: str) -> str:
 
 def _command(command: str | Sequence[str]) -> str:
     """The line for the shell; words are quoted, so that each stays one argument."""
-    return command if isinstance(command, str) else shlex.join(map(str, command))
+    if isinstance(command, bytes) or not isinstance(command, Sequence):
+        raise UsageError(f"command is {command!r}; write a text or a list of words")
+    line = command if isinstance(command, str) else shlex.join(map(str, command))
+    if not line.strip():
+        raise UsageError(
+            "the training command is missing", hint='For example command="python train.py"'
+        )
+    return line
 
 
 def _text(name: str, value: object) -> Any:
@@ -96,16 +103,25 @@ def _text(name: str, value: object) -> Any:
     return str(value)
 
 
-_FLAG = re.compile(r"--(?:no-)?([a-zA-Z][\w-]*)")
+_FLAG = re.compile(r"(--(?:no-)?[a-zA-Z][\w-]*)(?:=([\w./:=-]*\w))?")
+"""A flag, perhaps with its value."""
 
 
 @contextmanager
 def errors_in_python(kind: type[Submission]) -> Iterator[None]:
-    """Errors that name a flag name the argument instead: `worker_cpu`, not `--worker-cpu`."""
+    """Errors that name a flag name the argument instead: `name="a"`, not `--name=a`."""
     names = {flag.spelling: flag.field for flag in flags_of(kind)}
 
+    def argument(match: re.Match[str]) -> str:
+        flag, value = match.groups()
+        if flag not in names:
+            return match[0]
+        if value is None:
+            return names[flag]
+        return f"{names[flag]}={value}" if value.isdecimal() else f'{names[flag]}="{value}"'
+
     def in_python(text: str) -> str:
-        return _FLAG.sub(lambda match: names.get(match[0], match[0]), text)
+        return _FLAG.sub(argument, text)
 
     try:
         yield

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from muster.api.meta import Key
 from muster.client.jobs import lookup
 from muster.client.submit.submit import Destination, submit_flags
-from muster.errors import UsageError
+from muster.errors import NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
 from muster.sdk.choice import ClusterChoice, take_target, target_of
@@ -61,13 +61,17 @@ def get_job(name: str, type: str = "", **choice: Unpack[ClusterChoice]) -> Job:
     >>> muster.get_job("doc-get").kind
     'TFJob'
     """
-    if not isinstance(name, str):
-        raise UsageError(f"name is {name!r}; write a text")
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"name is {name!r}; write the name of a job")
     target = target_of(**choice)
     cluster = target.cluster()
     key = Key(target.namespace_in(cluster), name)
     with connector(cluster)() as client:
-        found = lookup.get_job(client, key, type)
+        try:
+            found = lookup.get_job(client, key, type)
+        except lookup.NoSuchJob as error:
+            sentence = f"there is no job {error.key.name} in namespace {key.namespace}"
+            raise NotFound(sentence, hint=error.hint) from None
     return Job(cluster, found.kind, found.raw)
 
 

@@ -18,10 +18,12 @@ def seconds_of(name: str, value: Duration | None) -> float:
         return math.inf
     if isinstance(value, timedelta):
         value = value.total_seconds()
+    hint = f'Write {name}="2h", "10m" or seconds.'
     if isinstance(value, str):
-        return float(seconds_of_text(name, value))
+        try:
+            return float(seconds_of_text(name, value))
+        except UsageError as error:
+            raise UsageError(str(error), hint=hint) from None
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise UsageError(
-            f"{name}={value!r} is no duration", hint=f'Write {name}="2h", "10m" or seconds.'
-        )
+        raise UsageError(f"{name}={value!r} is no duration", hint=hint)
     return float(value)

@@ -201,7 +201,11 @@ class Job(JobIdentity):
         if not output.enabled:
             print(self)  # noqa: T201 - the terminal of IPython
             return
-        show(self.summary())
+        try:
+            show(self.summary())
+        except MusterError as error:  # the job or its cluster is gone
+            print(f"{self}: {error}")  # noqa: T201 - the output of the cell
+            return
 
         def follow() -> None:
             with suppress(MusterError), self._connect() as client:

@@ -68,7 +68,7 @@ class LocalCluster:
     def home(self) -> Home:
         """Where the cluster keeps its state."""
         if self._home is None:
-            raise UsageError("the local cluster is not started", hint="Use it in a `with` block.")
+            raise UsageError("the local cluster is not running", hint="Use it in a `with` block.")
         return self._home
 
     @property
@@ -126,7 +126,7 @@ class LocalCluster:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"<LocalCluster {self.url if self._home else 'not started'}>"
+        return f"<LocalCluster {self.url if self._home else 'not running'}>"
 
     def submit(
         self, kind: str, command: str | Sequence[str], **arguments: Unpack[SubmitArguments]

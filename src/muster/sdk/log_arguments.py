@@ -24,11 +24,13 @@ def log_options(given: LogArguments, *, follow: bool) -> LogOptions:
     if unknown := given.keys() - LogArguments.__annotations__.keys():
         known = ["follow", "replica", "all_replicas", *LogArguments.__annotations__]
         raise UsageError(f"logs() has {no_such('argument', min(unknown), known)}")
-    since = given.get("since")
+    since, tail = given.get("since"), given.get("tail")
+    if tail is not None and not isinstance(tail, int):
+        raise UsageError(f"tail is {tail!r}; write a whole number")
     return LogOptions(
         follow=follow,
         container=given.get("container", ""),
-        tail=given.get("tail"),
+        tail=tail,
         since=None if since is None else seconds_of("since", since),
         timestamps=given.get("timestamps", False),
         previous=given.get("previous", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 FACTOR = 7
@@ -10,6 +11,11 @@ LOCK = threading.Lock()
 
 def scale(number: int) -> int:
     return number * FACTOR
+
+
+@functools.cache
+def cached_scale(number: int) -> int:
+    return scale(number)
 
 
 def locked(number: int) -> int:
@@ -26,6 +32,10 @@ class Model:
 
     def __init__(self, weight: int) -> None:
         self.weight = weight
+
+    @functools.cached_property
+    def double(self) -> int:
+        return 2 * self.weight
 
     def predict(self, number: int) -> int:
         return scale(number) + self.weight

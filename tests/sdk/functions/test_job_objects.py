@@ -60,6 +60,21 @@ def test_rank_0_alone_gets_the_account(
     assert annotated == (None if alone else "j-rank-0")
 
 
+@pytest.mark.parametrize("retry", [0, 2])
+@pytest.mark.parametrize(
+    ("kind", "flags"), [("pytorchjob", {}), ("tfjob", {"chief": True}), ("jaxjob", {})]
+)
+def test_without_retry_a_function_that_raises_fails_the_job(
+    kind: str, flags: dict[str, Any], retry: int
+) -> None:
+    """Elsewhere workers beside a master or chief are restarted without an end, as in arena."""
+    bundle = built(kind, workers=2, retry=retry, **flags)
+
+    spec = next(v for k, v in bundle.job["spec"].items() if k.endswith("ReplicaSpecs"))
+    policies = {row["restartPolicy"] for row in spec.values()}
+    assert policies == ({"OnFailure"} if retry else {"Never"})
+
+
 def test_the_account_may_read_and_patch_the_result_and_nothing_else() -> None:
     account, role, binding, result, function = built("jaxjob", workers=2).companions
 

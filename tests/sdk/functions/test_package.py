@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.sdk.functions.boot import command_line
+from muster.sdk.functions.boot import BOOT, command_line
 from muster.sdk.functions.package import LIMIT, Header, digest, make_package
 from muster.sdk.functions.pickling import pickle_call
 
@@ -69,6 +69,21 @@ def test_code_that_was_put_in_place_of_the_function_does_not_run(tmp_path: Path)
 def test_the_same_call_gives_the_same_bytes_and_they_are_few() -> None:
     assert package(shout, "x") == package(shout, "x")
     assert len(package(shout, "x")) < 40_000 < LIMIT
+
+
+def test_a_python_that_cannot_load_the_program_says_its_version() -> None:
+    words = ["-c", "function.zip", "0" * 64, "/none", "3.11"]
+    script = f"import sys; sys.version_info = (2, 7, 18); sys.argv = {words!r}; exec({BOOT!r})"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        "muster: the function was sent by Python 3.11, and the replica has Python 2.7: "
+        "both must have the same minor version\n",
+    )
 
 
 def test_the_image_may_call_its_python_python3() -> None:

@@ -70,6 +70,27 @@ def test_a_method_and_a_partial() -> None:
     assert in_another_process(functools.partial(plain, 0)) == "1"
 
 
+@functools.lru_cache(maxsize=3)
+def fibonacci(number: int) -> int:
+    return number if number < 2 else fibonacci(number - 1) + fibonacci(number - 2)
+
+
+def test_a_function_with_a_cache_keeps_its_cache() -> None:
+    @functools.cache
+    def local(number: int) -> int:
+        return fibonacci(number) + 1
+
+    assert in_another_process(fibonacci, 80) == "23416728348467685"
+    assert in_another_process(lambda: (local(9), fibonacci.cache_parameters())) == (
+        "(35, {'maxsize': 3, 'typed': False})"
+    )
+    assert in_another_process(lambda: own_module.cached_scale(2) + through_the_module(0)) == "15"
+
+
+def test_a_class_with_a_cached_property() -> None:
+    assert in_another_process(lambda: Model(4).double) == "8"
+
+
 def test_a_package_that_is_installed_is_sent_by_name() -> None:
     import yaml
 

@@ -99,7 +99,7 @@ def test_a_table_follows_the_job_and_curves_are_drawn(
 def test_a_job_at_the_end_of_a_cell_is_shown_and_updated_by_itself(
     cluster: muster.LocalCluster, namespace: str, tmp_path: Path
 ) -> None:
-    shown, _ = execute(
+    shown, _, gone = execute(
         cluster,
         tmp_path / "b.ipynb",
         f'import muster\njob = muster.submit("tf", "sleep 1", name="b", namespace={namespace!r})'
@@ -107,10 +107,13 @@ def test_a_job_at_the_end_of_a_cell_is_shown_and_updated_by_itself(
         "import threading\n"
         "while [t for t in threading.enumerate() if t.name.startswith('muster-')]:\n"
         "    [t.join() for t in threading.enumerate() if t.name.startswith('muster-')]",
+        "job.delete()\njob.wait(until='deleted')\njob",
     )
 
     assert [output["output_type"] for output in shown] == ["display_data"]
     assert "SUCCEEDED" in html(shown[0])
+    assert [output["output_type"] for output in gone] == ["stream"]
+    assert f"in {namespace} SUCCEEDED>: the job b was deleted" in "".join(gone[0]["text"])
 
 
 @pytest.mark.parametrize("call", ["job.wait()", "job.curves(follow=True)"])

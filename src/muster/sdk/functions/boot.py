@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import shlex
 
+from muster.sdk.functions.package import PYTHON
+
 FOLDER = "/etc/muster/function"
 """Where the function's Secret is mounted."""
 PACKAGE = "function.zip"
 
 BOOT = """\
-import hashlib, importlib.machinery, io, os, sys, zipfile
+import sys
+if sys.version_info < (3, 7):  # it cannot load the program, which says this to the caller
+    here = "%d.%d" % tuple(sys.version_info[:2])
+    sys.exit(
+        "muster: the function was sent by Python %s, and the replica has Python %s: "
+        "both must have the same minor version" % (sys.argv[4], here)
+    )
+import hashlib, importlib.machinery, io, os, zipfile
 path, digest, folder = sys.argv[1:4]
 # Pods that are plain processes of a local cluster find their volumes below another root.
 folder = os.environ.get("MUSTER_ROOT", "") + folder
@@ -50,7 +59,8 @@ def command_line(path: str, digest: str, *, mpi: bool) -> str:
 
     `path` is the package, absolute or relative to the folder.
     """
-    words = shlex.join(["-c", BOOT, path, digest, FOLDER])
+    version = ".".join(map(str, PYTHON))
+    words = shlex.join(["-c", BOOT, path, digest, FOLDER, version])
     start = "mpirun " if mpi else "exec "
     python = '"$(command -v python3 || command -v python || echo python3)"'
     return f"{start}{python} {words}"

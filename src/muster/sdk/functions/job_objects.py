@@ -63,6 +63,9 @@ def with_function(bundle: Bundle, parts: FunctionParts) -> Bundle:
     for role, replicas in raw["spec"][job.job_kind.replicas_field].items():
         if role == "Launcher":
             continue  # it runs mpirun, and no rank
+        if job.policy.backoff_limit is None:
+            # The caller waits for the result: a replica that raises must not restart for ever.
+            replicas["restartPolicy"] = "Never"
         spec = replicas["template"]["spec"]
         _mount(spec, f"{name}-function")
         if job.is_rank_0(role, 0):

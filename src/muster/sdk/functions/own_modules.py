@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.sdk.functions.standalone.reductions import CachedFunction
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -112,6 +114,10 @@ def _of_data(value: Any) -> Iterator[Any]:
             yield from value
         case staticmethod() | classmethod():
             yield value.__func__
+        case CachedFunction():
+            yield value.__wrapped__
+        case functools.cached_property():
+            yield value.func
         case property():
             yield from (value.fget, value.fset)
         case _:

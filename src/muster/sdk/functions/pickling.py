@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import io
 import pickle
+import sys
 import threading
 import types
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.errors import UsageError
 from muster.sdk.functions import own_modules
+from muster.sdk.functions.standalone.reductions import reduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,11 +73,24 @@ def dumps(value: Any, names: Names = None) -> bytes:
             if isinstance(value, types.ModuleType) and own_modules.is_own(value.__name__, value):
                 content = own_modules.content(value, names)
                 return cloudpickle.dynamic_subimport, (value.__name__, content)
+            made_from = reduction(value, _is_sent_by_value)
+            if made_from is not None:
+                return made_from
             return super().reducer_override(value)
 
     buffer = io.BytesIO()
     Pickler(buffer).dump(value)
     return buffer.getvalue()
+
+
+def _is_sent_by_value(function: Any) -> bool:
+    """Whether a replica would not find this function by its name."""
+    module: str = function.__module__
+    return (
+        module == "__main__"
+        or "<locals>" in function.__qualname__
+        or own_modules.is_own(module, sys.modules.get(module))
+    )
 
 
 def name_of(function: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import io
 import json
 import os
 import pickle
@@ -206,6 +207,15 @@ def with_article(name: str) -> str:
 
 
 def _dumps(value: Any) -> bytes:
-    import cloudpickle  # sent along
+    from cloudpickle import CloudPickler  # sent along
 
-    return bytes(cloudpickle.dumps(value))
+    from .reductions import is_found_by_name, reduction
+
+    class Pickler(CloudPickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            made_from = reduction(value, lambda function: not is_found_by_name(function))
+            return super().reducer_override(value) if made_from is None else made_from
+
+    buffer = io.BytesIO()
+    Pickler(buffer).dump(value)
+    return buffer.getvalue()
