@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Required
 
-from muster.sdk.choice import ClusterChoice
+from muster.sdk.cluster_choice import ClusterChoice
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -9,6 +9,7 @@ import pytest
 
 import muster
 from muster import aio
+from muster.sdk.threads import run as in_thread
 from tests.waiting import eventually
 
 
@@ -66,6 +67,13 @@ async def test_cancelling_a_task_ends_the_watching_and_not_the_job(
     await eventually(lambda: threading.active_count() == before, what="the threads end")
     assert await job.status() == "RUNNING"
     assert await aio.get_job("long", cluster=cluster, namespace=namespace) == job
+
+
+async def test_a_call_that_raises_stop_iteration_ends() -> None:
+    with pytest.raises(RuntimeError, match="raised StopIteration") as raised:
+        await asyncio.wait_for(in_thread(lambda: next(iter(()))), 10)
+
+    assert isinstance(raised.value.__cause__, StopIteration)
 
 
 async def test_a_reader_that_stops_early_ends_its_thread(

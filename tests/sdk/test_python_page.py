@@ -35,6 +35,13 @@ OUTPUT = {
 """A word of each program, and what it prints."""
 
 
+def test_the_page_has_every_name_and_every_method() -> None:
+    methods = {*vars(muster.Job), *vars(muster.LocalCluster)} - {"of_summary"}
+    names = {name for name in (*muster.__all__, *methods) if not name.startswith("_")}
+
+    assert {name for name in names if not re.search(rf"\b{name}\b", PAGE)} == set()
+
+
 @pytest.fixture
 def project(cluster: muster.LocalCluster, tmp_path: Path) -> Path:
     """A directory with a training script and a torchrun that runs it."""

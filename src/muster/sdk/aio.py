@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from muster.sdk import calls
 from muster.sdk import job as blocking
 from muster.sdk import local_cluster as clusters
-from muster.sdk.choice import default_cluster
+from muster.sdk.cluster_choice import default_cluster
 from muster.sdk.functions import run as functions
 from muster.sdk.job_identity import JobIdentity
 from muster.sdk.threads import iterate

@@ -12,7 +12,7 @@ from muster.client.submit.submit import Destination, submit_flags
 from muster.errors import NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
-from muster.sdk.choice import ClusterChoice, take_target, target_of
+from muster.sdk.cluster_choice import ClusterChoice, take_target, target_of
 from muster.sdk.connection import connector
 from muster.sdk.job import Job
 from muster.sdk.messages import note, warn

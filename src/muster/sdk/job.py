@@ -87,7 +87,12 @@ class Job(JobIdentity):
         return self.summary().status
 
     def manifest(self) -> Raw:
-        """The job as the cluster has it."""
+        """The job as the cluster has it.
+
+        >>> job = muster.submit("tf", "true", name="doc-manifest")
+        >>> job.manifest()["metadata"]["name"]
+        'doc-manifest'
+        """
         with self._connect() as client:
             return self._found(client).raw
 
@@ -264,12 +269,20 @@ class Job(JobIdentity):
 
         >>> job = muster.submit("tf", "sleep 60", name="doc-suspend")
         >>> job.suspend()
-        >>> job.resume()
+        >>> job.manifest()["spec"]["runPolicy"]["suspend"]
+        True
         """
         self._set_suspended(True)
 
     def resume(self) -> None:
-        """Start a suspended job again."""
+        """Start a suspended job again.
+
+        >>> job = muster.submit("tf", "true", name="doc-resume")
+        >>> job.suspend()
+        >>> job.resume()
+        >>> job.wait().status()
+        'SUCCEEDED'
+        """
         self._set_suspended(False)
 
     def _set_suspended(self, suspend: bool) -> None:

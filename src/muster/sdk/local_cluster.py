@@ -23,7 +23,7 @@ from muster.errors import NotFound, UsageError, no_such
 from muster.local.home import Home
 from muster.local.node.runtime.remove_tree import remove_tree
 from muster.sdk import calls
-from muster.sdk.choice import default_cluster
+from muster.sdk.cluster_choice import default_cluster
 from muster.sdk.messages import note
 
 if TYPE_CHECKING:
@@ -87,7 +87,13 @@ class LocalCluster:
         return {"MUSTER_HOME": str(self.home.root), "KUBECONFIG": str(self.kubeconfig)}
 
     def start(self) -> Self:
-        """Start the cluster and wait until it is ready."""
+        """Start the cluster and wait until it is ready; `stop` must follow.
+
+        >>> cluster = muster.local_cluster().start()
+        >>> cluster.submit("tf", "true", name="doc-start").wait().status()
+        'SUCCEEDED'
+        >>> cluster.stop()
+        """
         if self._home is not None:
             raise UsageError("the local cluster is started already")
         home = Home(Path(tempfile.mkdtemp(prefix="muster-cluster-")))
@@ -150,7 +156,13 @@ class LocalCluster:
 
     @contextmanager
     def new_namespace(self) -> Iterator[str]:
-        """A namespace for a `with` block, deleted afterwards with everything in it."""
+        """A namespace for a `with` block, deleted afterwards with everything in it.
+
+        >>> with muster.local_cluster() as cluster, cluster.new_namespace() as name:
+        ...     job = cluster.submit("tf", "true", name="doc-namespace", namespace=name)
+        ...     job.namespace == name
+        True
+        """
         name = f"test-{secrets.token_hex(4)}"
         target = Target(home=self.home)
         with target.cluster().connect() as client:

@@ -38,10 +38,14 @@ async def run(call: Callable[[], T], cancellation: Cancellation | None = None) -
             result.set_result(value)  # type: ignore[arg-type] # of the call, if it has no error
 
     def work() -> None:
-        value, failure = None, None
+        value: T | None = None
+        failure: BaseException | None = None
         try:
             with cancelled_by(cancellation):
                 value = call()
+        except StopIteration as error:  # a coroutine cannot raise it: it would wait for ever
+            failure = RuntimeError("the call raised StopIteration")
+            failure.__cause__ = error
         except BaseException as error:  # noqa: BLE001 - raised in the task that waits
             failure = error
         with suppress(RuntimeError):  # the loop is closed: nobody waits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 import re
 import sys
@@ -45,6 +46,16 @@ def use_package() -> None:
     import tinypackage  # type: ignore[import-not-found]
 
     print("version", tinypackage.VERSION, flush=True)
+
+
+def test_every_public_method_of_the_client_is_called_here(client: Any) -> None:
+    rows = inspect.getmembers(type(client), inspect.isfunction)
+    tests = "".join(file.read_text() for file in Path(__file__).parent.glob("*.py"))
+
+    methods = {name for name, _ in rows if not name.startswith("_")}
+
+    assert {name for name in methods if f"client.{name}(" not in tests} == set()
+    assert len(methods) >= 16
 
 
 def test_a_function_gets_its_parameters_and_its_job_is_described(client: Any) -> None:

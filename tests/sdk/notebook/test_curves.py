@@ -68,3 +68,13 @@ def test_a_long_curve_is_drawn_with_few_points_and_its_last_one() -> None:
 def test_a_flat_curve_and_no_curve_are_no_errors() -> None:
     assert "<polyline" in Curves({"loss": [(1, 2.0), (1, 2.0)]})._repr_html_()
     assert "no curves" in Curves()._repr_html_()
+
+
+def test_a_single_point_is_a_curve_only_if_it_is_asked_for() -> None:
+    reader = CurveReader("j")
+    reader.add("final loss=0.25")
+
+    assert reader.curves().series == {}
+    asked = reader.curves(("loss",))
+    assert (asked.series, repr(asked)) == ({"loss": [(0, 0.25)]}, "loss: 0.25")
+    assert "loss 0.25" in asked._repr_html_()

@@ -8,8 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import urllib.error
-import urllib.request
 from typing import Any
 
 from muster.errors import ConfigError, MusterError
@@ -39,6 +37,9 @@ def register(name: str, source: str) -> str:
 
 
 def _post(address: str, path: str, body: dict[str, str], *, exists_ok: bool = False) -> Any:
+    import urllib.error  # slow to import, and few jobs have a model
+    import urllib.request
+
     request = urllib.request.Request(
         f"{address}/api/2.0/mlflow/{path}",
         data=json.dumps(body).encode(),

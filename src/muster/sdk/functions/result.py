@@ -91,7 +91,7 @@ def _deliver(
         raise failure or ResultError(
             f"the job {job.name} succeeded, and there is no result"
             if secret is not None
-            else f"the result of {job.name} is gone: it was deleted with the job",
+            else f"the result of {job.name} is gone: secret/{result_secret(job.name)} was deleted",
             hint="Rank 0 ended without returning, for instance by os._exit." if secret else "",
         )
     is_mpi = job.kind == "MPIJob"

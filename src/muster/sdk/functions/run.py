@@ -16,7 +16,7 @@ from muster.client.submit.submit import Destination, submit_flags
 from muster.errors import ApiError, Forbidden, MusterError, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
-from muster.sdk.choice import take_target
+from muster.sdk.cluster_choice import take_target
 from muster.sdk.functions import result_keys
 from muster.sdk.functions.boot import PACKAGE, command_line
 from muster.sdk.functions.job_objects import FunctionParts, result_secret, with_function

@@ -40,6 +40,8 @@ class Curves:
     def __repr__(self) -> str:
         rows = (
             f"{name}: {points[0][1]:g} → {points[-1][1]:g} ({len(points)} points)"
+            if len(points) > 1
+            else f"{name}: {points[0][1]:g}"
             for name, points in self.series.items()
         )
         return "\n".join(rows) or "no curves: no line of the log has a number with a name"
@@ -78,11 +80,11 @@ class CurveReader:
     def curves(self, names: tuple[str, ...] = ()) -> Curves:
         """The curves of these names; without names those that are usual, or else all.
 
-        A single point is no curve.
+        Without names, a single point is no curve.
         """
         series = {name: points for name, points in self._series.items() if len(points) > 1}
         if names:
-            series = {name: series[name] for name in names if name in series}
+            series = {name: self._series[name] for name in names if name in self._series}
         elif usual := {name: points for name, points in series.items() if _USUAL.search(name)}:
             series = usual
         return Curves({name: list(points) for name, points in series.items()}, self._subject)

@@ -13,7 +13,7 @@ from muster.client import target
 from muster.client.target import Cluster, Target
 from muster.errors import UsageError
 from muster.local.home import Home
-from muster.sdk.choice import default_cluster, target_of
+from muster.sdk.cluster_choice import default_cluster, target_of
 from muster.sdk.local_cluster import LocalCluster
 from tests.client.test_target import kubeconfig
 
