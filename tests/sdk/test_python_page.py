@@ -91,7 +91,7 @@ def test_no_program_on_the_page_is_left_out() -> None:
 
 
 def test_the_readme_begins_with_the_same_program() -> None:
-    assert f"```python\n{PROGRAMS[0]}```" in (ROOT / "README.md").read_text()
+    assert f"```python\n{PROGRAMS[0]}" in (ROOT / "README.md").read_text()
 
 
 def test_the_sweep_has_less_than_thirty_lines() -> None:
