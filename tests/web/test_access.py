@@ -32,7 +32,26 @@ async def test_the_token_becomes_a_strict_cookie_and_leaves_the_address(site: Si
         assert "The address was used before" in await answer.text()
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/a/TFJob/b", "/stream", "/nothing"])
+async def test_a_token_is_used_up_also_in_a_browser_that_is_logged_in(site: Site) -> None:
+    """Other users of the machine can read the address in the list of processes."""
+    token = new_token(site.policy.keys)
+
+    assert (await site.client.get("/", params={"token": token})).status == 200
+    async with stranger(site) as other:
+        assert (await other.get("/", params={"token": token})).status == 401
+    assert (await site.client.get("/", params={"token": token})).status == 200
+
+
+async def test_only_a_page_that_is_opened_uses_a_token(site: Site) -> None:
+    token = new_token(site.policy.keys)
+    async with stranger(site) as browser:
+        assert (await browser.head("/", params={"token": token})).status == 401
+        assert (await browser.get("/", params={"token": token})).status == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/jobs", "/jobs/a/TFJob/b", "/stream", "/nothing", "/healthzz", "/healthz/x"]
+)
 async def test_without_a_session_nothing_is_shown(site: Site, path: str) -> None:
     async with stranger(site) as browser:
         answer = await browser.get(path, headers=HTML)
@@ -78,6 +97,32 @@ async def test_a_change_needs_the_own_origin_and_the_csrf_token(site: Site) -> N
     assert [(await site.client.post(path, headers=h)).status for h in bad] == [403] * len(bad)
     form = await site.client.post(path, headers={"Origin": site.origin}, data={"csrf": csrf})
     assert form.status == 404
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"csrf=\xff"),
+        ("application/x-www-form-urlencoded; charset=none", b"csrf=x"),
+    ],
+)
+async def test_a_form_that_cannot_be_read_gets_one_sentence(
+    site: Site, content_type: str, body: bytes
+) -> None:
+    headers = {"Origin": site.origin, "Content-Type": content_type}
+    answer = await site.client.post("/submit", headers=headers, data=body)
+
+    assert answer.status == 400
+    assert "The form cannot be read" in await answer.text()
+
+
+@pytest.mark.parametrize("boundary", ["", "; boundary=x"])
+async def test_files_are_not_read(site: Site, boundary: str) -> None:
+    headers = {"Origin": site.origin, "Content-Type": f"multipart/form-data{boundary}"}
+    answer = await site.client.post("/submit", headers=headers, data=b"--x\r\nbroken")
+
+    assert answer.status == 403
+    assert "no valid CSRF token" in await answer.text()
 
 
 async def test_every_answer_has_the_security_headers(site: Site) -> None:

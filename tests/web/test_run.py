@@ -18,8 +18,8 @@ from muster.local.apiserver.connections.doors import PlainDoor
 from muster.local.apiserver.connections.limits import Connections, Limits
 from muster.web import run
 from muster.web.access import gate
-from muster.web.access.gate import Policy
-from muster.web.access.keys import new_token
+from muster.web.access.gate import Policy, own_users
+from muster.web.access.keys import Sessions, new_token
 from tests.waiting import eventually
 
 NOWHERE = Endpoint("https://127.0.0.1:1")
@@ -108,19 +108,70 @@ def _connections_of(listener: socket.socket) -> int:
 @pytest.mark.parametrize("request_line", ["GET /", "GET /?token=x", "GET /healthz"])
 @pytest.mark.parametrize(
     "headers",
-    ["Host: 127.0.0.1:99999", "Host: 127.0.0.1:abc", "Host: 127.0.0.1\r\nOrigin: http://["],
+    [
+        "Host: 127.0.0.1:99999",
+        "Host: 127.0.0.1:abc",
+        "Host: 127.0.0.1\r\nOrigin: http://[",
+        "Host: 127.0.0.1\r\nOrigin: \xff",
+        "Host: 127.0.0.1\r\nX-CSRF-Token: \xff",
+    ],
 )
 async def test_malformed_headers_get_one_sentence(
     listener: socket.socket, caplog: pytest.LogCaptureFixture, request_line: str, headers: str
 ) -> None:
     reader, writer = await asyncio.open_connection(*listener.getsockname())
-    writer.write(f"{request_line} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n".encode())
+    writer.write(
+        f"{request_line} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n".encode("latin-1")
+    )
     answer = (await reader.read()).decode()
     writer.close()
 
     assert answer.startswith("HTTP/1.1 400 ")
     assert answer.partition("\r\n\r\n")[2].startswith("The header ")
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_another_user_of_the_machine_gets_nothing_for_a_token_or_a_cookie(own: bool) -> None:
+    """Cookies go to every port of 127.0.0.1, and tokens are in the list of processes."""
+    uid = os.getuid()
+    policy = Policy(users=frozenset((uid if own else uid + 1,)))
+    with run.listen(0) as listener:
+        serving = asyncio.create_task(run.serve(listener, NOWHERE, policy, PlainDoor))
+        token, session = new_token(policy.keys), Sessions(policy.keys).new()
+        cookies = {f"muster_{listener.getsockname()[1]}": session}
+        async with ClientSession(run.url_of(listener)) as thief:
+            answers = [
+                await thief.get("/submit", cookies=cookies),
+                await thief.get("/", params={"token": token}),
+                await thief.get("/healthz"),
+            ]
+            assert [answer.status for answer in answers] == [200 if own else 403] * 2 + [200]
+            if not own:
+                assert "belongs to another user" in await answers[0].text()
+                assert "Set-Cookie" not in answers[1].headers
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+@pytest.mark.parametrize(
+    ("uid", "sudo", "users"),
+    [
+        (1000, "", {0, 1000}),
+        (1000, "7", {0, 1000}),
+        (0, "1000", {0, 1000}),
+        (0, "", set()),
+        (0, "x", set()),
+    ],
+)
+def test_the_owner_is_the_user_who_started_it(
+    monkeypatch: pytest.MonkeyPatch, uid: int, sudo: str, users: set[int]
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    monkeypatch.setenv("SUDO_UID", sudo)
+
+    assert own_users() == users
 
 
 async def test_bugs_that_strangers_meet_cost_one_line_of_log(

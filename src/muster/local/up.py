@@ -43,7 +43,7 @@ from muster.operator.settings import Settings as JobSettings
 from muster.scheduler import run as scheduler
 from muster.scheduler.settings import NAMES
 from muster.web import run as dashboard
-from muster.web.access.gate import Policy
+from muster.web.access.gate import Policy, own_users
 from muster.web.access.keys import Keys
 
 if TYPE_CHECKING:
@@ -224,7 +224,9 @@ class _Cluster:
             components = {"events": recorder.run, **self._components(client, stop)}
             if (listener := self.dashboard) is not None:
                 policy = Policy(
-                    Keys.renew(settings.home.dashboard_keys), directory=settings.job_directory()
+                    Keys.renew(settings.home.dashboard_keys),
+                    directory=settings.job_directory(),
+                    users=own_users(),
                 )
                 components["dashboard"] = lambda: dashboard.serve(
                     listener, endpoint, policy, server.doors.serve, server.doors.connect

@@ -38,6 +38,8 @@ def test_other_names_are_refused(host: str) -> None:
         {"Host": "127.0.0.1:"},
         {"Host": "me@127.0.0.1:7080"},
         {**HOST, "Origin": "http://["},
+        {**HOST, "Origin": "\udcff"},
+        {**HOST, "X-CSRF-Token": "\udcff"},
     ],
 )
 def test_malformed_headers_are_named(headers: dict[str, str]) -> None:

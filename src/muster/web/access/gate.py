@@ -9,6 +9,7 @@ when the user signs in (`sign_in`).
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import quote
@@ -27,6 +28,7 @@ from muster.web.access.request_checks import (
     wrong_host,
 )
 from muster.web.identity import IDENTITY, Identity
+from muster.web.posted_form import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
     from muster.kube.auth.endpoint import Endpoint
 
-PUBLIC = ("/healthz", "/static/")
+HEALTH, STATIC = "/healthz", "/static/"
+"""Everybody may load these."""
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _MAX_FORM = 64 << 10
 _OWNER = ""
@@ -59,8 +62,18 @@ class Policy:
     """The image of the pods that read models in volumes; empty: that of the installation."""
     sign_in: bool = False
     """Whether users sign in with bearer tokens of their own; a request may also carry one."""
+    users: frozenset[int] = frozenset()
+    """The users of this machine whose requests are answered; empty: all of them."""
     hosts: tuple[str, ...] = ()
     """The names besides those of loopback under which users who sign in reach the dashboard."""
+
+
+def own_users() -> frozenset[int]:
+    """Root and the user who starts the server, also by `sudo`; all users for root without sudo,
+    whose browser may run as any of them."""
+    sudo = os.environ.get("SUDO_UID", "")
+    user = os.getuid() or (int(sudo) if sudo.isdecimal() else 0)
+    return frozenset((0, user)) if user else frozenset()
 
 
 class Gate:
@@ -93,11 +106,13 @@ class Gate:
         refusal = refusal or foreign_page(request.method, request.headers)
         if refusal:
             raise Forbidden(refusal, status=403)
-        if request.path.startswith(PUBLIC):
+        if request.path == HEALTH or request.path.startswith(STATIC):
             return await handler(request)
+        self._refuse_other_users(request)
         if self._policy.sign_in and (request.method, request.path) == ("POST", SIGN_IN):
             return await self._sign_in(request)
-        if (token := request.query.get("token")) and not self._has_users:
+        token = request.query.get("token") if request.method == "GET" else None
+        if token and not self._has_users:
             return self._login(request, token)
         request[IDENTITY] = identity = await self._identity(request)
         _keep_connection(request)
@@ -164,6 +179,17 @@ class Gate:
             raise self._unauthorized("This browser is not signed in to the dashboard.")
         return found, session
 
+    def _refuse_other_users(self, request: web.Request) -> None:
+        """Refuse other users of this machine, even with a token or a cookie.
+
+        Every user can read the arguments of a browser's process, in which `arena open` names the
+        address; and browsers send cookies to the servers of all users on 127.0.0.1.
+        """
+        connection, users = request.protocol, self._policy.users
+        uid = connection.peer_uid if isinstance(connection, _Connection) else None
+        if users and uid is not None and uid not in users:
+            raise Forbidden("This dashboard belongs to another user of the machine.", status=403)
+
     def _refuse_clear_text(self, request: web.Request) -> None:
         # Beside a proxy on the same machine, only loopback leads to the dashboard.
         if self._policy.sign_in and (problem := sends_in_the_clear(request.headers)):
@@ -176,11 +202,11 @@ class Gate:
             raise UsageError("The form is empty or too large.")
         if problem := sends_in_the_clear(request.headers):
             raise Forbidden(problem, status=403)
-        form = await request.post()
-        given, namespaces = str(form.get("token", "")), str(form.get("namespaces", ""))
+        form = await fields_of(request)
+        given, namespaces = form.get("token", ""), form.get("namespaces", "")
         session, user = await self.sign_ins.open(given, namespaces)
         self._on_login(self._identity_of(user, session))
-        page = quote(str(form.get("page", "")).lstrip("/\\"), safe="/?&=%+,:@;~")
+        page = quote(form.get("page", "").lstrip("/\\"), safe="/?&=%+,:@;~")
         answer = web.Response(status=303, headers={"Location": f"/{page}"})
         answer.headers["Cache-Control"] = "no-store"
         self._set_cookie(request, answer, session, sign_in.SESSION_SECONDS)
@@ -211,7 +237,8 @@ class Gate:
         # Browsers read `//name` and `/\name` as the address of another site.
         page = str(request.rel_url.without_query_params("token")).lstrip("/\\")
         logged_in = self._sessions.is_valid(session)
-        if not (logged_in or self._tokens.redeem(token)):
+        redeemed = self._tokens.redeem(token)  # also without need: nobody else may use it later
+        if not (logged_in or redeemed):
             raise self._unauthorized("The address was used before, or is older than ten minutes.")
         session = session if logged_in else self._sessions.new()
         self._on_login(self._identity_of_owner(session))
@@ -229,7 +256,7 @@ class Gate:
         own = request.path == SIGN_OUT or request.path.startswith("/stream/")
         if self._policy.read_only and not own:
             raise Forbidden("This dashboard is read-only.", status=403)
-        token = request.headers.get("X-CSRF-Token") or str((await request.post()).get("csrf", ""))
+        token = request.headers.get("X-CSRF-Token") or (await fields_of(request)).get("csrf", "")
         if not self._sessions.is_csrf(identity.secret, token):
             hint = "Load the page again, then repeat the change."
             raise Forbidden("The request has no valid CSRF token.", status=403, hint=hint)
@@ -244,6 +271,10 @@ GATE: web.AppKey[Gate] = web.AppKey("gate", Gate)
 @runtime_checkable
 class _Connection(Protocol):
     """A connection of `run.Door`."""
+
+    @property
+    def peer_uid(self) -> int | None:
+        """The user of this machine at the other end; None if the kernel does not tell."""
 
     def authenticate(self) -> bool:
         """Do not close it for connections of others; False if there are too many."""

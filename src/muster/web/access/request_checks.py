@@ -44,6 +44,10 @@ def malformed(headers: Mapping[str, str]) -> str:
         urlsplit(headers.get("Origin", ""))
     except ValueError:
         return "The header Origin is not an address."
+    # Bytes that are no ASCII are surrogates here, which cannot be written into an answer.
+    for name in ("Origin", "X-CSRF-Token"):
+        if not headers.get(name, "").isascii():
+            return f"The header {name} has characters that are not allowed."
     return ""
 
 

@@ -10,6 +10,7 @@ from muster.client.jobs import job_operations, lookup
 from muster.errors import ApiError, BadRequest, Conflict, MusterError
 from muster.web.context import attachment, cluster_of
 from muster.web.pages.job_path import JobPath
+from muster.web.posted_form import fields_of
 from muster.web.views.job_page import manifest
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ _ACTIONS = ("suspend", "resume", "delete")
 async def change(request: web.Request) -> web.Response:
     """POST: change the job that the reader saw."""
     cluster, path = cluster_of(request), JobPath.of(request)
-    form = await request.post()
-    action, uid = str(form.get("action", "")), str(form.get("uid", ""))
+    form = await fields_of(request)
+    action, uid = form.get("action", ""), form.get("uid", "")
     if action not in _ACTIONS:
         raise BadRequest(f"There is no change {action!r}.", status=400)
     await cluster.job(path.kind, path.key)  # commands also take `pod/NAME`, a page does not

@@ -20,6 +20,7 @@ from muster.errors import Forbidden, MusterError, NotFound
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.web.cluster.sources import MODELS
 from muster.web.context import POLICY, attachment, cluster_of, page
+from muster.web.posted_form import fields_of
 from muster.web.views.models import (
     ModelPage,
     ModelsView,
@@ -60,8 +61,8 @@ async def _unpublished(cluster: LiveCluster) -> list[Raw]:
 
 async def read(request: web.Request) -> web.Response:
     """POST: read the model directory of a job in its volume, and list what is there."""
-    form, cluster = await request.post(), cluster_of(request)
-    kind, key = str(form.get("kind")), Key(str(form.get("namespace")), str(form.get("name")))
+    form, cluster = await fields_of(request), cluster_of(request)
+    kind, key = form.get("kind", ""), Key(form.get("namespace", ""), form.get("name", ""))
     raw = (await cluster.job(kind, key)).raw
     raw = {**raw, "kind": kind, "apiVersion": JOB_KIND_BY_NAME[kind].resource.api_version}
     image = await reader_image(cluster.client, request.app[POLICY].reader_image)
@@ -80,12 +81,12 @@ async def show_one(request: web.Request) -> web.Response:
 
 async def change(request: web.Request) -> web.StreamResponse:
     """Try a version, or download it."""
-    form = await request.post()
+    form = await fields_of(request)
     model = await _model(request)
-    version = catalog.find_version(model, str(form.get("version", "")))
+    version = catalog.find_version(model, form.get("version", ""))
     if form.get("action") == "download":
         return await _download(request, model, version)
-    given = str(form.get("input", ""))
+    given = form.get("input", "")
     return await _page(request, model, given, await _predict(request, model, version, given))
 
 

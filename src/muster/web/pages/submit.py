@@ -31,6 +31,7 @@ from muster.jobs.job_kinds import TYPE_ALIASES
 from muster.web import submissions
 from muster.web.context import POLICY, cluster_of, identity_of, page, status_of
 from muster.web.pages.job_path import JobPath
+from muster.web.posted_form import fields_of
 from muster.web.views.submit_form import (
     TYPES,
     Defaults,
@@ -88,7 +89,7 @@ async def show(request: web.Request) -> web.Response:
 
 async def change(request: web.Request) -> web.StreamResponse:
     """The next step: show the manifest, send it, or go back to the form."""
-    post = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+    post = await fields_of(request)
     type_, step = _type(post.get("type", "")), post.get("step", "")
     try:
         if step == "send":

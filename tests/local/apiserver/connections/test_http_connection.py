@@ -270,18 +270,21 @@ def _any() -> ssl.SSLContext:
     return context
 
 
-def test_the_peer_of_a_local_connection_is_its_user() -> None:
+@pytest.mark.parametrize("half_closed", [False, True])
+def test_the_peer_of_a_local_connection_is_its_user(half_closed: bool) -> None:
     finder = PeerFinder()
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname()),
+        socket.create_connection(server.getsockname()) as client,
     ):
+        if half_closed:
+            client.shutdown(socket.SHUT_WR)
         accepted, _ = server.accept()
         peer = finder.find(accepted)
         accepted.close()
     finder.close()
 
-    assert peer == Peer(f"user {os.getuid()}", owner=True)
+    assert peer == Peer(f"user {os.getuid()}", owner=True, uid=os.getuid())
 
 
 async def test_an_endless_chunk_line_of_a_client_with_a_token_is_closed(api: ApiClient) -> None:

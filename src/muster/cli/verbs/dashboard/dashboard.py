@@ -89,7 +89,7 @@ def _machine(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
     from msgspec.structs import replace
 
     from muster.client.submit.workspace import current_directory
-    from muster.web.access.gate import Policy
+    from muster.web.access.gate import Policy, own_users
 
     cluster = target.cluster()
     # Behind a proxy, the users are not the owner of this machine's files.
@@ -98,6 +98,8 @@ def _machine(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
         read_only=given["read_only"],
         directory=current_directory() if is_own else "",
         proxy_hosts=given["proxy_hosts"],
+        # A proxy runs as a user of its own, and its users have their own tokens.
+        users=frozenset() if given["proxy_hosts"] else own_users(),
         reader_image=given["reader_image"],
         login_hint="`muster dashboard` prints a new address when it is started again.",
     )

@@ -116,6 +116,11 @@ class HttpConnection(web.RequestHandler):
         self.on_lost: Callable[[], None] | None = None
         """Called when the connection ends, for an answer that would not notice it."""
 
+    @property
+    def peer_uid(self) -> int | None:
+        """The user of this machine at the other end; None if it is not known."""
+        return self._client.peer.uid
+
     def authenticate(self) -> bool:
         """A request has a valid token; False if there are too many connections already."""
         if not self._authenticated and self._connections.authenticate(self._client):

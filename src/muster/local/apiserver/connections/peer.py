@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY, _REQUEST = 20, 1
-_ESTABLISHED = 1
+_LISTENING = 10
 _HEADER = struct.Struct("=IHHII")
 _QUERY = struct.Struct("=BBxxI")
 _PORTS = struct.Struct("!HH")
@@ -31,6 +31,8 @@ class Peer(NamedTuple):
     name: str
     owner: bool = False
     """Whether it is the user of the daemon, or root: they can stop the daemon anyway."""
+    uid: int | None = None
+    """Of a user of this machine."""
 
 
 class PeerFinder:
@@ -51,7 +53,9 @@ class PeerFinder:
         except OSError:  # it has disconnected already
             return Peer("")
         uid = self._uid(sock.family, theirs, ours)
-        return Peer(str(theirs[0])) if uid is None else Peer(f"user {uid}", uid in self._owners)
+        if uid is None:
+            return Peer(str(theirs[0]))
+        return Peer(f"user {uid}", uid in self._owners, uid)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -66,8 +70,9 @@ class PeerFinder:
         except OSError:
             return None
         _, kind, *_ = _HEADER.unpack_from(answer)
-        # Without such a socket, the kernel answers with an error or with a listening socket.
-        if kind != _SOCK_DIAG_BY_FAMILY or answer[_HEADER.size + 1] != _ESTABLISHED:
+        # Without such a socket, the kernel answers with an error or with a listening socket. The
+        # socket of a client that has closed its side still has a user.
+        if kind != _SOCK_DIAG_BY_FAMILY or answer[_HEADER.size + 1] == _LISTENING:
             return None
         (uid,) = struct.unpack_from("=I", answer, _UID_AT)
         return int(uid)
