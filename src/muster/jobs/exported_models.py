@@ -8,8 +8,8 @@ the job. The ConfigMap has no owner: models outlive their job, until their files
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -36,16 +36,23 @@ UNVERSIONED = "latest"
 """The version of a model that is in the directory itself and not in a numbered folder."""
 
 
+_YEARS = range(1970, 2300)
+"""Of the times of files; arithmetic with times near the limits of `datetime` fails."""
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Size = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
 class File(Object, frozen=True):
     path: str = ""
     """Below the folder of the version."""
-    size: int = 0
+    size: _Count = 0
 
 
 class Tensor(Object, frozen=True):
     name: str = ""
     dtype: str = ""
-    shape: tuple[int | str, ...] = ()
+    shape: tuple[_Size | str, ...] = ()
     """Sizes; -1 or the name of a dimension whose size is open."""
 
 
@@ -62,12 +69,12 @@ class Version(Object, frozen=True):
     path: str = ""
     """The folder of the version, below the model's directory."""
     format: str = ""
-    created: datetime | None = None
+    created: _Moment | None = None
     """When the newest of its files was written."""
-    size: int = 0
+    size: _Count = 0
     files: tuple[File, ...] = ()
     """The first files; `file_count` counts all."""
-    file_count: int = 0
+    file_count: _Count = 0
     tensors: tuple[Tensor, ...] = ()
     """The arrays in the files, where the format lists them."""
     signatures: tuple[Signature, ...] = ()
@@ -75,6 +82,8 @@ class Version(Object, frozen=True):
     """The job that ran when the version appeared."""
     truncated: bool = False
     """Whether it has more files than were looked at: `file_count` and `size` are too small."""
+    problem: str = ""
+    """Why the file that describes the model cannot be read; empty if it can."""
 
 
 class Maker(Object, frozen=True):
@@ -93,7 +102,7 @@ class Model(Object, frozen=True):
     """The value of the annotation: a path in the containers of the job."""
     versions: tuple[Version, ...] = ()
     """Newest first."""
-    omitted: int = 0
+    omitted: _Count = 0
     """Older versions that exist and are not listed: there are too many for one ConfigMap."""
     truncated: bool = False
     """Whether the directory has more entries than were looked at: any version may be missing."""
@@ -169,8 +178,13 @@ def encode(model: Model) -> str:
 
 
 def decode(config_map: ConfigMap) -> Model | None:
-    """The model that a ConfigMap publishes; None if it has another content."""
+    """The model that a ConfigMap publishes; None if it has another content.
+
+    Users can write such ConfigMaps too: nothing in one may break the list of all models.
+    """
     try:
-        return decoder_of(Model).decode(config_map.data.get(DATA_KEY, ""))
+        model = decoder_of(Model).decode(config_map.data.get(DATA_KEY, ""))
     except msgspec.MsgspecError:
         return None
+    moments = (version.created for version in model.versions)
+    return model if all(m is None or m.year in _YEARS for m in moments) else None

@@ -57,6 +57,8 @@ class JobArguments(ClusterChoice, total=False):
     """File of this machine to mount, FILE[:/path]."""
     model_dir: Text | None
     """Directory in a volume where the job exports models; `arena models` lists them."""
+    model_source: Text | None
+    """Where the trained model will be, e.g. pvc://models/mnist: as --model-dir in a claim."""
     sync_mode: Text | None
     """Fetch code first: git or rsync."""
     sync_source: Text | None
@@ -119,8 +121,6 @@ class JobArguments(ClusterChoice, total=False):
     """Use the host's PID namespace."""
     model_name: Text | None
     """Register the trained model under this name in MLflow."""
-    model_source: Text | None
-    """Where the trained model will be, e.g. pvc://models/mnist."""
     ps: int | None
     """Number of parameter servers (tf)."""
     chief: bool | None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from muster.client.submit.transaction import Submitted
     from muster.kube.blocking_client import BlockingClient
 
-REFUSED = ("config_file", "model_name", "model_source")
+REFUSED = ("config_file", "model_name")
 """Fields that a form does not have: they read files or settings of the caller's machine."""
 LOCAL_ONLY = ("working_dir", "python", "isolated")
 _SOURCE = "the manifest"

@@ -404,15 +404,17 @@ def model_directory(**flags: Any) -> str | None:
 
 
 def test_the_job_says_where_it_exports_models() -> None:
-    claim = {"data": ("models:/mnt",), "model_name": "m"}
+    claim = {"data": ("models:/mnt",)}
 
     assert model_directory() is None
     assert model_directory(data_dir=("/srv:/in",), model_dir="/in/a/../b/") == "/in/b"
     assert model_directory(**claim, model_source="pvc://models/mnist/1") == "/mnt/mnist/1"
     assert model_directory(**claim, model_source="pvc://default/models/mnist") == "/mnt/mnist"
     assert model_directory(**claim, model_source="pvc://models/../../etc") == "/mnt/etc"
-    assert model_directory(**claim, model_source="pvc://others/mnist") is None
-    assert model_directory(**claim, model_source="s3://models/mnist") is None
+    for elsewhere in ("pvc://others/mnist", "s3://models/mnist", "models/mnist"):
+        assert model_directory(**claim, model_source=elsewhere, model_name="m") is None
+        with pytest.raises(UsageError, match=f"--model-source {elsewhere} is in no claim"):
+            model_directory(**claim, model_source=elsewhere)
     assert model_directory(**claim, model_source="pvc://models/x", model_dir="/mnt/y") == "/mnt/y"
 
 

@@ -29,7 +29,7 @@ GROUPS: dict[str, Texts] = {
         "evaluator_cpu_limit evaluator_memory_limit device share_memory rdma gputopology "
         "nproc_per_node",
         "Files and data": "working_dir python isolated data data_dir config_file "
-        "mounts_on_launcher model_dir",
+        "mounts_on_launcher model_dir model_source",
         "Code sync": "sync_mode sync_source sync_branch sync_revision sync_depth sync_submodules "
         "sync_secret sync_image",
         "TensorBoard": "tensorboard logdir tensorboard_image",
@@ -40,7 +40,7 @@ GROUPS: dict[str, Texts] = {
         "worker_affinity_constraint ps_affinity_policy ps_affinity_constraint role_sequence",
         "Pods": "shell env_from label annotation worker_image ps_image image_pull_policy "
         "image_pull_secret worker_port ps_port chief_port host_network host_ipc host_pid",
-        "MLflow": "model_name model_source",
+        "MLflow": "model_name",
     }.items()
 }
 """The groups of the help page, in its order: heading, fields of the kinds that have them."""
@@ -135,7 +135,9 @@ class Submission:
     image_pull_secret: Texts = _flag((), "Secret to pull the image with.")
     image_pull_policy: str = _flag("Always", "Always, IfNotPresent or Never.")
     model_name: str = _flag("", "Register the trained model under this name in MLflow.")
-    model_source: str = _flag("", "Where the trained model will be, e.g. pvc://models/mnist.")
+    model_source: str = _flag(
+        "", "Where the trained model will be, e.g. pvc://models/mnist: as --model-dir in a claim."
+    )
 
     gang: bool = _flag(False, "Start all replicas together or none.")
     priority: str = _flag("", "Priority class of the pods.", short="-p")

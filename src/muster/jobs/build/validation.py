@@ -102,8 +102,6 @@ def _model(args: Submission) -> None:
             "--model-source must be set when --model-name is set",
             hint="For example --model-source=pvc://models/mnist",
         )
-    if args.model_source and not args.model_name:
-        raise UsageError("--model-source is given without --model-name")
 
 
 def _processes(text: str) -> None:

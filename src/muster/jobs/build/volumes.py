@@ -121,7 +121,13 @@ def model_directory(args: Submission, site: Site) -> str:
     """Where the job exports models: `--model-dir`, else the place of `--model-source pvc://…` if
     the job mounts that claim; empty if neither is given."""
     if not args.model_dir:
-        return _source_directory(args)
+        directory = _source_directory(args)
+        if args.model_source and not (directory or args.model_name):
+            raise UsageError(
+                f"--model-source {args.model_source} is in no claim that the job mounts",
+                hint="For example --data=models:/models --model-source=pvc://models/mnist",
+            )
+        return directory
     hint = "Name a directory of a volume, e.g. --data CLAIM:/models --model-dir /models/mnist"
     path = flag_values.path("--model-dir", args.model_dir, hint)
     if not any(below(path, folder) for folder in (*mount_paths(args), *site.workspace.directories)):

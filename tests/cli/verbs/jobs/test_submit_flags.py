@@ -56,7 +56,9 @@ SHARED: dict[str, Effect] = {
     "--image-pull-secret": Effect("s", "pod:@/imagePullSecrets", [{"name": "s"}]),
     "--image-pull-policy": Effect("Never", "main:@/imagePullPolicy", "Never"),
     "--model-name": Effect("m", "job/metadata/labels/modelName", "m", ("--model-source=pvc://a",)),
-    "--model-source": Effect("pvc://a", "job/metadata/labels/modelName", "m", ("--model-name=m",)),
+    "--model-source": Effect(
+        "pvc://c/m", "job/metadata/annotations/muster.dev~model-dir", "/d/m", ("--data=c:/d",)
+    ),
     "--model-dir": Effect(
         "/usr/m", "job/metadata/annotations/muster.dev~model-dir", "/usr/m", ("--data-dir=/usr",)
     ),
@@ -189,7 +191,7 @@ OWN: dict[str, dict[str, Effect]] = {
     },
     "jaxjob": {},
 }
-TOGETHER = ("--model-name", "--model-source", "--sync-mode", "--sync-source")
+TOGETHER = ("--model-name", "--sync-mode", "--sync-source")
 """Flags that need another flag."""
 RUNS = {**BARE, "mpijob": "Launcher"}
 
