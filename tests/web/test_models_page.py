@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from aiohttp import ClientPayloadError
 from msgspec.structs import replace
 
 from muster.api.kinds import CONFIG_MAPS, TFJOBS
 from muster.api.meta import Key
+from muster.client.models import model_runs
+from muster.errors import MusterError
 from muster.jobs.exported_models import (
     DATA_KEY,
     MODEL_DIR,
@@ -82,6 +86,66 @@ async def test_text_of_files_is_escaped(site: Site) -> None:
         page = await site.page_with(path, "window.hacked")
         assert "<script>window" not in page
         assert "<img" not in page
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        '{"version": "1", "created": "2026-01-01T00:00:00"}',
+        '{"version": "1", "created": "0001-01-01T00:00:00+14:00"}',
+        '{"version": "1", "created": "9999-12-31T23:59:59-14:00"}',
+        '{"version": "1", "size": 1%s}' % ("0" * 400),
+        '{"version": "1", "fileCount": -1}',
+        '{"version": "1", "tensors": [{"name": "w", "shape": [1%s]}]}' % ("0" * 5000),
+    ],
+    ids=["no time zone", "before all", "after all", "huge size", "negative count", "huge shape"],
+)
+async def test_a_config_map_that_makes_no_sense_hides_no_other_model(
+    site: Site, version: str
+) -> None:
+    publish(site, make("1"))
+    body = manifest(make("1"), site.namespace, "bad")
+    body["data"] = {DATA_KEY: f'{{"name": "bad", "versions": [{version}]}}'}
+    site.api.create(CONFIG_MAPS, body)
+
+    page = await site.page_with("/models", site.namespace)
+    await site.get(f"/models/{site.namespace}/bad", status=404)
+    assert [row[0] for row in rows(page) if row[6] == site.namespace] == ["mnist"]
+
+
+async def test_a_version_that_cannot_be_read_says_so(site: Site) -> None:
+    broken = tuple(replace(row, problem="x.onnx is cut off") for row in make("1").versions)
+    publish(site, replace(make(), versions=broken))
+
+    assert "x.onnx is cut off" in await site.page_with(address(site), "version 1")
+
+
+async def test_a_download_that_fails_on_the_way_is_cut_off(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the browser would store a part of the files as if it were all of them."""
+
+    async def chunks(*_: object) -> AsyncIterator[bytes]:
+        yield b"the beginning"
+        raise MusterError("the pod is gone")
+
+    monkeypatch.setattr(model_runs, "download", chunks)
+    publish(site, make("1"))
+    await site.page_with(address(site), "mnist")
+
+    answer = await site.post(address(site), {"action": "download", "version": "1"})
+
+    assert answer.status == 200
+    with pytest.raises(ClientPayloadError):
+        await answer.read()
+
+
+async def test_a_model_of_no_job_cannot_be_tried(site: Site) -> None:
+    publish(site, replace(make("1"), job=Maker()))
+    await site.page_with(address(site), "mnist")
+
+    answer = await site.post(address(site), {"action": "try", "version": "", "input": "{}"})
+    assert "does not name the job of the model" in await answer.text()
 
 
 async def test_a_model_without_its_job_cannot_be_tried_and_says_why(site: Site) -> None:

@@ -79,7 +79,7 @@ def make_app(
     middlewares = (error_pages.middleware, gate.middleware, with_cluster)
     app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY)
     app[CLUSTERS], app[GATE], app[POLICY], app[stream.STREAMS] = clusters, gate, policy, {}
-    app.on_response_prepare.append(_add_headers)
+    app.on_response_prepare.append(_begin)
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)
     pages = [row for row in PAGES if not (row.writes and policy.read_only)]
@@ -103,7 +103,9 @@ async def _healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+async def _begin(request: web.Request, response: web.StreamResponse) -> None:
+    """The last moment before the headers of a response are sent."""
+    request[error_pages.BEGUN] = response
     response.headers.update(SECURITY_HEADERS)
     response.headers.popall("Server", None)
 

@@ -53,6 +53,10 @@ class SignInView(ErrorView):
         self.page = "" if request.path == SIGN_IN else str(request.rel_url)
 
 
+BEGUN: web.RequestKey[web.StreamResponse] = web.RequestKey("begun", web.StreamResponse)
+"""The response of which a part is sent already."""
+
+
 @web.middleware
 async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn every error into a page, or into plain text for a script."""
@@ -86,6 +90,8 @@ def _log(request: web.Request, error: Exception) -> None:
 async def _answer(
     request: web.Request, status: int, message: str, hint: str = ""
 ) -> web.StreamResponse:
+    if BEGUN in request:
+        return _cut_off(request, message)
     if "text/html" not in request.headers.get("Accept", "") or request.headers.get("HX-Request"):
         return web.Response(text=f"{message} {hint}".strip() + "\n", status=status)
     view = ErrorView(status, message, hint)
@@ -94,3 +100,11 @@ async def _answer(
     if is_form and request.app[POLICY].sign_in:
         view, template = SignInView(request, message), "sign_in.html"
     return await page(request, template, lambda: view, status=status)
+
+
+def _cut_off(request: web.Request, message: str) -> web.StreamResponse:
+    """End an answer that was sent in part, so that no browser takes a part for the whole file."""
+    log.warning("dashboard: %s was not sent whole: %s", request.path, message)
+    if request.transport is not None:
+        request.transport.close()
+    return request[BEGUN]

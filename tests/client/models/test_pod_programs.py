@@ -65,7 +65,8 @@ def test_arrays_that_would_run_code_are_not_loaded(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_is_named(tmp_path: Path) -> None:
-    assert predict(tmp_path, "ONNX", {})["error"] == "the job's environment has no onnxruntime"
+    error = "the job's environment has no onnxruntime"
+    assert predict(tmp_path, "ONNX", {}) == {"error": error, "missing": "onnxruntime"}
 
 
 def test_safetensors_are_listed(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_the_archive_of_a_deleted_version_is_an_error(tmp_path: Path) -> None:
     assert b"is not there any more" in result.stderr
 
 
-@pytest.mark.parametrize("text", ["{", "", "\udc00", '"' + "x" * (70 << 10) + '"'])
+@pytest.mark.parametrize("text", ["{", "", "[" * 60_000, "\udc00", '"' + "x" * (70 << 10) + '"'])
 def test_an_input_that_is_no_json_or_too_large_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="the input is"):
         model_runs._check_input(text)

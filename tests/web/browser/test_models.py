@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import tarfile
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -40,11 +41,23 @@ def test_the_newly_created_model_is_picked_up_tried_and_downloaded(
     train(cluster)
     row = page.locator("#models tr", has_text=JOB)
     expect(row.locator(".chip")).to_have_text("1", timeout=60_000)
+    model = page.context.new_page()
+    model.goto(urljoin(page.url, f"/models/default/model-tfjob-{JOB}"))
+    chosen = model.locator("select[name=version]")
+    chosen.select_option("1")
+    model.get_by_text("1 file").click()
+    page.bring_to_front()
     cluster.arena("wait", JOB)
     cluster.arena("delete", JOB)
     train(cluster)
     expect(row.locator(".chip")).to_have_text("2", timeout=60_000)
     assert page.evaluate("window.sameDocument") is True
+    model.bring_to_front()
+    expect(model.locator("h1")).to_contain_text("version 2")
+    expect(chosen.get_by_text("2")).to_have_count(1)
+    expect(chosen).to_have_value("1")
+    expect(model.locator("#version-1 details")).to_have_attribute("open", "")
+    page.bring_to_front()
 
     cluster.arena("wait", JOB)
     row.get_by_role("link", name=JOB).first.click()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_INPUT = 64 << 10
 """Bytes: the input is an argument of a program."""
+_LIBRARY_HINT = "Install it in the environment or image of the job; the pod uses the same."
 _START_SECONDS = 60
 _RUN_SECONDS = 120
 _DOWNLOAD_SECONDS = 3600
@@ -50,8 +51,10 @@ async def predict(client: Client, published: PublishedModel, version: Version, t
     except msgspec.MsgspecError:
         result = {}
     if not isinstance(result, dict) or "prediction" not in result:
-        error = result.get("error") if isinstance(result, dict) else None
-        raise MusterError(f"the model gave no prediction: {error or 'its answer is not JSON'}")
+        found = result if isinstance(result, dict) else {}
+        error = found.get("error") or "its answer is not JSON"
+        hint = _LIBRARY_HINT if "missing" in found else ""
+        raise MusterError(f"the model gave no prediction: {error}", hint=hint)
     return result["prediction"]
 
 
@@ -60,8 +63,8 @@ def _check_input(text: str) -> None:
         raise UsageError(f"the input is larger than {MAX_INPUT} bytes")
     try:
         msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
-        hint = """For example --input '{"inputs": [[1, 2, 3]]}'"""
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        hint = """For example {"inputs": [[1, 2, 3]]}"""
         raise UsageError(f"the input is not JSON: {error}", hint=hint) from None
 
 
@@ -100,6 +103,8 @@ async def _running(
 
 async def _owner(client: Client, published: PublishedModel) -> Raw:
     job = published.model.job
+    if not (job.kind and job.name):
+        raise MusterError(f"the ConfigMap {published.key} does not name the job of the model")
     known = JOB_KIND_BY_NAME.get(job.kind)
     kind: Kind[Raw] = known.resource if known else Kind.of(job.api_version, job.kind, dict)
     try:

@@ -26,7 +26,8 @@ def main(folder: str, form: str, text: str) -> int:
         if len(line) > MAX_OUTPUT:
             raise ValueError(f"the prediction has {len(line)} bytes; {MAX_OUTPUT} can be shown")
     except ImportError as error:
-        line = json.dumps({"error": f"the job's environment has no {error.name or error}"})
+        name = str(error.name or error)
+        line = json.dumps({"error": f"the job's environment has no {name}", "missing": name})
     except Exception as error:  # noqa: BLE001 - of any library; the user reads it
         line = json.dumps({"error": f"{type(error).__name__}: {str(error)[:2000]}"})
     sys.stdout.write(f"\n{MARK}{line}\n")

@@ -10,6 +10,8 @@ const settings = document.currentScript.dataset;
 // A text that the reader is typing stays when the part around it is replaced.
 Idiomorph.defaults.ignoreActiveValue = true;
 // Most of a page is unchanged, and the browser compares faster than a script morphs.
+// A list that the reader has opened stays open.
+Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) => !(name === "open" && element.matches("details"));
 Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, fresh) => !old.isEqualNode(fresh);
 
 const live = {

@@ -81,6 +81,7 @@ class VersionRow(msgspec.Struct, frozen=True):
     """Whether it has more files than were counted."""
     tensors: tuple[TensorRow, ...]
     signatures: tuple[SignatureRow, ...]
+    problem: str
     earlier_job: bool
     """Whether it was made by an earlier job of the same name."""
 
@@ -181,6 +182,7 @@ def _version(row: Version, model: Model, now: datetime) -> VersionRow:
         truncated=row.truncated,
         tensors=_tensors(row.tensors),
         signatures=tuple(signatures),
+        problem=row.problem,
         earlier_job=bool(row.job_uid) and row.job_uid != model.job.uid,
     )
 

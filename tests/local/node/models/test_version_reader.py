@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 from muster.jobs.exported_models import Signature, Tensor
-from muster.local.node.models import folders
+from muster.local.node.models import folders, signatures
 from muster.local.node.models.version_reader import Look, look, remaining
 
 
@@ -359,6 +359,19 @@ def test_a_protobuf_that_cannot_be_read_is_a_version_without_signature(
     assert directory.settle() == {"1": "SavedModel"}
     (version,) = directory.last.versions.values()
     assert version.signatures == ()
+    assert version.problem == "saved_model.pb is cut off, or is no SavedModel"
+
+
+def test_a_protobuf_with_more_fields_than_are_read_has_no_problem(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signatures, "_MAX_FIELDS", 3)
+    (directory.top / "1").mkdir()
+    (directory.top / "1" / "net.onnx").write_bytes(field(1, b"x") * 4 + field(7, b""))
+
+    assert directory.settle() == {"1": "ONNX"}
+    (version,) = directory.last.versions.values()
+    assert (version.signatures, version.problem) == ((), "")
 
 
 def sparse_zip64() -> bytes:

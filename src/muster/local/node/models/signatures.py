@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.jobs.exported_models import Signature, Tensor
-from muster.local.node.models.tensors import MAX_TEXT, Damaged, text
+from muster.local.node.models.tensors import MAX_TEXT, Damaged, TooLarge, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ class _Source:
         while start < end:
             self._fields += 1
             if self._fields > _MAX_FIELDS:
-                raise Damaged
+                raise TooLarge
             tag, start = self._varint(start)
             kind, value, length = tag & 7, start, -1
             if kind == _VARINT:

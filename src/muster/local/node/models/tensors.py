@@ -26,6 +26,10 @@ class Damaged(Exception):
     """The file is not complete, or not of its format."""
 
 
+class TooLarge(Damaged):
+    """The file may be complete, but has more parts than are read."""
+
+
 def text(value: str) -> str:
     """A name from a file, short enough to publish."""
     return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}…"

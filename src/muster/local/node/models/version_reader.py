@@ -24,7 +24,7 @@ from muster.jobs.exported_models import (
     version_order,
 )
 from muster.local.node.models import folders, npz_archive, signatures, tensors
-from muster.local.node.models.tensors import Damaged
+from muster.local.node.models.tensors import Damaged, TooLarge, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -180,14 +180,18 @@ def _read(directory: int, folder: Folder, last: Look, job_uid: str, result: Look
 def _version(directory: int, folder: Folder, contents: Contents, job_uid: str) -> Version:
     arrays: tuple[Tensor, ...] = ()
     functions: tuple[Signature, ...] = ()
+    problem = ""
     with folders.open_file(directory, folder, contents.main) as file:
         if contents.format in _TENSORS:
             arrays = _TENSORS[contents.format](file)
         else:
-            # Nothing in these formats says whether they are complete, so they are published
-            # without a signature if it cannot be read.
-            with contextlib.suppress(Damaged):
+            # A version of several files may be of use though one of them cannot be read.
+            try:
                 functions = _SIGNATURES[contents.format](file)
+            except TooLarge:
+                pass
+            except Damaged:
+                problem = f"{text(contents.main)} is cut off, or is no {contents.format}"
     return Version(
         version=folder.version,
         path=folder.path,
@@ -199,5 +203,6 @@ def _version(directory: int, folder: Folder, contents: Contents, job_uid: str) -
         truncated=contents.truncated,
         tensors=arrays,
         signatures=functions,
+        problem=problem,
         job_uid=job_uid,
     )
