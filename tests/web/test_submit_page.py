@@ -94,6 +94,16 @@ async def test_errors_stand_at_their_fields_in_the_words_of_the_command(site: Si
     assert find(site, "hello") is None
 
 
+@pytest.mark.parametrize("policy", LOCAL)
+async def test_all_fields_that_cannot_be_read_have_their_errors_at_once(site: Site) -> None:
+    page = await shown(site, 400, name="", command="", workers="x", env="A=\0")
+
+    assert "the name of the job is missing" in error_at(page, "name")
+    for field in ("command", "workers", "env"):
+        assert f'id="error-{field}"' in page
+    assert "NUL character" in page
+
+
 async def test_a_form_with_an_error_keeps_its_values(site: Site) -> None:
     page = await shown(site, 400, name=HOSTILE, image="python:3.12", sync_branch="main")
 
@@ -141,6 +151,11 @@ async def test_pasted_yaml_is_read_like_submit_f(site: Site) -> None:
         text.replace("tfReplicaSpecs", "replicas"): "tfReplicaSpecs",
     }.items():
         assert sentence in error_at(await shown(site, 400, type="yaml", manifest=wrong), "manifest")
+    site.add_job("pasted")
+    page = await shown(site, 409, type="yaml", manifest=text)
+    assert "a job named pasted exists already" in error_at(page, "manifest")
+    page = await shown(site, 409, step="send", manifest=text)
+    assert "a job named pasted exists already" in error_at(page, "manifest")
     other = text.replace("{name: pasted}", "{name: pasted, namespace: other}")
     page = await shown(site, 400, type="yaml", manifest=other)
     assert "is for the namespace other" in error_at(page, "namespace")

@@ -61,8 +61,10 @@ def read_values(
     kind: type[Submission], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, MusterError]]:
     """The fields of a form as values of flags, and the errors of those that cannot be read."""
-    given: dict[str, Any] = {"command": (_plain(texts.get("command", "")),)}
-    errors: dict[str, MusterError] = {}
+    command = _plain(texts.get("command", ""))
+    given: dict[str, Any] = {"command": (command,)}
+    no_nul = UsageError("the text has a NUL character, which no program can get")
+    errors: dict[str, MusterError] = {name: no_nul for name in texts if "\0" in texts[name]}
     for flag in flags_of(kind):
         if flag.field in REFUSED:
             continue
@@ -71,7 +73,11 @@ def read_values(
             given |= _value(flag, text)
         except MusterError as error:
             errors[flag.field] = error
-    given.setdefault("name", "")
+    if not given.get("name"):
+        errors["name"] = UsageError("the name of the job is missing", hint="For example: mnist")
+    if not command.strip():
+        hint = "For example: `python train.py`"
+        errors["command"] = UsageError("the training command is missing", hint=hint)
     return given, errors
 
 

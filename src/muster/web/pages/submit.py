@@ -17,6 +17,7 @@ from muster.api.meta import Key, key_of
 from muster.client import config_file
 from muster.client.submit.defaults import gang_default
 from muster.errors import (
+    AlreadyExists,
     ApiError,
     BadRequest,
     Invalid,
@@ -193,7 +194,8 @@ async def _form(
 def _field_of(error: MusterError, kind: type[Submission] | None) -> str:
     field = field_of(error, kind)
     # Of a pasted manifest, whatever is wrong with the job is at the text.
-    is_text = kind is None and isinstance(error, UsageError | InvalidJob | Invalid | BadRequest)
+    of_text = UsageError | InvalidJob | Invalid | BadRequest | AlreadyExists
+    is_text = kind is None and isinstance(error, of_text)
     return field or ("manifest" if is_text else "")
 
 

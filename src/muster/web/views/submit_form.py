@@ -121,7 +121,9 @@ def job_form(
 ) -> SubmitForm:
     """The form for a type of job, with these texts in it and these errors; `""` is no field."""
     fields = {row.name: row for row in _fields(type_, defaults)}
-    names = [name for name in fields if name in errors]
+    directory = ("working_dir",) if defaults.directory else ()
+    own = ("name", "namespace", *directory, "command", *GROUPS[_FIRST_GROUP])
+    names = [name for name in (*own, *fields) if name in fields and name in errors]
     fields = {
         name: msgspec.structs.replace(
             row,
@@ -131,8 +133,6 @@ def job_form(
         )
         for name, row in fields.items()
     }
-    directory = ("working_dir",) if defaults.directory else ()
-    own = ("name", "namespace", *directory, "command", *GROUPS[_FIRST_GROUP])
     first = [fields.pop(name) for name in dict.fromkeys(own) if name in fields]
     groups = [_group(heading, members, fields) for heading, members in GROUPS.items()]
     return SubmitForm(
