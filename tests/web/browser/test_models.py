@@ -12,7 +12,11 @@ from urllib.parse import urljoin
 import pytest
 from playwright.sync_api import Page, expect
 
+from muster.api.kinds import TFJOBS
+from muster.api.meta import Key
+from muster.jobs.exported_models import File, Maker, Model, Tensor, Version, manifest
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
+from tests.web.objects import HOSTILE, job
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +27,13 @@ oc() {{ "{ARENA}" "$@"; }}
 oc process -f openshift/tf-job_distributed-template.yaml --param JOB_NAME={JOB} \
  --param IMAGE_NAME=training-user1 --param BUCKET=user1 --param WORKERS=2 | oc apply -f -
 """
+
+
+HOSTILE_SVG = "<svg onload=window.hacked=1>" + HOSTILE
+PAGES = (
+    "/", "/line", "/jobs", "/history", "/models", "/models/default/bad", "/jobs/default/TFJob/bad",
+    "/submit?from=default/TFJob/bad", "/jobs?text=%3Csvg%20onload%3D1%3E",
+)  # fmt: skip
 
 
 def train(cluster: LocalCluster) -> None:
@@ -74,3 +85,40 @@ def test_the_newly_created_model_is_picked_up_tried_and_downloaded(
     assert download.value.suggested_filename == f"{JOB}-2.tar"
     with tarfile.open(download.value.path()) as archive:
         assert archive.getnames() == ["2/model.npz"]
+
+
+def test_hostile_text_of_models_jobs_and_events_runs_on_no_page(
+    page: Page, cluster: LocalCluster
+) -> None:
+    """The fixture fails if a script ran, or if the console says that the browser stopped one."""
+    text = HOSTILE_SVG
+    version = Version(
+        "1", "1", text, files=(File(text, 1),), tensors=(Tensor(text, text, (text,)),)
+    )
+    model = Model(text, Maker("v1", text, text), "javascript:window.hacked=1", (version,))
+    config_map = manifest(model, "default", "bad")
+    config_map["metadata"]["labels"] = {"muster.dev/model": "bad"}
+    bad = job("bad")
+    bad["metadata"] = {"name": "bad", "annotations": {"muster.dev/model-dir": text, "note": text}}
+    template = bad["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    template["spec"]["schedulerName"] = "nobody"
+    template["spec"]["containers"][0]["env"] = [{"name": "TF_CONFIG", "value": text}]
+    cluster.apply(config_map, bad)
+    with cluster.client() as client:
+        uid = client.get(TFJOBS, Key("default", "bad"))["metadata"]["uid"]
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "bad", "namespace": "default"},
+        "involvedObject": {"kind": "TFJob", "name": "bad", "namespace": "default", "uid": uid},
+        "reason": text[:100], "message": text, "type": "Warning",
+    }  # fmt: skip
+    cluster.apply(event)
+    page.goto(urljoin(page.url, "/models"))
+    expect(page.locator("#models")).to_contain_text(text)
+    for path in PAGES:
+        page.goto(urljoin(page.url, path))
+        expect(page.locator("h1")).to_be_visible()
+        assert page.locator("main script, main img, main [onload]").count() == 0, path
+    page.goto(urljoin(page.url, "/jobs/default/TFJob/bad"))
+    expect(page.locator("#job_events")).to_contain_text(text)

@@ -43,6 +43,41 @@ def test_a_job_of_the_form_runs_until_it_has_succeeded(page: Page, cluster: Loca
     expect(page.locator("h1")).to_contain_text("SUCCEEDED")
 
 
+def test_a_gang_of_the_form_waits_says_why_gets_room_and_shows_its_log(
+    page: Page, cluster: LocalCluster
+) -> None:
+    cluster.submit("holder", "--workers=2", "--gpus=2", "--gang", command="sleep 1000")
+    open_form(page, "type=tf")
+    page.get_by_label("Name required").fill("gang-of-two")
+    page.get_by_label("Command").fill(
+        "for step in $(seq 1000); do echo step $step; sleep 0.2; done"
+    )
+    page.get_by_label("Workers", exact=False).first.fill("2")
+    page.get_by_label("GPUs per worker").fill("1")
+    page.get_by_label("Gang", exact=False).check()
+    page.get_by_role("button", name="Show the manifest").click()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url("**/jobs/default/TFJob/gang-of-two")
+
+    expect(page.locator("#job h1 .chip")).to_have_text("PENDING")
+    expect(page.locator("#job")).to_contain_text("0 of 2 workers fit")
+    expect(page.locator("#job")).to_contain_text("short 2 nvidia.com/gpu")
+    page.evaluate("window.sameDocument = true")
+
+    holder = page.context.new_page()
+    holder.goto(urljoin(page.url, "/jobs/default/TFJob/holder"))
+    holder.get_by_role("button", name="Delete").click()
+    holder.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    holder.wait_for_url("**/jobs")
+    page.bring_to_front()
+    expect(page.locator("#job h1 .chip")).to_have_text("RUNNING")
+    expect(page.locator("#log")).to_contain_text("step 1")
+    seen = page.locator("#log > div").count()
+    page.wait_for_function("n => document.querySelectorAll('#log > div').length > n", arg=seen + 4)
+    assert page.evaluate("window.sameDocument") is True
+    cluster.arena("delete", "gang-of-two")
+
+
 def test_pasted_yaml_runs_and_a_job_is_submitted_again(page: Page, cluster: LocalCluster) -> None:
     open_form(page, "type=yaml")
     page.get_by_label("Manifest").fill("kind: jax\nname: pasted\ncommand: 'true'\nworker: 1")
