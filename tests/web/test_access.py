@@ -133,6 +133,7 @@ async def test_every_answer_has_the_security_headers(site: Site) -> None:
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"
         assert "Server" not in headers
 
 

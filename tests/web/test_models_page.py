@@ -27,6 +27,7 @@ from muster.jobs.exported_models import (
 )
 from muster.web.access.gate import Policy
 from muster.web.cluster.live_cluster import LiveCluster, Location
+from muster.web.context import attachment
 from tests.web.objects import HOSTILE, job
 from tests.web.site import Site, rows
 
@@ -138,6 +139,15 @@ async def test_a_download_that_fails_on_the_way_is_cut_off(
     assert answer.status == 200
     with pytest.raises(ClientPayloadError):
         await answer.read()
+    answer.close()
+
+
+def test_no_character_of_a_file_name_has_a_meaning_in_the_header() -> None:
+    header = attachment('a"; x=\r\nSet-Cookie: b\u202e/../c')["Content-Disposition"]
+
+    assert header == (
+        "attachment; filename*=UTF-8''a%22%3B%20x%3D%0D%0ASet-Cookie%3A%20b%E2%80%AE%2F..%2Fc"
+    )
 
 
 async def test_a_model_of_no_job_cannot_be_tried(site: Site) -> None:
