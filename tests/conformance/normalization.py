@@ -37,7 +37,7 @@ class Exclusion(NamedTuple):
     always: bool = True
 
 
-def normalized(replies: list[Reply], case: Case, namespace: str) -> list[tuple[int, Any, Any]]:
+def normalized(replies: list[Reply], case: Case, namespace: str) -> list[tuple[int, Any, Any, str]]:
     """What two servers must agree on."""
     named = set(case.differs)
     assert named <= {e.name for e in EXCLUSIONS}, f"{case.name}: unknown exclusion"
@@ -50,7 +50,7 @@ def normalized(replies: list[Reply], case: Case, namespace: str) -> list[tuple[i
         for obj in (*_objects(body), header):
             for exclusion in chosen:
                 exclusion.remove(obj)
-        shown.append((reply.status, body, header.get("warnings", [])))
+        shown.append((reply.status, body, header.get("warnings", []), reply.retry_after))
     return shown
 
 

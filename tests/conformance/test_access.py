@@ -62,7 +62,7 @@ def ask(server: Running, step: Step, token: str = "") -> Reply:
         return connection.send(step)
 
 
-def replies_to_tokens(server: Running, name: str) -> list[tuple[int, Any, Any]]:
+def replies_to_tokens(server: Running, name: str) -> list[tuple[int, Any, Any, str]]:
     """The answers to a service account: with its token, a forged one, and one for other servers."""
     home = f"/api/v1/namespaces/{name}"
     tokens = f"{home}/serviceaccounts/a/token"

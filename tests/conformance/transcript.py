@@ -64,12 +64,14 @@ class Case:
 
 @dataclass
 class Reply:
-    """An answer: the code, the decoded body (a list of them for a watch), warnings, the path."""
+    """An answer: the code, the decoded body (a list of them for a watch), headers, the path."""
 
     status: int
     body: Any
     warnings: tuple[str, ...] = ()
     path: str = ""
+    retry_after: str = ""
+    """The header Retry-After, at which clients repeat a request by themselves."""
 
 
 class Connection:
@@ -96,7 +98,8 @@ class Connection:
         self._connection.request(step.method, step.path, body, headers)
         response = self._connection.getresponse()
         warnings = tuple(response.headers.get_all("Warning") or ())
-        return Reply(response.status, _decoded(response.read()), warnings, step.path)
+        body, again = _decoded(response.read()), response.headers.get("Retry-After", "")
+        return Reply(response.status, body, warnings, step.path, again)
 
     def close(self) -> None:
         self._connection.close()

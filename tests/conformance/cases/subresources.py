@@ -136,6 +136,86 @@ EVICTION = [
     ),
 ]
 
+
+def budget(name: str = "b", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": LABELS}, **spec}}
+
+
+def counted(allowed: int, generation: int = 1, **more: Any) -> dict[str, Any]:
+    """The part of a budget that its controller writes; in this suite, neither server has one."""
+    numbers = {"currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+    return {
+        "status": {
+            "observedGeneration": generation,
+            "disruptionsAllowed": allowed,
+            **numbers,
+            **more,
+        }
+    }
+
+
+def running(ready: bool) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    return {"status": {"phase": "Running", "conditions": [condition]}}
+
+
+NOT_SYNCED = {
+    "type": "DisruptionAllowed",
+    "status": "False",
+    "reason": "SyncFailed",
+    "message": "found no controllers",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+PROTECTED = [
+    post(PODS, pod("a", {"nodeName": "n"}, labels=LABELS)),
+    patch(f"{PODS}/a/status", running(ready=True)),
+    post(BUDGETS, budget(minAvailable=1)),
+]
+BUDGETED = [
+    Case(
+        "evictions that a budget allows and refuses",
+        [
+            *PROTECTED,
+            post(PODS, pod("c", {"nodeName": "n"}, labels=LABELS)),
+            patch(f"{PODS}/c/status", running(ready=True)),
+            post(f"{PODS}/a/eviction", eviction()),  # the status is not written yet
+            patch(f"{BUDGETS}/b/status", counted(1)),
+            post(f"{PODS}/a/eviction?dryRun=All", eviction()),
+            get(f"{BUDGETS}/b"),
+            post(f"{PODS}/a/eviction", eviction()),
+            post(f"{PODS}/c/eviction", eviction("c")),
+            patch(f"{BUDGETS}/b", {"spec": {"minAvailable": 0}}),
+            post(f"{PODS}/c/eviction", eviction("c")),
+            patch(f"{BUDGETS}/b/status", counted(0, 2, conditions=[NOT_SYNCED])),
+            post(f"{PODS}/c/eviction", eviction("c")),
+            delete(f"{BUDGETS}/b"),
+            post(f"{PODS}/c/eviction", eviction("c")),
+        ],
+    ),
+    Case(
+        "evictions of pods that are not ready",
+        [
+            *PROTECTED,
+            patch(f"{PODS}/a/status", running(ready=False)),
+            patch(f"{BUDGETS}/b/status", counted(0, currentHealthy=0)),
+            post(f"{PODS}/a/eviction?dryRun=All", eviction()),
+            patch(f"{BUDGETS}/b", {"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}}),
+            post(f"{PODS}/a/eviction?dryRun=All", eviction()),
+            patch(f"{BUDGETS}/b", {"spec": {"unhealthyPodEvictionPolicy": "IfHealthyBudget"}}),
+            patch(f"{BUDGETS}/b/status", counted(0, 3, currentHealthy=1)),
+            post(f"{PODS}/a/eviction", eviction()),
+        ],
+    ),
+    Case(
+        "an eviction with two budgets",
+        [
+            *PROTECTED,
+            post(BUDGETS, budget("c", maxUnavailable=1)),
+            post(f"{PODS}/a/eviction", eviction()),
+        ],
+    ),
+]
+
 FINALIZE = [
     Case(
         "a namespace's finalizers",
@@ -185,4 +265,4 @@ BINDING = [
     ),
 ]
 
-CASES = [*SCALE, *STATUS, *EVICTION, *FINALIZE, *BINDING]
+CASES = [*SCALE, *STATUS, *EVICTION, *BUDGETED, *FINALIZE, *BINDING]

@@ -255,9 +255,14 @@ def too_large(message: str) -> StatusError:
     return StatusError(message, status=413, reason="RequestEntityTooLarge")
 
 
-def too_many(message: str, cause: Cause) -> StatusError:
-    """A disruption budget forbids the eviction for now."""
+def too_many(message: str, cause: Cause, retry_after: int = 0) -> StatusError:
+    """A disruption budget forbids the eviction for now.
+
+    With `retry_after`, clients repeat the request by themselves after so many seconds.
+    """
     details: dict[str, object] = {"causes": [{"reason": cause.reason, "message": cause.message}]}
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
     return StatusError(message, status=429, reason="TooManyRequests", details=details)
 
 
@@ -267,6 +272,17 @@ def too_many_connections() -> StatusError:
         "the local cluster's API has too many connections; try again in a moment",
         status=429,
         reason="TooManyRequests",
+        details={"retryAfterSeconds": 1},
+    )
+
+
+def several_budgets() -> StatusError:
+    """An eviction takes a disruption from one budget only."""
+    return StatusError(
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
+        " support.",
+        status=500,
+        reason="",
     )
 
 

@@ -21,7 +21,7 @@ from muster.local.apiserver.http import bodies
 from muster.local.apiserver.http.requests import Answer, Call, json_answer
 from muster.local.apiserver.kinds.fields import NOT_NEGATIVE
 from muster.local.apiserver.kinds.pods import pod as pods
-from muster.local.apiserver.kinds.policy.pod_disruption_budget import check_eviction
+from muster.local.apiserver.kinds.policy import pod_disruption_budget as budgets
 from muster.local.apiserver.patch.patches import read_patch
 from muster.local.apiserver.resource import Resource
 from muster.local.apiserver.schema.decoding import check_body, check_name, check_shape
@@ -88,16 +88,11 @@ async def _evict(verbs: Verbs, call: Call) -> Answer:
     eviction = await verbs.admission.reviews.admit_body(
         call, _read_body(call), _BODIES["eviction"].gvk
     )
-    async with verbs.evictions:
-        await _evict_within_budget(verbs, call, eviction.get("deleteOptions") or {})
-    return json_answer(_DONE, 201)
-
-
-async def _evict_within_budget(verbs: Verbs, call: Call, options: Raw) -> None:
+    options = eviction.get("deleteOptions") or {}
+    now = timestamp(verbs.clock())
     pod = codec.decode(verbs.read(call).value)
     if not pods.can_be_evicted_freely(pod):
-        check_eviction(verbs.store, pod)
-    now = timestamp(verbs.clock())
+        await _take_disruption(verbs, call, pod, now)
 
     def mark(pod: Raw) -> Raw:
         preconditions.check_preconditions(call, options, pod)
@@ -108,6 +103,23 @@ async def _evict_within_budget(verbs: Verbs, call: Call, options: Raw) -> None:
     await verbs.change(call, mark)
     route = call.route._replace(verb="delete", subresource="")
     await verbs.delete(Call(route, call.resource, call.query, codec.dump(options)))
+    return json_answer(_DONE, 201)
+
+
+async def _take_disruption(verbs: Verbs, call: Call, pod: Raw, now: str) -> None:
+    """Count the eviction in the budget that selects the pod; raises if the budget forbids it."""
+    found = budgets.protecting(verbs.store, pod)
+    if len(found) > 1:
+        raise api_errors.several_budgets()
+    if not found or budgets.costs_nothing(found[0], pod):
+        return
+
+    def take(budget: Raw) -> Raw:
+        budgets.take_disruption(budget, pod["metadata"]["name"], now)
+        return budget
+
+    write = Call.internal(budgets.PDBS, "update", found[0], "status", agent="kube-apiserver")
+    await verbs.change(replace(write, query=call.query), take)
 
 
 def _read_body(call: Call) -> Raw:

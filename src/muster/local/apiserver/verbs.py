@@ -7,7 +7,6 @@ is repeated on the newer object. A client that named a revision gets a conflict 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -68,8 +67,6 @@ class Verbs:
         self.quotas = Quotas(store)
         self.admission = AdmissionChain(store, clock)
         self.converter = Converter()
-        self.evictions = asyncio.Lock()
-        """Held from the check of a disruption budget until the pod is being deleted."""
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
             "get": self.get, "list": self.list, "create": self.create, "update": self.update,
             "patch": self.patch, "delete": self.delete, "deletecollection": self.deletecollection,

@@ -43,6 +43,7 @@ class SharedInformers:
         self.revisions = Informer(client, workloads.CONTROLLER_REVISIONS, indexes=owned)
         self.jobs = Informer(client, workloads.JOBS, indexes=owned)
         self.cron_jobs = Informer(client, workloads.CRON_JOBS)
+        self.budgets = Informer(client, workloads.DISRUPTION_BUDGETS, indexes=by_namespace)
         self.services = Informer(client, SERVICES, indexes=by_namespace)
         self.nodes = Informer(client, workloads.NODES)
         self.namespaces = Informer(client, workloads.NAMESPACES)

@@ -20,6 +20,7 @@ from muster.local.controllers.cron_jobs.controller import CronJobController
 from muster.local.controllers.daemon_sets.controller import DaemonSetController
 from muster.local.controllers.deployments.controller import DeploymentController
 from muster.local.controllers.deployments.replica_sets import ReplicaSetController
+from muster.local.controllers.disruption_budgets.controller import DisruptionBudgetController
 from muster.local.controllers.endpoints_controller import BATCH_DELAY, EndpointsController
 from muster.local.controllers.expectations import Expectations
 from muster.local.controllers.garbage.collector import GarbageCollector
@@ -36,6 +37,7 @@ from muster.local.controllers.workloads import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
     JOBS,
     PODS,
     REPLICA_SETS,
@@ -136,13 +138,15 @@ class ControllerManager:
         self.loop("services", services, services.endpoints, services.slices, delay=BATCH_DELAY)
 
     def nodes(self, settings: Settings) -> None:
-        """Nodes without heartbeats, deleted nodes, and their pods."""
+        """Nodes without heartbeats, deleted nodes, and their pods; the pods that may be evicted."""
         client, informers, clock = self.client, self.informers, self.clock
         heartbeats = NodeHeartbeats(client, informers, clock, settings.grace)
         self.loop("nodes", heartbeats, heartbeats.leases)
         control = self.pod_control(PODS, "taint-eviction-controller")
         self.loop("evictions", TaintEviction(control, informers), workers=_WORKERS)
         self.loop("pod gc", PodGc(client, informers, clock, settings.missing_node_grace))
+        control = self.pod_control(DISRUPTION_BUDGETS, "controllermanager")
+        self.loop("budgets", DisruptionBudgetController(control, informers))
 
     def root_ca(self, certificate: str) -> None:
         publisher = RootCaPublisher(self.client, self.informers, certificate)

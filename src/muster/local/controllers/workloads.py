@@ -171,15 +171,27 @@ class FailurePolicy(Object, frozen=True):
     rules: tuple[FailureRule, ...] = ()
 
 
+class SuccessRule(Object, frozen=True):
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Object, frozen=True):
+    rules: tuple[SuccessRule, ...] = ()
+
+
 class JobSpec(Object, frozen=True):
     parallelism: int = 1
     completions: int | None = None
     completion_mode: str = "NonIndexed"
     backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
     pod_failure_policy: FailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
     pod_replacement_policy: str = "TerminatingOrFailed"
     managed_by: str = ""
     selector: LabelSelector | None = None
@@ -204,6 +216,17 @@ class CronJobSpec(Object, frozen=True):
 
 class CronJob(ApiObject, frozen=True):
     spec: CronJobSpec = CronJobSpec()
+    status: Raw = {}
+
+
+class DisruptionBudgetSpec(Object, frozen=True):
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudget(ApiObject, frozen=True):
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: Raw = {}
 
 
@@ -238,6 +261,7 @@ CONTROLLER_REVISIONS = Kind.of("apps/v1", "ControllerRevision", ControllerRevisi
 CLAIMS: Kind[Raw] = Kind.of("v1", "PersistentVolumeClaim", dict)
 JOBS = Kind.of("batch/v1", "Job", Job)
 CRON_JOBS = Kind.of("batch/v1", "CronJob", CronJob)
+DISRUPTION_BUDGETS = kinds.POD_DISRUPTION_BUDGETS.read_as(DisruptionBudget)
 
 
 def copied_metadata(template: Raw) -> Raw:

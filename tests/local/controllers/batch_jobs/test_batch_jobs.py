@@ -66,13 +66,13 @@ class World:
                 self.delete(pod.metadata.uid)
                 left -= 1
         for index in plan.create[:left]:
-            self.create(index)
+            self.create(index, None if index is None else plan.replaced.get(index))
             left -= 1
         self.sweep()
         return left != writes
 
-    def create(self, index: int | None) -> None:
-        body = manifests.build_pod(self.job, index)
+    def create(self, index: int | None, replaced: Pod | None = None) -> None:
+        body = manifests.build_pod(self.job, index, replaced)
         self.created += 1
         uid = f"uid-{self.created}"
         body["metadata"] |= {"uid": uid, "creationTimestamp": timestamp(self.now)}
@@ -332,3 +332,32 @@ def test_a_job_expires_after_its_time_to_live() -> None:
 
     assert decide.expires(world.job) == NOW + timedelta(seconds=60)
     assert job_end.deadline(world.job) is None
+
+
+def test_failures_of_an_index_are_counted_although_the_failed_pods_are_deleted() -> None:
+    world = World(completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=2)
+    world.settle()
+    world.end("uid-2", "Succeeded")
+    for number in (1, 3, 4):
+        failed = f"uid-{number}"
+        world.end(failed, "Failed")
+        world.delete(failed)
+        world.settle()
+        assert world.created == max(2, number), "the index has a backoff"
+        world.now += timedelta(minutes=10)
+        world.settle()
+
+    assert world.reason() == "FailedIndexes"
+    assert (world.status["failedIndexes"], world.status["completedIndexes"]) == ("0", "1")
+    assert world.status["failed"] == 3
+    assert world.created == 4
+
+
+def test_an_index_that_failed_with_its_node_gets_a_new_pod_at_once() -> None:
+    world = World(completions=1, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=0)
+    world.settle()
+    world.switch_off("uid-1")
+    world.settle()
+
+    assert world.running == ["uid-2"]
+    assert "failedIndexes" not in world.status

@@ -42,8 +42,17 @@ spec:
 """
 
 
+def end_index(index: int, code: int) -> Run:
+    """The running pods of an index end with this code."""
+    label = f"batch.kubernetes.io/job-completion-index={index}"
+    running = "--field-selector=status.phase=Running"
+    return Run(f"annotate pods -l {label} {running} muster.dev/test-exit-code={code}", quiet=True)
+
+
 POLICY = "{rules: [{action: FailJob, onExitCodes: {operator: In, values: [42]}}]}"
 IGNORE = "{rules: [{action: Ignore, onExitCodes: {operator: In, values: [7]}}]}"
+FAIL_INDEX = "{rules: [{action: FailIndex, onExitCodes: {operator: In, values: [42]}}]}"
+FIRST_INDEX = "{rules: [{succeededCount: 2}, {succeededIndexes: '0'}]}"
 END = "annotate pods --all muster.dev/test-exit-code=0"
 
 STORIES: dict[str, list[Step]] = {
@@ -55,6 +64,76 @@ STORIES: dict[str, list[Step]] = {
     ],
     "by index": [
         Run("apply -f -", job(completions=3, parallelism=2, completionMode="Indexed")),
+        COMPLETE,
+        ALL,
+    ],
+    "with a limit for each index": [
+        Run(
+            "apply -f -",
+            job(
+                code=None,
+                completions=3,
+                parallelism=3,
+                completionMode="Indexed",
+                backoffLimitPerIndex=1,
+            ),
+        ),
+        ready(3),
+        ALL,
+        end_index(0, 0),
+        end_index(1, 3),
+        end_index(2, 0),
+        ALL,
+        Run("wait job/j --for=jsonpath={.status.ready}=1 --timeout=60s"),
+        ALL,
+        end_index(1, 3),
+        FAILED,
+        ALL,
+    ],
+    "with a limit for failed indexes": [
+        Run(
+            "apply -f -",
+            job(
+                code=3,
+                completions=4,
+                parallelism=1,
+                completionMode="Indexed",
+                backoffLimitPerIndex=0,
+                maxFailedIndexes=1,
+            ),
+        ),
+        FAILED,
+        ALL,
+    ],
+    "with an exit code that ends an index": [
+        Run(
+            "apply -f -",
+            job(
+                code=42,
+                completions=2,
+                parallelism=1,
+                completionMode="Indexed",
+                backoffLimitPerIndex=5,
+                podFailurePolicy=FAIL_INDEX,
+                podReplacementPolicy="Failed",
+            ),
+        ),
+        FAILED,
+        ALL,
+    ],
+    "complete by its success policy": [
+        Run(
+            "apply -f -",
+            job(
+                code=None,
+                completions=3,
+                parallelism=3,
+                completionMode="Indexed",
+                successPolicy=FIRST_INDEX,
+            ),
+        ),
+        ready(3),
+        end_index(0, 0),
         COMPLETE,
         ALL,
     ],

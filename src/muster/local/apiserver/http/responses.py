@@ -47,7 +47,9 @@ def failure(error: StatusError, warnings: Headers | None = None, accept: str = "
     """An error as a Status."""
     body = codec.dump(api_errors.body(error))
     media = media_of(accept)
-    headers = [*(warnings or ()), *([("Retry-After", "1")] if error.status == 429 else ())]
+    retry_after = (error.details or {}).get("retryAfterSeconds")
+    again = [("Retry-After", str(retry_after))] if retry_after else []
+    headers = [*(warnings or ()), *again]
     return response(body, error.status, media, headers)
 
 

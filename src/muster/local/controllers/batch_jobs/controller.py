@@ -15,6 +15,7 @@ from muster.api.meta import preconditions
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.local.controllers.batch_jobs import decide as decisions
+from muster.local.controllers.batch_jobs.index_failures import failure_annotations
 from muster.local.controllers.batch_jobs.pod_tracking import FINALIZER, INDEX, tracked
 from muster.local.controllers.informers import NAMESPACE, possible_owners
 from muster.local.controllers.pod_control import new_pod
@@ -34,19 +35,24 @@ _MAX_HOSTNAME = 63  # of a DNS label
 _VARIABLE = "JOB_COMPLETION_INDEX"
 
 
-def build_pod(job: Job, index: int | None) -> Raw:
-    """The manifest of a new pod, with this index if the job is indexed."""
+def build_pod(job: Job, index: int | None, replaced: Pod | None = None) -> Raw:
+    """The manifest of a new pod, with this index if the job is indexed.
+
+    If each index has a limit of its own, the pod counts the failures of its index: one more than
+    the pod that it replaces.
+    """
     meta = job.metadata
     base = f"{meta.name}-" if index is None else f"{meta.name}-{index}-"
     body = new_pod(JOBS, job, base)
     body["metadata"]["finalizers"] = [FINALIZER]
-    return body if index is None else _indexed(body, job, index)
+    return body if index is None else _indexed(body, job, index, failure_annotations(job, replaced))
 
 
-def _indexed(body: Raw, job: Job, index: int) -> Raw:
+def _indexed(body: Raw, job: Job, index: int, failures: dict[str, str]) -> Raw:
     meta, spec = body["metadata"], dict(body["spec"])
     for field in ("annotations", "labels"):
         meta[field] = {**meta.get(field, {}), INDEX: str(index)}
+    meta["annotations"] |= failures
     spec.setdefault("hostname", f"{job.metadata.name}-{index}"[:_MAX_HOSTNAME])
     for field in ("initContainers", "containers"):
         if spec.get(field):
@@ -100,7 +106,10 @@ class JobController:
         await self._remove_finalizers(plan.counted)
         await self._remove_finalizers(plan.drop)  # they end uncounted
         await self.pod_control.delete_pods(job.metadata, (*plan.drop, *plan.stop))
-        bodies = [build_pod(job, index) for index in plan.create]
+        bodies = [
+            build_pod(job, index, None if index is None else plan.replaced.get(index))
+            for index in plan.create
+        ]
         error = await self.pod_control.create_pods(job.metadata, bodies)
         if error is not None:
             raise error

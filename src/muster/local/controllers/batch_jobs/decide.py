@@ -7,7 +7,7 @@ is final: a job that is going to fail does not succeed because its last pod happ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,12 +16,12 @@ from muster.api import conditions
 from muster.api.events import EventText
 from muster.api.meta import timestamp
 from muster.local.controllers import pod_readiness
-from muster.local.controllers.batch_jobs import job_end, pod_tracking
+from muster.local.controllers.batch_jobs import index_failures, job_end, pod_tracking
 from muster.local.controllers.batch_jobs.job_end import JobEnd
 from muster.local.controllers.workloads import BURST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from muster.api.meta import Raw
     from muster.local.controllers.batch_jobs.pod_tracking import PodCounts
@@ -43,6 +43,8 @@ class Plan:
     """Pods to delete that do not count: surplus, or stopped with their node."""
     create: tuple[int | None, ...] = ()
     """The indexes of pods to create; None for a job without indexes."""
+    replaced: Mapping[int, Pod] = field(default_factory=dict)
+    """The failed pod that the new pod of an index replaces, if each index has its own limit."""
     again: float | None = None
     """Seconds until the next visit."""
     events: tuple[EventText, ...] = ()
@@ -77,6 +79,7 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:
     # The counts need the decided end, because the pods of a failed job all count as failed; the end
     # of a job that has none yet needs the counts.
     counts = pod_tracking.count_pods(job, pods, ignored, all_fail=end is not None and end.failed)
+    counts = replace(counts, failed_indexes=index_failures.failed_indexes(job, pods))
     end = end or job_end.job_end(job, counts, pods, by_rule, now)
     status = _status(job, pods, counts, now)
     if end is not None:
@@ -89,19 +92,41 @@ def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:
     if job.spec.suspend:
         return Plan(status, counts.recorded, drop=(*active, *stopped), events=events)
     surplus, missing = _difference(job, counts, pods, active)
-    # The backoff delays all missing pods, not only the replacements of failed pods.
-    delay = job_end.backoff(pods, now) if missing else 0.0
-    waits = [delay] if delay > 0 else []
+    replaced = index_failures.last_failures(job, pods, counts.completed | counts.failed_indexes)
+    create, waits = _due(job, pods, missing, replaced, now)
     due = job_end.deadline(job)
     waits += [] if due is None else [(due - now).total_seconds()]
+    held = {pod.metadata.uid for pod in replaced.values()}
     return Plan(
         status,
-        counts.recorded,
-        drop=(*surplus, *stopped),
-        create=() if delay > 0 else tuple(missing),
+        tuple(pod for pod in counts.recorded if pod.metadata.uid not in held),
+        drop=(*surplus, *(pod for pod in stopped if pod.metadata.uid not in held)),
+        create=create,
+        replaced=replaced,
         again=min(waits, default=None),
         events=events,
     )
+
+
+def _due(
+    job: Job,
+    pods: Sequence[Pod],
+    missing: list[int | None],
+    replaced: Mapping[int, Pod],
+    now: datetime,
+) -> tuple[tuple[int | None, ...], list[float]]:
+    """The missing pods whose backoff is over, and the seconds until that of the others is."""
+    if index_failures.applies(job):
+        delays = [
+            index_failures.delay(replaced.get(index), now) if index is not None else 0.0
+            for index in missing
+        ]
+    else:
+        # One backoff delays all missing pods, not only the replacements of failed pods.
+        delays = [job_end.backoff(pods, now) if missing else 0.0] * len(missing)
+    waiting = [delay for delay in delays if delay > 0]
+    create = [index for index, delay in zip(missing, delays, strict=True) if delay <= 0]
+    return tuple(create), waiting
 
 
 def _conditions(job: Job) -> list[Raw]:
@@ -200,7 +225,8 @@ def _difference(
     if not indexed:
         return surplus, [None] * missing
     # As in Kubernetes, the lowest free indexes come first.
-    taken = {pod_tracking.completion_index(pod) for pod in rest} | counts.completed
+    taken = {pod_tracking.completion_index(pod) for pod in rest}
+    taken |= counts.completed | counts.failed_indexes
     free = (index for index in range(job.spec.completions or 0) if index not in taken)
     return surplus, list(islice(free, missing))
 

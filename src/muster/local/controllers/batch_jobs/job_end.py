@@ -1,6 +1,7 @@
 """Whether a job ends now, and why: pure.
 
-Checked in this order: its failure policy, its backoff limit, its deadline, its completions.
+Checked in this order: its failure policy, its backoff limit, its deadline, its failed indexes, its
+success policy, its completions.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from muster.api.meta import MAX_SECONDS, seconds_left
+from muster.local.controllers.batch_jobs.failure_policy import matching_rule, met_success_rule
 from muster.local.controllers.batch_jobs.pod_tracking import is_indexed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muster.local.controllers.batch_jobs.pod_tracking import PodCounts
-    from muster.local.controllers.workloads import ExitCodes, FailureRule, Job, Pod
+    from muster.local.controllers.workloads import Job, Pod
 
 FIRST_DELAY, MAX_DELAY = 10.0, 600.0  # seconds, as in Kubernetes
 
@@ -30,6 +32,12 @@ class JobEnd:
 
 REACHED = JobEnd(False, "CompletionsReached", "Reached expected number of succeeded pods")
 _BACKOFF_LIMIT = JobEnd(True, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+_TOO_MANY_INDEXES = JobEnd(
+    True,
+    "MaxFailedIndexesExceeded",
+    "Job has exceeded the specified maximal number of failed indexes",
+)
+_FAILED_INDEXES = JobEnd(True, "FailedIndexes", "Job has failed indexes")
 _DEADLINE = JobEnd(True, "DeadlineExceeded", "Job was active longer than specified deadline")
 
 
@@ -44,7 +52,26 @@ def job_end(
     due = deadline(job)
     if due is not None and now >= due:
         return _DEADLINE
-    return REACHED if _complete(job, counts, pods) else None
+    return (
+        _by_failed_indexes(job, counts)
+        or _by_success_policy(job, counts)
+        or (REACHED if _complete(job, counts, pods) else None)
+    )
+
+
+def _by_failed_indexes(job: Job, counts: PodCounts) -> JobEnd | None:
+    failed, most = len(counts.failed_indexes), job.spec.max_failed_indexes
+    if most is not None and failed > most:
+        return _TOO_MANY_INDEXES
+    ended = failed + len(counts.completed)
+    return _FAILED_INDEXES if failed and ended >= (job.spec.completions or 0) else None
+
+
+def _by_success_policy(job: Job, counts: PodCounts) -> JobEnd | None:
+    number = met_success_rule(job, counts.completed)
+    if number is None:
+        return None
+    return JobEnd(False, "SuccessPolicy", f"Matched rules at index {number}")
 
 
 def _complete(job: Job, counts: PodCounts, pods: Sequence[Pod]) -> bool:
@@ -85,17 +112,22 @@ def backoff(pods: Sequence[Pod], now: datetime) -> float:
 
     The delay doubles with every failure since a success.
     """
-    ended = [(at, pod.status.phase == "Succeeded") for pod in pods if (at := _ended_at(pod))]
+    ended = [(at, pod.status.phase == "Succeeded") for pod in pods if (at := ended_at(pod))]
     success = max((at for at, succeeded in ended if succeeded), default=None)
     failures = [at for at, good in ended if not good and (success is None or at > success)]
     if not failures:
         return 0.0
+    return seconds_left(max(failures), backoff_delay(len(failures)), now)
+
+
+def backoff_delay(failures: int) -> float:
+    """Seconds between the last of so many failures and the next pod."""
     # The exponent is bounded only to keep the number small.
-    delay = min(FIRST_DELAY * 2 ** min(len(failures) - 1, 10), MAX_DELAY)
-    return seconds_left(max(failures), delay, now)
+    return min(FIRST_DELAY * float(2 ** min(failures - 1, 10)), MAX_DELAY)
 
 
-def _ended_at(pod: Pod) -> datetime | None:
+def ended_at(pod: Pod) -> datetime | None:
+    """When the pod ended by itself; None if it did not."""
     if not pod.finished or pod.stopped_with_node:
         return None
     ends = [container.state.terminated for container in pod.status.container_statuses]
@@ -108,45 +140,14 @@ def by_policy(job: Job, pods: Sequence[Pod]) -> tuple[JobEnd | None, frozenset[s
 
     Pods that were stopped with their node are always ignored.
     """
-    policy = job.spec.pod_failure_policy
     ignored = {pod.metadata.uid for pod in pods if pod.stopped_with_node}
     for pod in pods:
         if pod.status.phase != "Failed" or pod.metadata.uid in ignored:
             continue
-        for number, rule in enumerate(policy.rules if policy else ()):
-            match = _match(rule, pod)
-            if not match:
-                continue
-            if rule.action == "FailJob":
-                message = f"{match} matching FailJob rule at index {number}"
-                return JobEnd(True, "PodFailurePolicy", message), frozenset(ignored)
-            if rule.action == "Ignore":
-                ignored.add(pod.metadata.uid)
-            break  # the first rule that matches decides
+        match = matching_rule(job, pod)
+        if match is not None and match.action == "FailJob":
+            message = f"{match.why} matching FailJob rule at index {match.number}"
+            return JobEnd(True, "PodFailurePolicy", message), frozenset(ignored)
+        if match is not None and match.action == "Ignore":
+            ignored.add(pod.metadata.uid)
     return None, frozenset(ignored)
-
-
-def _match(rule: FailureRule, pod: Pod) -> str:
-    """Why the rule matches the pod, in words; empty if it does not."""
-    if rule.on_exit_codes is not None:
-        return _match_exit_code(rule.on_exit_codes, pod)
-    for pattern in rule.on_pod_conditions:
-        for condition in pod.status.conditions:
-            if (condition.type, condition.status) == (pattern.type, pattern.status):
-                return f"Pod {pod.metadata.key} has condition {pattern.type}"
-    return ""
-
-
-def _match_exit_code(codes: ExitCodes, pod: Pod) -> str:
-    for container in (*pod.status.container_statuses, *pod.status.init_container_statuses):
-        end = container.state.terminated
-        if end is None or end.exit_code == 0:
-            continue
-        if codes.container_name not in ("", container.name):
-            continue
-        if (end.exit_code in codes.values) == (codes.operator == "In"):
-            return (
-                f"Container {container.name} for pod {pod.metadata.key} failed"
-                f" with exit code {end.exit_code}"
-            )
-    return ""

@@ -60,6 +60,8 @@ class PodCounts:
     completed: frozenset[int]
     recorded: tuple[Pod, ...]
     """Pods whose end is in the stored status: their finalizer can be removed."""
+    failed_indexes: frozenset[int] = frozenset()
+    """Indexes that get no further pod, because each has a limit of its own."""
 
     @property
     def all_succeeded(self) -> int:
@@ -158,6 +160,7 @@ def status_counts(counts: PodCounts) -> Raw:
         "succeeded": counts.succeeded,
         "failed": counts.failed,
         "completedIndexes": format_indexes(counts.completed),
+        "failedIndexes": format_indexes(counts.failed_indexes),
     }
     # Empty fields are left out, as the server stores them: statuses are compared to see a change.
     return {"uncountedTerminatedPods": _not_empty(uncounted), **_not_empty(status)}

@@ -1,12 +1,11 @@
-"""PodDisruptionBudget: checks, columns, and whether a pod may be evicted now.
+"""PodDisruptionBudget: checks, columns, and the evictions that it allows.
 
-Evictions count pods themselves instead of trusting `disruptionsAllowed`, which a controller would
-have to write: the local cluster has no controller of budgets.
+The controller of budgets counts pods and writes `disruptionsAllowed`. An eviction takes one of them
+before the pod is deleted, so that evictions in parallel never take more than there are.
 """
 
 from __future__ import annotations
 
-from math import ceil
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import codec
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from muster.local.apiserver.store.changes import ObjectReader
 
 _SIDES = ("minAvailable", "maxUnavailable")
+_ALLOWED = "DisruptionAllowed"
+_REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
 
@@ -42,54 +43,79 @@ def _check(budget: Raw) -> Causes:
             yield invalid_value(f"spec.{side}", spec[side], problem)
 
 
-def check_eviction(store: ObjectReader, pod: Raw) -> None:
-    """Raise 429 if evicting the pod would break a budget."""
-    namespace = pod["metadata"]["namespace"]
-    labels = pod["metadata"].get("labels") or {}
-    for entry in store.scan(f"{PDBS.collection}/{namespace}/"):
-        budget = codec.decode(entry.value)
-        if not _selects(budget, labels):
-            continue
-        pods = [codec.decode(e.value) for e in store.scan(f"pods/{namespace}/")]
-        covered = [p for p in pods if _selects(budget, p["metadata"].get("labels") or {})]
-        healthy = sum(map(_is_healthy, covered))
-        required = _required(budget["spec"], len(covered))
-        # An unhealthy pod does not count as available, so its eviction takes nothing away.
-        if _is_healthy(pod) and healthy - 1 < required:
-            name = budget["metadata"]["name"]
-            raise too_many(
-                "Cannot evict pod as it would violate the pod's disruption budget.",
-                Cause(
-                    "",
-                    "DisruptionBudget",
-                    f"The disruption budget {name} needs {required} healthy pods and has"
-                    f" {healthy} currently",
-                ),
+def protecting(store: ObjectReader, pod: Raw) -> list[Raw]:
+    """The budgets that select a pod."""
+    namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
+    entries = store.scan(f"{PDBS.collection}/{namespace}/")
+    budgets = (codec.decode(entry.value) for entry in entries)
+    return [budget for budget in budgets if _selects(budget, labels)]
+
+
+def costs_nothing(budget: Raw, pod: Raw) -> bool:
+    """Whether the budget lets the pod be evicted because it is not healthy anyway."""
+    if cells.condition_is_true(pod, "Ready"):
+        return False
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget["status"]
+    return int(status["currentHealthy"]) >= int(status["desiredHealthy"]) > 0
+
+
+def take_disruption(budget: Raw, pod: str, now: str) -> None:
+    """Count the eviction of a pod in a budget's status, in place; raise 429 if none is left.
+
+    The pod stays in `disruptedPods` until the controller of budgets sees it being deleted: until
+    then it counts as unhealthy.
+    """
+    name, status = budget["metadata"]["name"], budget["status"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        why = f"The disruption budget {name} is still being processed by the server."
+        raise too_many(_REFUSED, _because(why), retry_after=10)
+    if status["disruptionsAllowed"] <= 0:
+        raise too_many(_REFUSED, _because(_why_none_is_left(budget)))
+    status["disruptionsAllowed"] -= 1
+    if status["disruptionsAllowed"] == 0:
+        _forbid_disruptions(budget, now)
+    status["disruptedPods"] = (status.get("disruptedPods") or {}) | {pod: now}
+
+
+def _why_none_is_left(budget: Raw) -> str:
+    name, status = budget["metadata"]["name"], budget["status"]
+    for condition in cells.conditions(budget, _ALLOWED):
+        if condition.get("status") == "False" and condition.get("reason") == "SyncFailed":
+            return (
+                f"The disruption budget {name} does not allow evicting pods currently because it"
+                f" failed sync: {condition.get('message')}"
             )
+    healthy, required = status["currentHealthy"], status["desiredHealthy"]
+    if healthy > required:  # other evictions took the difference
+        return f"The disruption budget {name} does not allow evicting pods currently"
+    return f"The disruption budget {name} needs {required} healthy pods and has {healthy} currently"
+
+
+def _forbid_disruptions(budget: Raw, now: str) -> None:
+    """Write, in place, the condition of a budget that allows no further eviction."""
+    conditions: list[Raw] = budget["status"].setdefault("conditions", [])
+    condition = next((c for c in conditions if c.get("type") == _ALLOWED), None)
+    if condition is None:
+        conditions.append(condition := {"type": _ALLOWED})
+    if condition.get("status") != "False":
+        condition["lastTransitionTime"] = now
+    condition |= {
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "observedGeneration": budget["status"]["observedGeneration"],
+    }
+
+
+def _because(message: str) -> Cause:
+    return Cause("", "DisruptionBudget", message)
 
 
 def _selects(budget: Raw, labels: dict[str, str]) -> bool:
     selector = (budget.get("spec") or {}).get("selector")
     return selector is not None and selector_matches(selector, labels)
-
-
-def _is_healthy(pod: Raw) -> bool:
-    return cells.condition_is_true(pod, "Ready") and not cells.is_being_deleted(pod)
-
-
-def _required(spec: Raw, covered: int) -> int:
-    """How many of the covered pods must stay healthy."""
-    if spec.get("minAvailable") is not None:
-        return _count(spec["minAvailable"], covered)
-    if spec.get("maxUnavailable") is not None:
-        return covered - _count(spec["maxUnavailable"], covered)
-    return 0
-
-
-def _count(value: object, whole: int) -> int:
-    if isinstance(value, str) and value.endswith("%"):
-        return ceil(int(value[:-1]) * whole / 100)
-    return int(str(value))
 
 
 def _bound(side: str) -> cells.Cell:

@@ -1,0 +1,1 @@
+"""The controller of PodDisruptionBudgets: how many of their pods may be evicted."""
