@@ -18,6 +18,7 @@ from muster.api.meta import Key
 from muster.api.storage import SELECTED_NODE, PersistentVolume, VolumeClaim
 from muster.errors import Conflict
 from muster.kube.client import Client
+from muster.kube.watch.informer import Informer
 from muster.local.controllers import volume_matching
 from muster.local.controllers.persistent_volume_controller import (
     CLASS,
@@ -40,6 +41,7 @@ async def client(api_client: Client, tmp_path: Path) -> AsyncIterator[Client]:
     async with asyncio.TaskGroup() as group:
         controllers = ControllerManager(api_client, lambda: datetime.now(UTC))
         controllers.volumes(tmp_path / "volumes")
+        controllers.manager.informer(controllers.informers.claims)
         manager = group.create_task(controllers.manager.run())
         yield api_client
         manager.cancel()
@@ -109,7 +111,7 @@ async def test_a_volume_that_another_claim_got_meanwhile_stays_with_it(
     """The controller's view is out of date: in it the volume is still free."""
     await api_client.create(VOLUMES, volume("disk", storageClassName=""))
     await api_client.create(CLAIMS, claim(storageClassName=""))
-    controller = PersistentVolumeController(api_client, tmp_path)
+    controller = PersistentVolumeController(api_client, Informer(api_client, CLAIMS), tmp_path)
     async with asyncio.TaskGroup() as group:
         for informer in (controller.claims, controller.volumes):
             task = group.create_task(informer.run())

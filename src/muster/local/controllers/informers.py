@@ -44,6 +44,8 @@ class SharedInformers:
         self.jobs = Informer(client, workloads.JOBS, indexes=owned)
         self.cron_jobs = Informer(client, workloads.CRON_JOBS)
         self.budgets = Informer(client, workloads.DISRUPTION_BUDGETS, indexes=by_namespace)
+        # Raw: a missing storage class means the default class, an empty one means none.
+        self.claims = Informer(client, workloads.CLAIMS)
         self.services = Informer(client, SERVICES, indexes=by_namespace)
         self.nodes = Informer(client, workloads.NODES)
         self.namespaces = Informer(client, workloads.NAMESPACES)

@@ -41,11 +41,10 @@ _CLASS_MANIFEST: Raw = {
 
 
 class PersistentVolumeController:
-    def __init__(self, client: Client, folder: Path) -> None:
+    def __init__(self, client: Client, claims: Informer[Raw], folder: Path) -> None:
         self._client = client
         self._folder = folder
-        # Claims stay raw: a missing class means the default class, an empty one means none.
-        self.claims: Informer[Raw] = Informer(client, PERSISTENT_VOLUME_CLAIMS)
+        self.claims = claims
         self.volumes: Informer[PersistentVolume] = Informer(client, VOLUMES)
 
     def connect(self, wake: Callable[[Key], None]) -> None:

@@ -153,9 +153,9 @@ class ControllerManager:
         self.loop("root ca", publisher, publisher.maps)
 
     def volumes(self, folder: Path) -> None:
-        claims = PersistentVolumeController(self.client, folder)
+        claims = PersistentVolumeController(self.client, self.informers.claims, folder)
         self.manager.background("storage class", claims.create_class)
-        self.loop("claims", claims, claims.claims, claims.volumes)
+        self.loop("claims", claims, claims.volumes)
 
     def garbage(self) -> None:
         """Objects whose owners are gone, and namespaces that are being deleted."""

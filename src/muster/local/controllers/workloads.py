@@ -105,10 +105,16 @@ class StatefulSetStrategy(Object, frozen=True):
     rolling_update: Partition | None = None
 
 
+class ClaimRetention(Object, frozen=True):
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
 class StatefulSetSpec(Object, frozen=True):
     replicas: int = 1
     min_ready_seconds: int = 0
     ordinals: Ordinals = Ordinals()
+    persistent_volume_claim_retention_policy: ClaimRetention = ClaimRetention()
     pod_management_policy: str = "OrderedReady"
     revision_history_limit: int = 10
     selector: LabelSelector | None = None

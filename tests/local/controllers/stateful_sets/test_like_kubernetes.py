@@ -50,6 +50,12 @@ def has(field: str, value: object) -> Run:
 
 ROLLED = Run("rollout status sts/w --timeout=50s", quiet=True)
 
+
+def retained(deleted: str, scaled: str) -> str:
+    policy = f'{{"whenDeleted":"{deleted}","whenScaled":"{scaled}"}}'
+    return f'patch sts w -p {{"spec":{{"persistentVolumeClaimRetentionPolicy":{policy}}}}}'
+
+
 BYSTANDER = f"""
 apiVersion: v1
 kind: Pod
@@ -87,6 +93,25 @@ STORIES: dict[str, list[Step]] = {
         has("replicas", 1),
         ALL,
         Compare("pvc"),
+    ],
+    "claims deleted with the set and with pods beyond its replicas": [
+        Run("apply -f -", stateful_set(CLAIMS, replicas=3)),
+        has("availableReplicas", 3),
+        Run(retained("Delete", "Delete")),
+        Compare("pvc"),
+        Run("scale sts/w --replicas=2"),
+        Compare("pvc"),
+        Run(retained("Retain", "Delete")),
+        Compare("pvc"),
+        Run("scale sts/w --replicas=1"),
+        Compare("pvc"),
+        Run(retained("Delete", "Retain")),
+        Run("scale sts/w --replicas=2"),
+        has("availableReplicas", 2),
+        Run("scale sts/w --replicas=1"),
+        Compare("pvc"),
+        Run("delete sts w"),
+        Compare("pvc,sts,pods"),
     ],
     "beside a pod with its labels and another name": [
         Run("apply -f -", BYSTANDER),

@@ -13,8 +13,8 @@ from muster.errors import AlreadyExists, MusterError, NotFound
 from muster.local.controllers.informers import possible_owners
 from muster.local.controllers.revisions.history import template_of
 from muster.local.controllers.revisions.writer import current_revision, delete_revisions
+from muster.local.controllers.stateful_sets import claim_retention, identity, revisions
 from muster.local.controllers.stateful_sets import decide as decisions
-from muster.local.controllers.stateful_sets import identity, revisions
 from muster.local.controllers.stateful_sets.decide import Progress
 from muster.local.controllers.workloads import CLAIMS, PODS
 
@@ -60,6 +60,7 @@ class StatefulSetController:
             self.pod_control.clock(),
         )
         plan = decisions.decide(progress)
+        await self._own_claims(progress)
         await self._create(stateful_set, plan.create, by_name)
         await self._delete(stateful_set, plan.delete)
         await self.pod_control.write_status(meta, stateful_set.status, decisions.status(progress))
@@ -86,18 +87,35 @@ class StatefulSetController:
                 with self.pod_control.expectations.creation(meta.uid, name):
                     await self.pod_control.client.create(PODS, body)
             except MusterError as error:
-                text = f"create Pod {name} in StatefulSet {meta.name} failed error: {error}"
+                text = f"Create Pod {name} in StatefulSet {meta.name} failed error: {error}"
                 self.pod_control.record(meta, EventText("FailedCreate", text, "Warning"))
                 raise
-            text = f"create Pod {name} in StatefulSet {meta.name} successful"
+            text = f"Create Pod {name} in StatefulSet {meta.name} successful"
             self.pod_control.record(meta, EventText("SuccessfulCreate", text))
 
     async def _create_claim(self, stateful_set: StatefulSet, claim: Raw, pod: str) -> None:
         meta, name = stateful_set.metadata, claim["metadata"]["name"]
         with contextlib.suppress(AlreadyExists):  # of an earlier pod with this number
             await self.pod_control.client.create(CLAIMS, claim)
-            text = f"create Claim {name} Pod {pod} in StatefulSet {meta.name} success"
+            text = f"Create Claim {name} Pod {pod} in StatefulSet {meta.name} success"
             self.pod_control.record(meta, EventText("SuccessfulCreate", text))
+
+    async def _own_claims(self, progress: Progress) -> None:
+        """Give claims the owner whose deletion deletes them; before a pod can be deleted."""
+        stateful_set = progress.stateful_set
+        if stateful_set.metadata.deletion_timestamp is not None:
+            return
+        for ordinal, pod in progress.pods.items():
+            kept = ordinal in progress.ordinals
+            for key in claim_retention.claims_of(stateful_set, ordinal):
+                claim = self.informers.claims.get(key)
+                if claim is None:
+                    continue
+                owners = claim_retention.new_owners(stateful_set, pod, claim, kept=kept)
+                if owners is not None:
+                    meta = {"resourceVersion": claim["metadata"]["resourceVersion"]}
+                    change = {"metadata": {**meta, "ownerReferences": owners}}
+                    await self.pod_control.client.patch(CLAIMS, key, change)
 
     async def _delete(self, stateful_set: StatefulSet, pods: Iterable[Pod]) -> None:
         meta = stateful_set.metadata
@@ -107,5 +125,5 @@ class StatefulSetController:
                 self.pod_control.expectations.deletion(meta.uid, pod.metadata.uid),
             ):
                 await self.pod_control.client.delete(PODS, pod.metadata.key, uid=pod.metadata.uid)
-                text = f"delete Pod {pod.metadata.name} in StatefulSet {meta.name} successful"
+                text = f"Delete Pod {pod.metadata.name} in StatefulSet {meta.name} successful"
                 self.pod_control.record(meta, EventText("SuccessfulDelete", text))

@@ -34,7 +34,7 @@ def _ordinal(stateful_set: StatefulSet, pod: Pod) -> int | None:
     return int(match[2]) if match and match[1] == stateful_set.metadata.name else None
 
 
-def _claim_name(stateful_set: StatefulSet, template: Raw, ordinal: int) -> str:
+def claim_name(stateful_set: StatefulSet, template: Raw, ordinal: int) -> str:
     return f"{template['metadata']['name']}-{stateful_set.metadata.name}-{ordinal}"
 
 
@@ -57,7 +57,7 @@ def new_pod(stateful_set: StatefulSet, template: Raw, revision: str, ordinal: in
     claims = [
         {
             "name": claim["metadata"]["name"],
-            "persistentVolumeClaim": {"claimName": _claim_name(stateful_set, claim, ordinal)},
+            "persistentVolumeClaim": {"claimName": claim_name(stateful_set, claim, ordinal)},
         }
         for claim in stateful_set.spec.volume_claim_templates
     ]
@@ -72,13 +72,17 @@ def new_claims(stateful_set: StatefulSet, ordinal: int) -> list[Raw]:
     """The claims of the pod with this number."""
     selector = stateful_set.spec.selector
     matched = dict(selector.match_labels) if selector is not None else {}
+    retention = stateful_set.spec.persistent_volume_claim_retention_policy
+    owner = owner_reference(STATEFUL_SETS, stateful_set.metadata)
+    owned = {"ownerReferences": [owner]} if retention.when_deleted == "Delete" else {}
     return [
         {
             "metadata": {
                 **{k: v for k, v in claim["metadata"].items() if k in ("annotations", "labels")},
-                "name": _claim_name(stateful_set, claim, ordinal),
+                "name": claim_name(stateful_set, claim, ordinal),
                 "namespace": stateful_set.metadata.namespace,
                 "labels": {**(claim["metadata"].get("labels") or {}), **matched},
+                **owned,
             },
             "spec": claim.get("spec") or {},
         }
