@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.cases.steps import PODS, delete, get, patch, pod, post, put
+from tests.conformance.cases.steps import PODS, SVC, delete, get, patch, pod, post, put
 from tests.conformance.transcript import JSON_PATCH, STRATEGIC, Case
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/$ns/deployments"
 SETS = "/apis/apps/v1/namespaces/$ns/replicasets"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/$ns/statefulsets"
+DAEMON_SETS = "/apis/apps/v1/namespaces/$ns/daemonsets"
 BUDGETS = "/apis/policy/v1/namespaces/$ns/poddisruptionbudgets"
 LABELS = {"a": "b"}
 
@@ -87,6 +89,44 @@ STATUS = [
             patch(f"{PODS}/none/status", {"status": {}}),
         ],
         ("zero-values",),
+    ),
+    *(
+        Case(
+            f"labels and annotations written with the status of {path.rpartition('/')[2]}",
+            [
+                post(path, body),
+                patch(
+                    f"{path}/a/status",
+                    {"metadata": {"labels": {"x": "y"}, "annotations": {"x": "y"}}},
+                ),
+                patch(f"{path}/a", {"metadata": {"annotations": {"z": "y"}}}),
+            ],
+        )
+        for path, body in {
+            DEPLOYMENTS: workload(),
+            SETS: workload(),
+            STATEFUL_SETS: workload(serviceName="s"),
+            DAEMON_SETS: workload(),
+            PODS: pod(),
+            SVC: {"metadata": {"name": "a"}, "spec": {"clusterIP": "None"}},
+            BUDGETS: {"metadata": {"name": "a"}, "spec": {"minAvailable": 1}},
+        }.items()
+    ),
+    Case(
+        "a field of a feature that is off",
+        [
+            post(
+                STATEFUL_SETS,
+                workload(
+                    serviceName="s",
+                    updateStrategy={
+                        "type": "RollingUpdate",
+                        "rollingUpdate": {"maxUnavailable": 2},
+                    },
+                ),
+            ),
+        ],
+        ("managed-fields",),
     ),
     Case(
         "the status of a node",

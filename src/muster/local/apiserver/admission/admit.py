@@ -166,7 +166,10 @@ def _only_status(resource: Resource, new: Raw, old: Raw) -> Raw:
         result["status"] = new["status"]
     result["metadata"] = dict(old["metadata"])
     if not resource.custom:  # as with a real server, only built-in kinds take these too
+        kept = resource.strategy.not_by_status.get("f:metadata", {})
         for name in ("labels", "annotations"):
+            if f"f:{name}" in kept:
+                continue
             result["metadata"].pop(name, None)
             if new["metadata"].get(name):
                 result["metadata"][name] = new["metadata"][name]

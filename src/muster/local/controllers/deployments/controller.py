@@ -92,7 +92,10 @@ class DeploymentController:
                 meta = deployment.metadata
                 annotations = {revisions.REVISION: str(step.revision)}
                 body = {"metadata": {**preconditions(meta), "annotations": annotations}}
-                await self.pod_control.client.patch(DEPLOYMENTS, meta.key, body)
+                # With the status: an annotation that is written otherwise is a new generation.
+                await self.pod_control.client.patch(
+                    DEPLOYMENTS, meta.key, body, subresource="status"
+                )
                 return True
             case DeleteSet():
                 with contextlib.suppress(NotFound):

@@ -47,6 +47,8 @@ def _defaults(stateful_set: Raw) -> None:
         fields.ensure_map(strategy, "rollingUpdate")
     if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
         fields.fill(strategy["rollingUpdate"], partition=0)
+        # Behind a feature gate that is off by default: a real server drops it.
+        strategy["rollingUpdate"].pop("maxUnavailable", None)
     fields.fill(
         fields.ensure_map(spec, "persistentVolumeClaimRetentionPolicy"),
         whenDeleted="Retain",
