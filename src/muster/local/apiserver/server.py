@@ -221,6 +221,8 @@ class ApiServer:
         route = requests.parse_route(request.method, request.rel_url.raw_path, request.query)
         resource = route and self.registry.find(route.group, route.version, route.plural)
         response = await self._respond_or_fail(request, route, resource)
+        if responses.is_pretty(request):
+            responses.indent(response)
         if route and resource:
             metrics.observe_request(route, resource, response.status, time.monotonic() - started)
         return response

@@ -98,7 +98,8 @@ class ContainerStarter:
                 message_from_log=container.termination_message_policy == _FROM_LOG,
             )
         )
-        self.events.record(pod, "Started", f"Started container {container.name} ({number})")
+        attempt = f"{pod.metadata.uid}/{container.name}/{number}"
+        self.events.record(pod, "Started", f"Started container {container.name}", once=attempt)
 
     async def renew(self, pod: Pod) -> float | None:
         """Renew tokens that are due and volumes whose objects changed.

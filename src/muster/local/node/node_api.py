@@ -53,7 +53,7 @@ class Backend:
             raise _bad_request(
                 f"previous terminated {container} not found"
                 if options.previous
-                else f"{container} is waiting to start"
+                else f"{container} is waiting to start{_waiting_reason(pod, options.container)}"
             )
         number = numbers[-1]
         path = records.attempt(uid, options.container, number) / "log"
@@ -194,6 +194,17 @@ async def _send_sizes(shim: ShimConnection, streams: Streams) -> None:
 
 def _ignore(uid: str) -> None:
     """Until the node's loops run, nothing can be renewed."""
+
+
+def _waiting_reason(pod: Raw, container: str) -> str:
+    """Why a container waits, as its status says; with a colon before it."""
+    status = pod.get("status") or {}
+    for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        for row in status.get(field) or ():
+            reason = (row.get("state") or {}).get("waiting", {}).get("reason")
+            if row["name"] == container and reason:
+                return f": {reason}"
+    return ""
 
 
 def _bad_request(message: str) -> StatusError:

@@ -98,7 +98,8 @@ def _late_status(pod: Pod, record: PodRecord, containers: _ContainerStatuses, no
 def _phase(pod: Pod, record: PodRecord, now: datetime) -> tuple[str, str, str]:
     left = decide.deadline_in(pod, now)
     if left is not None and left <= 0:
-        return "Failed", "DeadlineExceeded", "Pod was active on the node longer than the deadline"
+        message = "Pod was active on the node longer than the specified deadline"
+        return "Failed", "DeadlineExceeded", message
     end = decide.outcome(pod, record)
     if end is not None:
         return ("Failed" if _disruption(pod, record) else end), "", ""

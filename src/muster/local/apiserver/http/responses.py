@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from aiohttp import web
 
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.http import bodies
-from muster.local.apiserver.http.negotiation import YAML, media_of
+from muster.local.apiserver.http.negotiation import JSON, YAML, media_of
 
 if TYPE_CHECKING:
     from muster.errors import StatusError
@@ -57,3 +58,28 @@ def response(body: bytes, status: int, media: str, headers: Headers) -> web.Resp
     """A body that is sent at once, in the form that the client accepts."""
     body = bodies.as_yaml(body) if media == YAML else body
     return web.Response(body=body, status=status, content_type=media, headers=headers)
+
+
+_INDENTED = frozenset({"/", "/version"})
+"""Documents that are indented for every client."""
+_FOR_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+
+
+def is_pretty(request: web.Request) -> bool:
+    """Whether to indent an answer: the client says so, or is one that shows it to a person."""
+    if request.path in _INDENTED:
+        return True
+    if request.path.startswith("/openapi"):
+        return False
+    if asked := request.query.get("pretty"):
+        return asked in _TRUE
+    return request.headers.get("User-Agent", "").startswith(_FOR_PEOPLE)
+
+
+def indent(response: web.StreamResponse) -> None:
+    """Indent the body of an answer, if it is JSON that was not sent yet."""
+    if isinstance(response, web.Response) and response.content_type == JSON:
+        body = response.body
+        if isinstance(body, bytes) and body:
+            response.body = msgspec.json.format(body, indent=2)

@@ -8,6 +8,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver.kinds.custom.custom_resource import version_rank
+from muster.version import LOCAL_CLUSTER_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.resource import Resource
     from muster.local.apiserver.resource_registry import Registry
 
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # The version whose schemas and messages this server has.
 VERSION: Raw = {
     "major": "1",
@@ -24,13 +26,13 @@ VERSION: Raw = {
     "emulationMinor": "36",
     "minCompatibilityMajor": "1",
     "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.0+muster",
+    "gitVersion": LOCAL_CLUSTER_VERSION,
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
     "goVersion": "none",
     "compiler": "cpython",
-    "platform": f"{platform.system().lower()}/{platform.machine()}",
+    "platform": f"linux/{_ARCHITECTURES.get(platform.machine(), platform.machine())}",
 }
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """Clients know an aggregated document by its content type."""

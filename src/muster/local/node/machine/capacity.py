@@ -14,7 +14,7 @@ from pathlib import Path
 
 from muster.local.node.machine import gpus
 from muster.local.node.standalone.linux import kernel
-from muster.version import __version__
+from muster.version import LOCAL_CLUSTER_VERSION, __version__
 
 _PODS = 250
 """The limit of pods per node; the kubelet's default is 110."""
@@ -91,7 +91,8 @@ def node_info() -> dict[str, str]:
         "containerRuntimeVersion": f"muster://{__version__}",
         "kernelVersion": platform.release(),
         "kubeProxyVersion": "",
-        "kubeletVersion": f"v{__version__}",
+        # Tools compare it with the version of the API server.
+        "kubeletVersion": LOCAL_CLUSTER_VERSION,
         "machineID": "",
         "operatingSystem": "linux",
         "osImage": system.get("PRETTY_NAME", "Linux"),
