@@ -146,6 +146,14 @@ def test_ordinary_containers_wait_for_the_init_containers() -> None:
     assert "running" in body["initContainerStatuses"][0]["state"]
 
 
+def test_a_pod_whose_init_container_is_being_created_is_initializing() -> None:
+    pod = make_pod("p", container(), initContainers=[container("i")])
+
+    body = status_of(pod, NOTHING)
+
+    assert body["initContainerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
+
+
 def test_the_reason_why_a_container_waits_is_reported() -> None:
     body = status_of(
         make_pod(), record(), main=WaitingReason("CreateContainerConfigError", "no such map")

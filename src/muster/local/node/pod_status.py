@@ -185,9 +185,9 @@ class _ContainerStatuses:
                 return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
         if reason is not None:
             return {"waiting": reason._asdict()}
-        early = (*self.pod.spec.init_containers, *self.pod.spec.ephemeral_containers)
-        ready = container in early or decide.initialized(self.pod, self.record)
-        return {"waiting": {"reason": "ContainerCreating" if ready else "PodInitializing"}}
+        # As the kubelet says it: kubectl shows `Init:0/1` for it, and other reasons by name.
+        plain = not self.pod.spec.init_containers
+        return {"waiting": {"reason": "ContainerCreating" if plain else "PodInitializing"}}
 
     def _restarts(self, container: Container, last: Attempt) -> bool:
         if container in self.pod.spec.ephemeral_containers:
