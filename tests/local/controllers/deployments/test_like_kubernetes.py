@@ -49,6 +49,7 @@ STORIES: dict[str, list[Step]] = {
         STATUS,
         ALL,
         Run("rollout history deploy/web --revision=4", quiet=True),
+        Run("get deploy web -o jsonpath={.metadata.generation}"),
         Run("wait deploy/web --for=condition=Available --timeout=20s"),
     ],
     "scaled": [
