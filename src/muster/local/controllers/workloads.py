@@ -5,6 +5,7 @@ Templates and statuses stay raw: a template is copied, a status is compared as a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from muster.api import core, kinds
@@ -268,6 +269,14 @@ CLAIMS: Kind[Raw] = Kind.of("v1", "PersistentVolumeClaim", dict)
 JOBS = Kind.of("batch/v1", "Job", Job)
 CRON_JOBS = Kind.of("batch/v1", "CronJob", CronJob)
 DISRUPTION_BUDGETS = kinds.POD_DISRUPTION_BUDGETS.read_as(DisruptionBudget)
+
+
+def share(value: int | str, whole: int, *, round_up: bool = True) -> int:
+    """A number, or a percentage of `whole`."""
+    if isinstance(value, int):
+        return value
+    exact = int(value.rstrip("%")) * whole / 100
+    return math.ceil(exact) if round_up else math.floor(exact)
 
 
 def copied_metadata(template: Raw) -> Raw:

@@ -15,8 +15,8 @@ from muster.errors import AlreadyExists, Conflict, Gone, NotFound
 from muster.local.apiserver.store.changes import Entry
 from muster.local.apiserver.store.store import Store
 
-# Never empty, as no object is: the row of a deletion without a value stands for the value before it,
-# which saves space on a full disk.
+# Never empty, as no object is: the row of a deletion without a value stands for the value before
+# it, which saves space on a full disk.
 DATA = st.binary(min_size=1, max_size=8)
 KEYS = st.sampled_from([f"{r}/{n}/{i}" for r in ("pods", "jobs") for n in "ab" for i in "xy"])
 

@@ -8,11 +8,11 @@ once: that makes nothing worse.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from muster.local.controllers.daemon_sets.decide import Plan, Progress
 from muster.local.controllers.daemon_sets.node_fit import Fit
+from muster.local.controllers.workloads import share
 
 if TYPE_CHECKING:
     from muster.local.controllers.workloads import Pod
@@ -32,14 +32,8 @@ def _bounds(progress: Progress) -> tuple[int, int]:
     rolling, whole = progress.daemon_set.spec.update_strategy.rolling_update, len(progress.wanted)
     if rolling is None:
         return 0, 1
-    surge, unavailable = _share(rolling.max_surge, whole), _share(rolling.max_unavailable, whole)
+    surge, unavailable = share(rolling.max_surge, whole), share(rolling.max_unavailable, whole)
     return surge, unavailable if surge or unavailable else 1
-
-
-def _share(value: int | str, whole: int) -> int:
-    if isinstance(value, int):
-        return value
-    return math.ceil(int(value.rstrip("%")) * whole / 100)
 
 
 def _places(progress: Progress) -> dict[str, tuple[list[Pod], list[Pod]]]:

@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from muster.local.controllers.deployments.revisions import DESIRED, MAXIMUM, by_age
+from muster.local.controllers.workloads import share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,17 +28,10 @@ def bounds(deployment: Deployment) -> tuple[int, int]:
     rolling = spec.strategy.rolling_update
     if spec.strategy.type != "RollingUpdate" or rolling is None:
         return 0, 0
-    surge = _share(rolling.max_surge, spec.replicas, up=True)
-    unavailable = _share(rolling.max_unavailable, spec.replicas, up=False)
+    surge = share(rolling.max_surge, spec.replicas)
+    unavailable = share(rolling.max_unavailable, spec.replicas, round_up=False)
     # The API forbids 0 and 0, but 0 and 10 % of 3 replicas, rounded down, is the same.
     return surge, min(unavailable if surge or unavailable else 1, spec.replicas)
-
-
-def _share(value: int | str, whole: int, *, up: bool) -> int:
-    if isinstance(value, int):
-        return value
-    exact = int(value.rstrip("%")) * whole / 100
-    return math.ceil(exact) if up else math.floor(exact)
 
 
 def total_replicas(sets: Iterable[ReplicaSet]) -> int:

@@ -7,12 +7,12 @@ now must count as unavailable.
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.meta import Raw, read_timestamp, timestamp
 from muster.local.controllers.pod_readiness import ready
+from muster.local.controllers.workloads import share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -82,12 +82,8 @@ def _is_healthy(pod: Pod, disrupted: Mapping[str, datetime]) -> bool:
 
 def _required(spec: DisruptionBudgetSpec, expected: int) -> int:
     if spec.max_unavailable is not None:
-        return max(0, expected - _rounded_up(spec.max_unavailable, expected))
-    return 0 if spec.min_available is None else _rounded_up(spec.min_available, expected)
-
-
-def _rounded_up(value: int | str, whole: int) -> int:
-    return value if isinstance(value, int) else math.ceil(int(value.rstrip("%")) * whole / 100)
+        return max(0, expected - share(spec.max_unavailable, expected))
+    return 0 if spec.min_available is None else share(spec.min_available, expected)
 
 
 def _with_condition(
