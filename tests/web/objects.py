@@ -67,6 +67,7 @@ def pod(
     phase: str = "",
     message: str = "",
     bound: datetime | None = None,
+    annotations: dict[str, str] | None = None,
     created: datetime = datetime(2026, 1, 1, tzinfo=UTC),
 ) -> Pod:
     """A pod; `message` is why it has no node."""
@@ -86,6 +87,7 @@ def pod(
             namespace=namespace,
             uid=f"uid-{name}",
             creation_timestamp=created,
+            annotations=annotations or {},
             owner_references=(owner,) if job else (),
         ),
         spec=PodSpec(node_name=node, containers=(Container(resources=resources),)),

@@ -23,7 +23,7 @@ async def test_a_job_has_a_bar_a_row_and_a_share(site: Site) -> None:
     assert "<script>window" not in page
     assert "<img" not in page
     assert re.search(rf'<a class="lane-name"[^>]* href="{address}"', page)
-    assert "nothing\n  beyond that is promised" in page
+    assert "A deleted job is not here" in page
     assert "style=" not in page
     part = await site.part("/history?hours=1&by=node", "history")
     assert part.lstrip().startswith('<section id="history"')

@@ -160,7 +160,7 @@ async def test_the_cluster_spec_of_a_replica_is_readable(site: Site) -> None:
     assert "window.hacked" in second
     site.add_job("y")
     await shown(site, "y")
-    assert "The job has no pods." in await site.get(path.replace("/x/", "/y/"))
+    assert "The job has no pods now" in await site.get(path.replace("/x/", "/y/"))
 
 
 async def test_a_job_without_logs_or_tensorboard_says_so(site: Site) -> None:

@@ -50,12 +50,18 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         clock=_clock,
-        count=units.count,
+        count=_count,
         duration=units.duration,
         local_time=units.local_time,
         moment=_moment,
+        number="{:,}".format,
     )
     return environment
+
+
+def _count(number: int, noun: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _moment(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""`/` and `/line` in a browser: a gang waits with its reason, gets room, and both pages turn."""
+"""`/`, `/line` and `/history` in a browser: a gang waits with its reason, gets room, all turn."""
 
 from __future__ import annotations
 
@@ -80,3 +80,18 @@ def test_a_cordoned_node_is_marked_and_hostile_labels_do_not_run(
         client.patch(kind, Key("", name), {"spec": {"unschedulable": None, "taints": None}})
     page.set_viewport_size({"width": 400, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_the_history_has_a_bar_and_curves_and_goes_on_with_the_clock(page: Page) -> None:
+    page.clock.install()
+    page.goto(page.url.rstrip("/") + "/history?hours=1")
+    lane = page.locator(".lane", has_text="second")
+    expect(lane.locator("rect.run")).to_have_count(1)
+    # Without a pointer, the legend has the newest value.
+    expect(page.locator("#chart-gpus .u-legend")).to_contain_text("in use2")
+    page.evaluate("window.canvas = document.querySelector('#chart-gpus canvas')")
+
+    with page.expect_response(lambda response: "/history" in response.url):
+        page.clock.run_for(31_000)
+    expect(lane.locator("rect.run")).to_have_count(1)
+    assert page.evaluate("window.canvas.isConnected") is True  # not drawn anew: nothing flickers

@@ -70,12 +70,12 @@ def test_the_cluster_and_the_line_are_whole(page: Page, dashboard: Dashboard) ->
     page.goto(f"{dashboard.url}/")
     expect(page.locator("#cluster")).to_contain_text("1,000")
     page.goto(f"{dashboard.url}/line")
-    expect(page.locator("#line")).to_contain_text(f"{SIZE.waiting} jobs waiting")
+    expect(page.locator("#line")).to_contain_text(f"{SIZE.waiting:,} jobs waiting")
 
 
 def test_jobs_are_counted_filtered_and_opened(page: Page, dashboard: Dashboard) -> None:
     page.goto(f"{dashboard.url}/jobs")
-    expect(page.locator("#jobs caption")).to_contain_text(f"{SIZE.jobs} jobs")
+    expect(page.locator("#jobs caption")).to_contain_text(f"{SIZE.jobs:,} jobs")
     page.get_by_label("Text").press_sequentially("job-1234")
     expect(page.locator("#jobs tbody tr")).to_have_count(1)
     expect(page.locator("#jobs tbody tr")).to_contain_text("PENDING")

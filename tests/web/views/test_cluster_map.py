@@ -31,7 +31,7 @@ def show(
 
 
 def html(view: ClusterMap) -> str:
-    return render.text("_cluster.html", view=view, hidden="", version="x.1")
+    return render.text("_cluster.html", view=view, hidden="", read_only=False, version="x.1")
 
 
 def names(view: ClusterMap) -> list[str]:
@@ -163,6 +163,13 @@ def test_a_cluster_without_nodes_says_how_to_get_some() -> None:
     assert "arena up --nodes 4" in html(show())
 
 
+def test_a_cluster_without_jobs_says_how_to_start_one() -> None:
+    empty, busy = show([node("n1", gpus=2)]), show([node("n1")], [pod("x-0", job="x", node="n1")])
+
+    assert '<a href="/submit">the form</a>' in html(empty)
+    assert "No job runs" not in html(busy)
+
+
 def test_a_big_cluster_is_compact_and_bounded() -> None:
     view = show([node(f"n-{number}", gpus=8) for number in range(MAX_NODES + 5)])
 
@@ -171,6 +178,7 @@ def test_a_big_cluster_is_compact_and_bounded() -> None:
     text = html(view)
     assert 'class="tile"' in text
     assert "5 more nodes match" in text
+    assert "all 2,005" in text
     assert show([node(f"n-{number}") for number in range(LARGE_UP_TO)]).large
 
 

@@ -17,6 +17,7 @@ from muster.api.core import (
 )
 from muster.api.meta import ObjectMeta, Raw, timestamp
 from muster.jobs.view.summary import summarize
+from muster.web import render
 from muster.web.views.history import MAX_ROWS, HistoryQuery, HistoryView, history_view
 from muster.web.views.history_chart import MAX_LANES
 from muster.web.views.history_curves import BINS
@@ -79,9 +80,9 @@ def test_without_pods_and_events_the_start_of_the_operator_counts() -> None:
     assert history(done).nodes == ()
 
 
-def test_a_pod_that_exists_tells_its_node_and_start() -> None:
-    state = ContainerState(running=ContainerRunning(started_at=ago(30)))
-    pod = Pod(
+def running_pod(started_at: datetime) -> Pod:
+    state = ContainerState(running=ContainerRunning(started_at=started_at))
+    return Pod(
         metadata=ObjectMeta(
             name="x-worker-0",
             namespace="default",
@@ -90,10 +91,21 @@ def test_a_pod_that_exists_tells_its_node_and_start() -> None:
         spec=PodSpec(node_name="n3"),
         status=PodStatus(phase="Running", container_statuses=(ContainerStatus(state=state),)),
     )
-    found = history(raw("Running", startTime=timestamp(ago(60))), pods=(pod,))
+
+
+def test_a_pod_that_exists_tells_its_node_and_start() -> None:
+    running = raw("Running", startTime=timestamp(ago(60)))
+    found = history(running, pods=(running_pod(ago(30)),))
 
     assert minutes(found.runs) == [(30, 0)]
     assert found.nodes == ("n3",)
+
+
+def test_a_job_runs_although_the_clock_of_its_node_is_behind() -> None:
+    found = history(raw("Running"), pods=(running_pod(ago(60.05)),))
+
+    assert minutes(found.runs) == [(60, 0)]
+    assert (found.waits, found.nodes) == ((), ("n3",))
 
 
 def test_a_suspended_job_ran_before_and_after() -> None:
@@ -186,6 +198,18 @@ def test_few_jobs_have_a_lane_each_and_many_share_lanes() -> None:
     assert (len(crowd.lanes), crowd.left_out) == (MAX_LANES, 2000 - MAX_LANES)
 
 
+def test_waiting_jobs_take_no_lane_from_those_that_ran() -> None:
+    waits = {"runs": (), "waits": (Period(ago(90), NOW),)}
+    jobs = [finished(f"waits-{n}", 0, 0, **waits) for n in range(MAX_LANES)]
+    view = view_of(*jobs, finished("ran", 60, 30))
+
+    assert [bar.job.name for lane in view.lanes for bar in lane.bars] == ["ran"]
+    assert view.left_out == 0
+    few = view_of(*jobs[:2])
+    assert [bar.waits for lane in few.lanes for bar in lane.bars] == [True, True]
+    assert few.lanes[0].bars[0].title == "default/waits-1 (SUCCEEDED): waited 1h"
+
+
 def test_the_chart_begins_with_the_first_job_that_is_known() -> None:
     assert view_of(finished("a", 120, 60)).begin == ago(120)
     assert view_of(finished("a", 120, 60), hours="6").begin == ago(120)
@@ -232,6 +256,9 @@ def test_lanes_of_nodes_show_who_shared_one() -> None:
     lanes = [(lane.label, [bar.job.name for bar in lane.bars]) for lane in view.lanes]
     assert lanes == [("n1", ["a", "c"]), ("", ["b"]), ("n2", ["c"])]
     assert view.left_out == 0
+    assert view.lanes[0].bars[1].title == "default/c (SUCCEEDED): ran 10m on n1, n2"
+    nodes = [finished(name, 60, 30, runs=(Period(ago(9), NOW, (name,)),)) for name in ("n10", "n9")]
+    assert [lane.label for lane in view_of(*nodes, by="node").lanes] == ["n9", "n10"]
 
 
 def test_gpu_hours_are_counted_within_the_span_by_namespace_and_owner() -> None:
@@ -259,6 +286,17 @@ def test_curves_have_the_same_sums_as_the_periods() -> None:
     assert sum(curves.waiting) * hours == pytest.approx(1 / 6, abs=0.01)
     assert sorted(seconds for seconds in curves.waits if seconds is not None) == [0.0, 600.0]
     assert view.median_wait == 600.0
+
+
+def test_a_span_without_jobs_has_a_next_step_and_no_empty_tables() -> None:
+    parts = [
+        render.text(f"_{part}.html", view=view_of(), version="x.1")
+        for part in ("history", "history_tables")
+    ]
+
+    assert "No job ran or waited in the last day." in parts[0]
+    assert '<a href="/jobs">' in parts[0]
+    assert "<table" not in "".join(parts)
 
 
 def test_nonsense_in_the_address_counts_as_not_given() -> None:

@@ -79,6 +79,32 @@ def test_the_duration_of_a_running_job_counts_on() -> None:
     assert page(raw).running_since is None
 
 
+def test_a_job_that_has_not_run_waits_and_later_says_how_long_it_waited() -> None:
+    raw = job("x", state="Created", created=NOW - timedelta(minutes=5))
+    raw["status"]["startTime"] = timestamp(NOW - timedelta(minutes=5))
+    facts = dict(page(raw).facts)
+    assert (facts["Waiting"], "Duration" in facts) == ("5m", False)
+
+    running = {"type": "Running", "status": "True"}
+    running["lastTransitionTime"] = timestamp(NOW - timedelta(minutes=2))
+    raw["status"]["conditions"].append(running)
+    facts = dict(page(raw).facts)
+    assert (facts["Waited"], facts["Duration"], "Waiting" in facts) == ("3m", "5m", False)
+
+
+def test_a_replica_does_not_repeat_the_reason_of_its_job() -> None:
+    raw = job("x", state="Created")
+    meta = {"name": "x-worker-0", "namespace": "default", "labels": labels()}
+    (row,) = summarize(raw, (pod(meta, "Pending"),), NOW).instances
+    row = replace(row, reason="short 2 nvidia.com/gpu")
+    other = replace(row, name="x-worker-1", reason="no such image")
+    explanation = JobExplanation("x", "waiting", "short 2 nvidia.com/gpu")
+    shown = page(raw, explanation=explanation, replicas=(row, other))
+
+    assert shown.reason == "short 2 nvidia.com/gpu"
+    assert [replica.reason for replica in shown.replicas] == ["", "no such image"]
+
+
 def test_a_job_without_a_chief_names_none() -> None:
     raw = job("x", state="Running")
     first = pod({"name": "x-worker-0", "namespace": "default", "labels": labels()}, "Running")

@@ -75,3 +75,14 @@ def test_an_address_names_only_choices() -> None:
 
     kept = {name: value for name, value in query.variables(state="FAILED").items() if value}
     assert kept == {"text": "a", "sort": "-name", "state": "FAILED"}
+
+
+def test_a_duration_grows_while_a_job_runs_and_a_job_that_only_waits_has_none() -> None:
+    jobs = [summary(name, age=5, state=name) for name in ("Created", "Running", "Succeeded")]
+    rows = {row.name: row for row in jobs_view(jobs, JobQuery(), NOW).rows}
+
+    assert {name: row.ran for name, row in rows.items()} == {
+        "Created": False,
+        "Running": True,
+        "Succeeded": True,
+    }

@@ -91,6 +91,23 @@ def test_pods_of_another_scheduler_follow_with_their_reasons() -> None:
     assert (view.total, view.in_line) == (4, 1)
 
 
+def test_a_gang_of_pods_without_a_controller_is_one_row_with_its_own_name() -> None:
+    gang = {
+        "gang.scheduling.koordinator.sh/name": "manual",
+        "gang.scheduling.koordinator.sh/min-available": "2",
+    }
+    pods = [pod(f"alone-{number}", annotations=gang) for number in range(2)]
+    dialect = {"gang": "default/manual", "dialect": "koordinator"}
+    waiting = msgspec.structs.replace(LLAMA, **dialect, short={})
+    held = HeldRoom("default/manual", "n1", "2026-01-02T00:05:00Z", "koordinator", 1)
+    view = show(waiting, pods=pods, holds=(held,))
+
+    assert [(row.owner.name, row.gang) for row in view.rows] == [("manual", "")]
+    assert view.holds[0].owner.name == "manual"
+    placed = [pod(f"alone-{n}", annotations=gang, node="n1", bound=NOW) for n in range(2)]
+    assert [(row.owner.name, row.pods) for row in show(pods=placed).placed] == [("manual", 2)]
+
+
 def test_holds_are_summed_by_gang() -> None:
     rooms = tuple(
         HeldRoom("default/bert", f"n{n}", "2026-01-02T00:05:00Z", "pdb", 1, {"cpu": "500m"})

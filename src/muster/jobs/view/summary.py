@@ -17,6 +17,7 @@ from muster.errors import InvalidJob
 from muster.jobs import log_tail, names, parse
 from muster.jobs.job_state import (
     FAILED,
+    PENDING,
     RESTARTING,
     SUCCEEDED,
     SUSPENDED,
@@ -160,6 +161,16 @@ class JobSummary(msgspec.Struct, frozen=True):
         start = self.started or self.created
         last = (self.finished or self.suspended or now) - start if start else timedelta()
         return timedelta(seconds=self.earlier_seconds) + last
+
+    def running_since(self, now: datetime) -> datetime | None:
+        """The start of its duration, without suspensions; None if the duration does not grow."""
+        grows = self.started is not None and not self.over and self.status != SUSPENDED
+        return now - self.duration(now) if grows else None
+
+    @property
+    def only_waited(self) -> bool:
+        """Whether it waits and has never run."""
+        return self.status == PENDING and not (self.earlier_seconds or self.restarts)
 
 
 def summarize(raw: Raw, pods: Iterable[Pod], now: datetime | None = None) -> JobSummary:

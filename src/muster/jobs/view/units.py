@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "N/A"
 MAX_NAMES = 3
+_SPLIT = re.compile(r"([0-9]+)")
 _SECONDS = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (31536000, 86400, "d"))
 """The units: the duration up to which each is used, its length and its letter."""
 
@@ -60,6 +62,11 @@ def count(number: int, noun: str) -> str:
 def named_or_counted(names: Sequence[str], noun: str) -> str:
     """`a, b`; of more than MAX_NAMES only the number: `7 pods`."""
     return ", ".join(names) if len(names) <= MAX_NAMES else count(len(names), noun)
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """A key for sorting in which numbers count as numbers: node-2 comes before node-10."""
+    return [(int(part[:18]), "") if part.isdecimal() else (-1, part) for part in _SPLIT.split(name)]
 
 
 def size_of(amount: int) -> str:

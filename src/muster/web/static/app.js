@@ -99,8 +99,23 @@ function ages() {
   }
 }
 
+// Moments in the time zone of the reader: [data-moment] stays in the form that the server wrote.
+function moments() {
+  for (const element of document.querySelectorAll("[data-moment]")) {
+    const at = new Date(element.dataset.moment), text = element.textContent;
+    const stamp = new Date(at - at.getTimezoneOffset() * 60000).toISOString().replace("T", " ");
+    element.textContent = text.length > 8 ? stamp.slice(0, text.length) : stamp.slice(11, 11 + text.length);
+  }
+}
+
 theme();
+moments();
+document.body.addEventListener("htmx:afterSwap", moments);
 setInterval(ages, 1000);
+// Some parts are about the last minutes, so they change even when nothing happens.
+setInterval(() => {
+  if (!document.hidden) for (const element of document.querySelectorAll("[data-clock]")) htmx.trigger(element, "changed");
+}, 30000);
 if (settings.csrf) {  // else nobody is logged in
   live.start();
   document.addEventListener("visibilitychange", () => live.refresh());

@@ -2,18 +2,18 @@
 const plots = new Map();
 
 function short(value) {
-  if (value == null) return "–";
   const size = Math.abs(value);
   return size && (size < 1e-3 || size >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }
 
 function bytes(value) {
-  if (value == null) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
   for (; Math.abs(value) >= 1024 && unit < 4; unit++) value /= 1024;
   return Number(value.toPrecision(4)) + " " + units[unit];
 }
+
+const clock = seconds => new Date(seconds * 1000).toTimeString().slice(0, 8);
 
 // Resources are amounts, so their axes begin at zero; a few samples do not fill the whole width.
 const POWERS_OF_TWO = Array.from({length: 60}, (_, power) => 2 ** power);
@@ -33,10 +33,10 @@ function draw(host, title, labels, data, {time = false, format = short} = {}) {
   host.append(figure);
   plot = new uPlot({
     width: Math.max(200, figure.clientWidth - 32), height: 180, cursor: {points: {size: 6}}, scales: time ? {x: {time, range: lastMinute}, y: {range: fromZero}} : {x: {time}, y: {range: (_, low, high) => low === high ? [Math.min(0, low), Math.max(0, high) || 1] : uPlot.rangeNum(low, high, 0.1, true)}},
-    axes: [chartStyle.axis(time ? {space: 70, values: (_, ticks) => ticks.map(t => new Date(t * 1000).toTimeString().slice(0, 8))} : {}),
-      chartStyle.axis({size: 64, values: (_, ticks) => ticks.map(format), ...(format === bytes ? {incrs: POWERS_OF_TWO} : {})})],
-    series: [{label: time ? "time" : "step"}, ...labels.map((label, i) => ({
-      label, stroke: () => chartStyle.colour(`--job-${i % 8}`), width: 1.5, spanGaps: true, value: (_, v) => format(v),
+    axes: [chartStyle.axis(time ? {space: 70, values: (_, ticks) => ticks.map(clock)} : {}),
+      chartStyle.values(format, format === bytes ? {incrs: POWERS_OF_TWO} : {})],
+    series: [{label: time ? "time" : "step", value: chartStyle.latest((_, v) => time ? clock(v) : v)}, ...labels.map((label, i) => ({
+      label, stroke: () => chartStyle.colour(`--job-${i % 8}`), width: 1.5, spanGaps: true, value: chartStyle.latest((_, v) => format(v)),
       points: {show: (u, row) => u.data[row].filter(v => v != null).length < 2}, dash: i >= 8 ? [4, 4] : undefined}))],
   }, data, figure);
   Object.assign(plot, {names, figure});
@@ -49,6 +49,8 @@ function resize() {
 }
 
 const usage = document.getElementById("usage"), samples = [];
+const {prefix} = document.getElementById("logs").dataset;
+const withoutJob = pod => pod.startsWith(prefix) ? pod.slice(prefix.length) : pod;
 const RESOURCES = [["cpu", "CPU cores"], ["memory", "Memory", bytes], ["gpu", "Busy GPUs"], ["gpu_memory", "GPU memory", bytes]];
 usage.addEventListener("feed", ({detail: {message: data, error}}) => {
   const note = usage.querySelector("p");
@@ -60,7 +62,7 @@ usage.addEventListener("feed", ({detail: {message: data, error}}) => {
     const labels = [...new Set(samples.flatMap(sample => Object.keys(sample.values[name] || {})))].sort();
     if (!labels.length) continue;
     drawn = true;
-    draw(usage, title, labels, [samples.map(s => s.at), ...labels.map(l => samples.map(s => s.values[name]?.[l] ?? null))], {time: true, format});
+    draw(usage, title, labels.map(withoutJob), [samples.map(s => s.at), ...labels.map(l => samples.map(s => s.values[name]?.[l] ?? null))], {time: true, format});
   }
   note.textContent = drawn ? "" : "No pod runs, so there is nothing to measure.";
 });

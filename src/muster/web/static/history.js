@@ -2,41 +2,44 @@
 "use strict";
 
 const seconds = value => value < 120 ? `${Math.round(value)}s` : value < 7200 ? `${Math.round(value / 60)}m` : `${(value / 3600).toFixed(1)}h`;
+const whole = value => Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(1);
+const WHOLE_NUMBERS = [1, 10, 100, 1000, 1e4, 1e5].flatMap(power => [power, 2 * power, 5 * power]);
 const charts = new Map();
 
-function plot(id, times, curves, range, words) {
-  const host = document.getElementById(id);
-  const clock = times.at(-1) - times[0] < 900 ? "{HH}:{mm}:{ss}" : "{HH}:{mm}";
-  const options = {
+// `least` is the lowest top of the chart.
+function plot(id, data, least, curves, words, increments) {
+  const made = charts.get(id);
+  if (made) {
+    made.least = least;
+    made.plot.setData(data);
+    return;
+  }
+  const host = document.getElementById(id), chart = {least};
+  const time = (u, form) => new Date(form * 1000).toTimeString().slice(0, u.data[0].at(-1) - u.data[0][0] < 900 ? 8 : 5);
+  charts.set(id, chart);
+  chart.plot = new uPlot({
     width: host.clientWidth, height: 160,
-    scales: {y: {range}},
-    axes: [chartStyle.axis({space: 64, values: clock}), chartStyle.axis({size: 48, values: (u, rows) => rows.map(words)})],
-    series: [{value: "{YYYY}-{MM}-{DD} {HH}:{mm}"}, ...curves.map(({label, tone, bars}) => ({
-      label, stroke: chartStyle.colour(tone), width: 2, fill: bars ? undefined : chartStyle.colour(tone) + "22",
-      points: {show: Boolean(bars), size: 6}, value: (u, row) => row === null ? "–" : words(row),
+    scales: {y: {range: (u, low, high) => [0, Math.max(chart.least, high * 1.1 || 0)]}},
+    axes: [chartStyle.axis({space: 64, values: (u, rows) => rows.map(row => time(u, row))}), chartStyle.values(words, {incrs: increments})],
+    series: [{value: chartStyle.latest((u, row) => time(u, row))}, ...curves.map(({label, tone, bars}) => ({
+      label, stroke: () => chartStyle.colour(tone), width: 2, fill: bars ? undefined : () => chartStyle.colour(tone) + "22",
+      points: {show: Boolean(bars), size: 6}, value: chartStyle.latest((u, row) => words(row)),
     }))],
-  };
-  charts.get(id)?.destroy();
-  charts.set(id, new uPlot(options, [times, ...curves.map(({rows}) => rows)], host));
+  }, data, host);
 }
 
 function draw() {
-  const {gpus, curves} = document.getElementById("curves").dataset;
-  const rows = JSON.parse(curves);
-  const above = least => (u, low, high) => [0, Math.max(least, high * 1.1 || 0)];
-  const whole = value => Number.isInteger(value) ? String(value) : value.toFixed(1);
-  for (const text of document.querySelectorAll("[data-moment]"))  // in the reader's time zone
-    text.textContent = new Date(text.dataset.moment).toTimeString().slice(0, text.textContent.length);
-  document.getElementById("charts").hidden = false;
-  plot("chart-gpus", rows.times, [{label: `of ${gpus}`, tone: "--job-0", rows: rows.gpus}], above(Number(gpus) || 1), whole);
-  plot("chart-jobs", rows.times, [
-    {label: "running", tone: "--job-2", rows: rows.running},
-    {label: "waiting", tone: "--job-1", rows: rows.waiting},
-  ], above(1), whole);
-  plot("chart-waits", rows.times, [{label: "mean wait", tone: "--job-5", rows: rows.waits, bars: true}], above(10), seconds);
+  const {jobs, gpus, curves} = document.getElementById("curves").dataset;
+  const {times, ...rows} = JSON.parse(curves);
+  document.getElementById("charts").hidden = jobs === "0";
+  if (jobs === "0") return;
+  plot("chart-gpus", [times, rows.gpus], Number(gpus) || 1, [{label: "in use", tone: "--job-0"}], whole, WHOLE_NUMBERS);
+  plot("chart-jobs", [times, rows.running, rows.waiting], 1,
+    [{label: "running", tone: "--job-2"}, {label: "waiting", tone: "--job-1"}], whole, WHOLE_NUMBERS);
+  plot("chart-waits", [times, rows.waits], 10, [{label: "mean", tone: "--job-5", bars: true}], seconds);
 }
 
 draw();
 document.body.addEventListener("htmx:afterSettle", draw);
-addEventListener("resize", draw);
-chartStyle.onThemeChange(draw);
+addEventListener("resize", () => charts.forEach(({plot}, id) => plot.setSize({width: document.getElementById(id).clientWidth, height: 160})));
+chartStyle.onThemeChange(() => charts.forEach(({plot}) => plot.redraw()));

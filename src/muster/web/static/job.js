@@ -25,6 +25,7 @@ document.addEventListener("click", async event => {
 document.body.addEventListener("htmx:afterRequest", event => event.target.closest("dialog")?.close());
 
 const section = $("logs"), box = $("log"), replica = $("log-replica"), attempt = $("log-attempt");
+const state = $("log-state"), LOADING = "Loading …";
 const search = $("log-search"), only = $("log-only"), follow = $("log-follow"), wrap = $("log-wrap");
 let rows = [], unfinished = {}, characters = 0, matches = 0, pattern = null, current = null;
 
@@ -47,7 +48,7 @@ function attempts() {
   if (row && !count && Number(row.dataset.restarts)) options.push(option("previous", "before the restart"));
   attempt.replaceChildren(...options);
   attempt.value = options.some(o => o.value === chosen) ? chosen : "";
-  attempt.disabled = options.length === 1;
+  attempt.parentElement.hidden = options.length === 1;
 }
 
 function choose() {
@@ -59,7 +60,7 @@ function start() {
   const chosen = {replica: replica.value, attempt: attempt.value};
   $("log-download").href = `${section.dataset.download}?${new URLSearchParams(chosen)}`;
   clear();
-  $("log-state").textContent = "Loading …";
+  state.textContent = LOADING;
   box.dataset.topic = `log:${section.dataset.job}/${replica.value}/${attempt.value}/${crypto.randomUUID()}`;
   live.announce();
 }
@@ -93,8 +94,8 @@ function show(row) {
 function newRow(pod) {
   const row = document.createElement("div"), body = document.createElement("span");
   if (pod && !replica.value) {
-    const name = document.createElement("b"), short = pod.startsWith(section.dataset.prefix) ? pod.slice(section.dataset.prefix.length) : pod;
-    name.textContent = short + " ";
+    const name = document.createElement("b"), {prefix} = section.dataset;
+    name.textContent = (pod.startsWith(prefix) ? pod.slice(prefix.length) : pod) + " ";
     let hash = 0;
     for (const letter of pod) hash = (hash * 31 + letter.codePointAt(0)) % 8;
     name.className = `pod-${hash}`;
@@ -133,7 +134,7 @@ function add(lines) {
 }
 
 function count() {
-  $("log-count").textContent = pattern ? `${matches} ${matches === 1 ? "line" : "lines"}` : "";
+  $("log-count").textContent = pattern ? matches === 1 ? "1 line matches" : `${matches} lines match` : "";
 }
 
 function find() {
@@ -156,10 +157,14 @@ function step(forward) {
 }
 
 box.addEventListener("feed", ({detail: {message: data, error}}) => {
-  if (error) { $("log-state").textContent = error; return; }
-  if (data.first) clear();
+  if (error) { state.textContent = error; return; }
+  if (data.first) {
+    clear();
+    setTimeout(() => { if (!rows.length && state.textContent === LOADING) state.textContent = "No lines yet."; }, 1000);
+  }
   if (data.lines) add(data.lines);
-  $("log-state").textContent = data.end ? (rows.length ? "This is the end of the log." : "The log is empty.") : "";
+  if (data.end) state.textContent = rows.length ? "This is the end of the log." : "The log is empty.";
+  else if (rows.length) state.textContent = "New lines appear as they are written.";
 });
 box.addEventListener("scroll", () => {
   if (box.scrollHeight - box.scrollTop - box.clientHeight > 24) follow.checked = false;

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.jobs.view.units import cores
+from muster.jobs.view.units import cores, natural_order
 from muster.web.views.gang_owners import GangOwners
 from muster.web.views.held_room import shares_by_node
 from muster.web.views.line import LineRow, line_rows
@@ -33,7 +33,6 @@ MAX_NODES, MAX_LEGEND, MAX_WAITING = 2000, 24, 3
 BY_NAME = "name"
 _TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _FURTHER = ("node.kubernetes.io/instance-type", "kubernetes.io/arch")
-_SPLIT = re.compile(r"([0-9]+)")
 _NUMBERS = re.compile(r"[-._]?\d+(?=\D*$).*$")
 
 
@@ -248,7 +247,7 @@ def _filtered(nodes: Iterable[Node], rooms: Mapping[str, NodeRoom], query: MapQu
             continue
         if not text or _matches(room, text):
             matching.append(node)
-    matching.sort(key=lambda node: _natural(node.metadata.name))
+    matching.sort(key=lambda node: natural_order(node.metadata.name))
     return matching
 
 
@@ -256,10 +255,6 @@ def _matches(room: NodeRoom, text: str) -> bool:
     """Whether the text is in the name of the node, or of somebody on it."""
     runs = (*room.gpu_runs, *room.cpu_runs, *room.without_cells)
     return text in room.name.lower() or any(text in run.label.lower() for run in runs)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part[:18]), "") if part.isdecimal() else (-1, part) for part in _SPLIT.split(name)]
 
 
 def _groupings(nodes: Sequence[Node]) -> tuple[str, ...]:
@@ -291,6 +286,7 @@ def _grouped(
     if grouping == BY_NAME and len(groups) > max(1, sum(map(len, groups.values())) // 4):
         members = [room for rooms_of_group in groups.values() for room in rooms_of_group]
         groups = {"": members}  # the names have no common beginnings
+    ordered = sorted(groups.items(), key=lambda row: (not row[0], natural_order(row[0])))
     return tuple(
         NodeGroup(
             name=name,
@@ -299,5 +295,5 @@ def _grouped(
             used_gpus=sum(room.used_gpus for room in members),
             free_gpus=sum(room.free_gpus for room in members),
         )
-        for name, members in sorted(groups.items(), key=lambda row: (not row[0], _natural(row[0])))
+        for name, members in ordered
     )

@@ -10,7 +10,7 @@ import msgspec
 from muster.api.meta import read_timestamp
 from muster.api.quantity import format_amount, parse_amount
 from muster.errors import InvalidQuantity
-from muster.jobs.view.units import local_time, named_or_counted
+from muster.jobs.view.units import local_time, named_or_counted, natural_order
 from muster.web.views.node_room import Share, add_requests
 from muster.web.views.pod_owners import Looks, Owner, initials
 
@@ -59,7 +59,7 @@ def _hold_row(owner: Owner, held: list[HeldRoom], looks: Looks) -> HoldRow:
     for row in held:
         for name, amount in _parsed(row).items():
             sums[name] = sums.get(name, 0) + amount
-    nodes = sorted({row.node for row in held})
+    nodes = sorted({row.node for row in held}, key=natural_order)
     return HoldRow(
         owner=owner,
         look=looks.of(owner),

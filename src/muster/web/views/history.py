@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.web.views.history_chart import Lane, clock, lanes_of_jobs, lanes_of_nodes, ticks
+from muster.web.views.history_chart import (
+    MAX_LANES,
+    Lane,
+    clock,
+    lanes_of_jobs,
+    lanes_of_nodes,
+    ticks,
+)
 from muster.web.views.history_curves import Curves, curves_of
 from muster.web.views.job_history import TimeSpan
 
@@ -74,6 +81,8 @@ class HistoryView(msgspec.Struct, frozen=True):
     query: HistoryQuery
     spans: dict[int, str]
     lanes: tuple[Lane, ...]
+    packed: bool
+    """Whether jobs share lanes, which then have no names, and show only runs."""
     left_out: int
     """Jobs that found no lane."""
     begin: datetime
@@ -110,6 +119,7 @@ def history_view(
         query=query,
         spans=SPANS,
         lanes=lanes,
+        packed=query.by == "job" and len(shown) > MAX_LANES,
         left_out=left_out,
         begin=span.start,
         ticks=ticks(span),

@@ -1,7 +1,8 @@
 """The chart of the history: jobs as bars in lanes.
 
-There is one lane per job while there are few. Many jobs share lanes: each is put into the first
-lane that is free at its time, and a job that finds no lane is only in the table. All positions are
+There is one lane per job while there are few. Many jobs share lanes: the runs of each are put into
+the first lane that is free at their time, and a job that finds no lane is only in the table. Jobs
+that wait would fill such lanes, so then only the curves and the table show them. All positions are
 percentages of the span of time, so the chart fits every width.
 """
 
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.jobs.view.units import duration, named_or_counted, natural_order
 from muster.web.views.pod_owners import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muster.web.views.job_history import JobHistory, TimeSpan
+    from muster.web.views.job_history import JobHistory, Period, TimeSpan
     from muster.web.views.pod_owners import Looks
 
 MAX_LANES = 40
@@ -80,24 +82,29 @@ def _step(span: TimeSpan) -> int:
     return next((step for step in _STEPS if span.seconds <= step * _TICKS), _STEPS[-1])
 
 
-def _bars(job: JobHistory, span: TimeSpan, looks: Looks, node: str = "") -> list[Bar]:
-    """The bars of a job, in order; with a node, only its runs there."""
+def _bars(
+    job: JobHistory, span: TimeSpan, looks: Looks, node: str = "", *, waits: bool = False
+) -> list[Bar]:
+    """The runs of a job, in order, with a node only those there; with `waits`, its waits too."""
     look = looks.of(Owner(job.namespace, job.kind, job.name))
     rows = [(period, False) for period in job.runs if not node or node in period.nodes]
-    rows += [] if node else [(period, True) for period in job.waits]
+    rows += [(period, True) for period in job.waits] if waits else []
     bars = []
-    for period, waits in rows:
+    for period, is_wait in rows:
         if period.end < span.start:
             continue
         start, end = span.percent(period.start), span.percent(period.end)
-        if not waits:  # a run of less than a second is drawn too
+        if not is_wait:  # a run of less than a second is drawn too
             start = min(start, 100 - _MIN_WIDTH)
             end = max(end, start + _MIN_WIDTH)
-        where = f" on {', '.join(period.nodes)}" if period.nodes else ""
-        words = "waited" if waits else f"ran{where}"
-        title = f"{job.namespace}/{job.name} ({job.state}): {words}"
-        bars.append(Bar(job, start, round(end - start, 3), waits, look, title))
+        title = _title(job, period, "waited" if is_wait else "ran")
+        bars.append(Bar(job, start, round(end - start, 3), is_wait, look, title))
     return sorted(bars, key=lambda bar: bar.start)
+
+
+def _title(job: JobHistory, period: Period, verb: str) -> str:
+    where = f" on {named_or_counted(period.nodes, 'node')}" if period.nodes else ""
+    return f"{job.namespace}/{job.name} ({job.state}): {verb} {duration(period.seconds)}{where}"
 
 
 def lanes_of_jobs(
@@ -105,7 +112,9 @@ def lanes_of_jobs(
 ) -> tuple[tuple[Lane, ...], int]:
     """The lanes, and the number of jobs that found none."""
     if len(jobs) <= MAX_LANES:
-        lanes = tuple(Lane(job.name, tuple(_bars(job, span, looks)), job) for job in jobs)
+        lanes = tuple(
+            Lane(job.name, tuple(_bars(job, span, looks, waits=True)), job) for job in jobs
+        )
         return lanes, 0
     packed, left_out = _packed([_bars(job, span, looks) for job in reversed(jobs)], MAX_LANES)
     return tuple(Lane("", tuple(bars)) for bars in packed), left_out
@@ -121,7 +130,7 @@ def lanes_of_nodes(
             by_node[node].append(job)
     lanes: list[Lane] = []
     shown: set[tuple[str, str, str]] = set()
-    for node in sorted(by_node):
+    for node in sorted(by_node, key=natural_order):
         if len(lanes) == MAX_LANES:
             break
         rows = [bars for job in by_node[node] if (bars := _bars(job, span, looks, node))]

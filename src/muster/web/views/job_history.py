@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,10 +18,10 @@ import msgspec
 from muster.api.meta import read_timestamp
 from muster.jobs.build.job_manifest import USER
 from muster.jobs.job_state import PENDING, SUSPENDED
+from muster.jobs.view.units import natural_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
 
     from muster.api.core import Pod
     from muster.api.meta import Raw
@@ -75,7 +76,8 @@ class JobHistory(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return tuple(sorted({node for run in self.runs for node in run.nodes}))
+        nodes = {node for run in self.runs for node in run.nodes}
+        return tuple(sorted(nodes, key=natural_order))
 
     @property
     def begin(self) -> datetime | None:
@@ -192,7 +194,7 @@ def _add(
         return
     first = _between(begin, first, end)
     waits.append(Period(begin, first))
-    nodes = sorted({row.node for row in starts if row.node})
+    nodes = sorted({row.node for row in starts if row.node}, key=natural_order)
     runs.append(Period(first, end, tuple(nodes)))
 
 
@@ -200,6 +202,7 @@ def _starts(job: JobSummary, pods: Sequence[Pod], events: JobEvents) -> list[Pod
     """The starts of pods, of those that exist and of those that events tell of."""
     names = {instance.name for instance in job.instances}
     starts = set(events.starts)
+    created = job.created or datetime.min.replace(tzinfo=UTC)
     for pod in pods:
         if pod.metadata.name not in names:
             continue
@@ -207,7 +210,8 @@ def _starts(job: JobSummary, pods: Sequence[Pod], events: JobEvents) -> list[Pod
             for state in (status.state, status.last_state):
                 for row in (state.running, state.terminated):
                     if row is not None and row.started_at is not None:
-                        starts.add(PodStart(row.started_at, pod.spec.node_name))
+                        # The node's clock may be behind the API server's.
+                        starts.add(PodStart(max(created, row.started_at), pod.spec.node_name))
     return sorted(starts)
 
 

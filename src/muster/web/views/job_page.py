@@ -13,7 +13,7 @@ from muster.scheduler.job_explanation import place_in_words
 from muster.scheduler.waiting_line_format import ordinal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from muster.api.meta import Raw
@@ -110,6 +110,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 def job_page(raw: Raw, job: JobSummary, facts: JobFacts, now: datetime) -> JobPage:
     reason, place = _reason_and_place(job, facts.explanation, now)
     address, problem = facts.tensorboard or ("", "")
+    timeline = _timeline(raw, job, now)
     return JobPage(
         kind=job.kind,
         namespace=job.namespace,
@@ -120,10 +121,12 @@ def job_page(raw: Raw, job: JobSummary, facts: JobFacts, now: datetime) -> JobPa
         place=place,
         last_lines=job.last_lines,
         notes=tuple(note for note in (job.discarded, job.left_pods) if note),
-        facts=_facts(job, now),
-        running_since=now - job.duration(now) if _counts_on(job) else None,
-        replicas=tuple(_replica(row, facts, now) for row in facts.replicas or job.instances),
-        timeline=_timeline(raw, job, now),
+        facts=_facts(job, timeline, now),
+        running_since=job.running_since(now),
+        replicas=tuple(
+            _replica(row, facts, reason, now) for row in facts.replicas or job.instances
+        ),
+        timeline=timeline,
         events=None if facts.events is None else tuple(reversed(facts.events))[:MAX_EVENTS],
         created=job.created,
         age=job.age(now).total_seconds(),
@@ -150,14 +153,15 @@ def _reason_and_place(
     return reason or text, place_in_words(explanation)
 
 
-def _facts(job: JobSummary, now: datetime) -> tuple[tuple[str, str], ...]:
-    waited = (job.started or job.finished or now) - job.created if job.created else None
-    first_start = not (job.earlier_seconds or job.restarts)
+def _facts(
+    job: JobSummary, timeline: Sequence[Moment], now: datetime
+) -> tuple[tuple[str, str], ...]:
+    time_name = "Waiting" if job.only_waited else "Duration"
     facts = {
         "Replicas": job.counts or str(job.replicas or ""),
         "GPUs": f"{job.allocated_gpus} of {job.requested_gpus}" if job.requested_gpus else "",
-        "Waited": duration(waited.total_seconds()) if waited and first_start else "",
-        "Duration": duration(job.duration(now).total_seconds()) if job.started else "",
+        "Waited": _waited(job, timeline),
+        time_name: duration(job.duration(now).total_seconds()) if job.started else "",
         "Priority": job.priority,
         "Restarts": str(job.restarts or ""),
         f"{job.lead.capitalize()} on": job.chief.node if job.chief else "",
@@ -165,13 +169,19 @@ def _facts(job: JobSummary, now: datetime) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in facts.items() if value)
 
 
-def _counts_on(job: JobSummary) -> bool:
-    return job.started is not None and not job.over and job.status != SUSPENDED
+def _waited(job: JobSummary, timeline: Iterable[Moment]) -> str:
+    """From the creation to the first start, as long as the conditions tell it."""
+    running = next((row.at for row in timeline if row.title == "Running" and row.holds), None)
+    if not (running and job.created) or job.earlier_seconds or job.restarts:
+        return ""
+    return duration((running - job.created).total_seconds())
 
 
-def _replica(row: Instance, facts: JobFacts, now: datetime) -> Replica:
+def _replica(row: Instance, facts: JobFacts, reason_of_job: str, now: datetime) -> Replica:
     gone = row.name in facts.gone
     reason = row.reason + next_try(row.crash.next_try if row.crash else None, now)
+    if reason == reason_of_job:  # which stands above the table
+        reason = ""
     return Replica(
         name=row.name,
         role=row.role,

@@ -74,6 +74,10 @@ class JobRow(msgspec.Struct, frozen=True):
     gpus: str
     age: float
     duration: float
+    ran: bool
+    """Whether it has run at all; a job that only waits has no duration."""
+    running_since: datetime | None
+    """The start of a duration that still grows."""
     created: datetime | None
 
 
@@ -145,6 +149,8 @@ def _row(job: JobSummary, now: datetime) -> JobRow:
         gpus=str(gpus) if job.requested_gpus else "",
         age=job.age(now).total_seconds(),
         duration=job.duration(now).total_seconds(),
+        ran=not job.only_waited,
+        running_since=job.running_since(now),
         created=job.created,
     )
 

@@ -13,7 +13,7 @@ import msgspec
 
 from muster.api.meta import read_timestamp
 from muster.api.quantity import format_amount
-from muster.jobs.view.units import count, named_or_counted
+from muster.jobs.view.units import count, named_or_counted, natural_order
 from muster.scheduler import waiting_line_format
 from muster.scheduler.job_explanation import explain_job
 from muster.web.views.gang_owners import GangOwners
@@ -252,7 +252,7 @@ def _placed_row(
         for bound, pod in members
         if pod.metadata.creation_timestamp is not None
     )
-    nodes = sorted({pod.spec.node_name for _, pod in members})
+    nodes = sorted({pod.spec.node_name for _, pod in members}, key=natural_order)
     return PlacedRow(
         owner=owner,
         look=looks.of(owner),

@@ -225,7 +225,7 @@ def _label(share: Share, amount: int, unit: str, *, is_hold: bool) -> str:
     name = f"{owner.namespace}/{owner.name}"
     if is_hold:
         return f"{_amount(amount, unit)} held for {name} until {share.until}"
-    kind = owner.kind or "pod"
+    kind = owner.kind or "gang"
     pods = "" if owner.kind == "Pod" else f", {count(share.pods, 'pod')}"
     return f"{kind} {name}: {_amount(amount, unit)}{pods}"
 

@@ -13,6 +13,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.api.gang_dialects import gang_named_by
 from muster.api.quantity import sum_resources
 from muster.errors import InvalidQuantity
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
@@ -28,10 +29,11 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class Owner(NamedTuple):
-    """The job of a pod; else its controller, or the pod itself."""
+    """The job of a pod; else its controller, the gang that it names, or the pod itself."""
 
     namespace: str
     kind: str
+    """Empty for a gang of pods without a controller."""
     name: str
 
     @property
@@ -46,9 +48,11 @@ def owner_of(pod: Pod) -> Owner:
     # Usually there is one; with thousands of pods the search of `controller` takes its time.
     one = len(references) == 1 and references[0].controller
     controller = references[0] if one else metadata.controller
-    if controller is None:
-        return Owner(metadata.namespace, "Pod", metadata.name)
-    return Owner(metadata.namespace, controller.kind, controller.name)
+    if controller is not None:
+        return Owner(metadata.namespace, controller.kind, controller.name)
+    if gang := gang_named_by(pod):
+        return Owner(metadata.namespace, "", gang.name)
+    return Owner(metadata.namespace, "Pod", metadata.name)
 
 
 class Look(NamedTuple):
