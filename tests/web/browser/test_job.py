@@ -138,6 +138,10 @@ def test_a_job_is_suspended_resumed_and_deleted_with_the_keyboard(
     # The button that had the focus must not become another one under its old name.
     expect(page.get_by_role("button", name="Suspend")).to_have_count(0)
     expect(page.locator("[data-dialog=delete-dialog]")).to_have_text("Delete")
+    page.reload()
+    expect(page.locator("#job tbody tr").first).to_contain_text("Stopped")
+    expect(page.locator("#log b").first).to_be_visible()  # its lines from before are there
+    expect(page.locator("#log .note")).to_contain_text("is suspended")
 
     page.get_by_role("button", name="Resume").click()
     expect(state).to_have_text("RUNNING", timeout=30_000)

@@ -15,6 +15,7 @@ from muster.jobs.view.events import EventRow
 from muster.jobs.view.summary import summarize
 from muster.scheduler.job_explanation import JobExplanation
 from muster.web.views.job_page import (
+    MANY_REPLICAS,
     MAX_EVENTS,
     JobFacts,
     JobPage,
@@ -105,6 +106,20 @@ def test_a_replica_does_not_repeat_the_reason_of_its_job() -> None:
     assert [replica.reason for replica in shown.replicas] == ["", "no such image"]
 
 
+def test_of_many_replicas_those_with_a_reason_come_first() -> None:
+    raw = job("x", state="Running")
+    pods = tuple(
+        pod({"name": f"x-worker-{n}", "namespace": "default", "labels": labels(n)}, "Running")
+        for n in range(MANY_REPLICAS + 1)
+    )
+    rows = list(summarize(raw, pods, NOW).instances)
+    rows[4] = replace(rows[4], reason="exited with code 1")
+
+    names = [row.name for row in page(raw, replicas=rows).replicas]
+    assert names[:3] == ["x-worker-4", "x-worker-0", "x-worker-1"]
+    assert page(raw, replicas=rows[:5]).replicas[4].name == "x-worker-4"
+
+
 def test_a_job_without_a_chief_names_none() -> None:
     raw = job("x", state="Running")
     first = pod({"name": "x-worker-0", "namespace": "default", "labels": labels()}, "Running")
@@ -138,6 +153,8 @@ def test_a_pod_that_was_stopped_with_its_job_has_not_failed() -> None:
     assert end_in_words("x-worker-1", 143, summary) == "Stopped"
     assert end_in_words("x-worker-0", 0, summary) == "Exited with 0"
     assert end_in_words("x-worker-0", None, summary) == "Ended"
+    suspended = summarize(job("x", state="Suspended"), (), NOW)
+    assert end_in_words("x-worker-0", 143, suspended) == "Stopped"
 
 
 def test_events_are_newest_first_and_bounded() -> None:

@@ -13,7 +13,7 @@ from muster.api.kinds import convert
 from muster.client.jobs import tensorboard_url
 from muster.client.logs.attempts import at_container, attempts_of_job, pods_that_are_gone
 from muster.errors import MusterError
-from muster.jobs.job_state import PENDING
+from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.view.events import Event, rows_about
 from muster.jobs.view.instance import pods_of_job
 from muster.jobs.view.summary import summarize
@@ -79,7 +79,8 @@ async def _attempts(cluster: LiveCluster, job: JobWithPods, key: Key) -> list[Po
     """The attempts whose logs the cluster keeps; only jobs that have had several are asked for."""
     summary = await threads.compute(lambda: summarize(*job))
     restarted = summary.restarts or any(row.restarts for row in summary.instances)
-    if summary.over or restarted or summary.earlier_restarts:
+    had_pods = summary.over or summary.status == SUSPENDED or summary.earlier_seconds
+    if had_pods or restarted or summary.earlier_restarts:
         with suppress(MusterError):  # the rest of the page is true without them
             return await cluster.call(lambda client: attempts_of_job(client, key, summary.uid))
     return []

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from muster.errors import ApiError, MusterError, NotFound
+from muster.jobs.job_state import SUSPENDED
+from muster.jobs.view.summary import summarize
+from muster.web import threads
 from muster.web.cluster.log_reader import LogChoice, LogReader
 from muster.web.context import attachment, cluster_of
 from muster.web.pages.job_path import JobPath
 from muster.web.views.job.log_text import LineReader, LogLine, prefixed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from muster.web.cluster.live_cluster import LiveCluster
     from muster.web.cluster.log_reader import LogChunk
@@ -33,15 +36,30 @@ async def follow(cluster: LiveCluster, argument: str) -> AsyncIterator[Any]:
     """Messages {"first": true}, {"lines": [[pod, text, whole], …]} …, {"end": true}."""
     parts = argument.split("/")
     path, (replica, attempt) = JobPath.of_parts(*parts), (*parts[3:5], "", "")[:2]
-    await cluster.job(path.kind, path.key)
+    job = await cluster.job(path.kind, path.key)
     choice = LogChoice(*path, replica, _attempt(attempt), follow=True, lines=LINES)
     yield {"first": True}
-    readers: dict[str, LineReader] = {}
-    async with aclosing(LogReader(cluster.connect, choice).batches(INTERVAL)) as batches:
-        async for chunks in batches:
-            if lines := [line for chunk in chunks for line in _lines(chunk, readers)]:
-                yield {"lines": lines}
+    choices = [choice]
+    if (await threads.compute(lambda: summarize(*job))).status == SUSPENDED:
+        # Its pods are gone, and there is nothing to follow until it is resumed.
+        choices.insert(0, choice._replace(follow=False))
+    for each in choices:
+        async with aclosing(_messages(cluster, each)) as messages:
+            async for message in messages:
+                yield message
     yield {"end": True}
+
+
+async def _messages(cluster: LiveCluster, choice: LogChoice) -> AsyncGenerator[Any, None]:
+    readers: dict[str, LineReader] = {}
+    try:
+        async with aclosing(LogReader(cluster.connect, choice).batches(INTERVAL)) as batches:
+            async for chunks in batches:
+                if lines := [line for chunk in chunks for line in _lines(chunk, readers)]:
+                    yield {"lines": lines}
+    except MusterError:
+        if choice.follow:  # else only the local cluster keeps logs of pods that are gone
+            raise
 
 
 def _lines(chunk: LogChunk, readers: dict[str, LineReader]) -> list[LogLine]:

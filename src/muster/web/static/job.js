@@ -179,7 +179,6 @@ replica.addEventListener("change", choose);
 attempt.addEventListener("change", start);
 document.body.addEventListener("htmx:afterSettle", () => { replicas(); attempts(); });
 
-section.querySelector("[hidden]").hidden = false;
 replicas();
 if (replica.options.length > 9) replica.value = (document.querySelector("#job tr[data-leads]") || document.querySelector("#job tr[data-replica]")).dataset.replica;
 if (replica.options.length === 2) replica.selectedIndex = 1;

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from muster.scheduler.job_explanation import JobExplanation
 
 MAX_EVENTS = 200
+MANY_REPLICAS = 10
+"""More of them do not fit on a screen."""
 MAX_TOPICS = 40
 """Pods whose events are subscribed to one by one; of more pods, all events of the cluster."""
 _KEPT = ("name", "namespace", "labels", "annotations")
@@ -123,9 +125,7 @@ def job_page(raw: Raw, job: JobSummary, facts: JobFacts, now: datetime) -> JobPa
         notes=tuple(note for note in (job.discarded, job.left_pods) if note),
         facts=_facts(job, timeline, now),
         running_since=job.running_since(now),
-        replicas=tuple(
-            _replica(row, facts, reason, now) for row in facts.replicas or job.instances
-        ),
+        replicas=_replicas(job, facts, reason, now),
         timeline=timeline,
         events=None if facts.events is None else tuple(reversed(facts.events))[:MAX_EVENTS],
         created=job.created,
@@ -177,6 +177,16 @@ def _waited(job: JobSummary, timeline: Iterable[Moment]) -> str:
     return duration((running - job.created).total_seconds())
 
 
+def _replicas(
+    job: JobSummary, facts: JobFacts, reason_of_job: str, now: datetime
+) -> tuple[Replica, ...]:
+    """In the order of roles and numbers; of many, those that have something to say come first."""
+    rows = [_replica(row, facts, reason_of_job, now) for row in facts.replicas or job.instances]
+    if len(rows) > MANY_REPLICAS:
+        rows.sort(key=lambda row: not row.reason)
+    return tuple(rows)
+
+
 def _replica(row: Instance, facts: JobFacts, reason_of_job: str, now: datetime) -> Replica:
     gone = row.name in facts.gone
     reason = row.reason + next_try(row.crash.next_try if row.crash else None, now)
@@ -201,7 +211,7 @@ def _replica(row: Instance, facts: JobFacts, reason_of_job: str, now: datetime) 
 def end_in_words(pod: str, exit_code: int | None, job: JobSummary) -> str:
     """How a pod ended that is gone. Its exit code alone does not tell: the job may have stopped
     it."""
-    if job.stopped is not None and pod in job.stopped.names:
+    if job.status == SUSPENDED or (job.stopped is not None and pod in job.stopped.names):
         return "Stopped"
     return "Ended" if exit_code is None else f"Exited with {exit_code}"
 
