@@ -25,6 +25,7 @@ def test_a_job_appears_waits_with_a_reason_and_turns_without_a_reload(
     cluster.submit("first", "--workers=2", "--gpus=2", "--gang", command="sleep 1000")
     row = page.locator("tr", has_text="first")
     expect(row).to_contain_text("RUNNING")
+    expect(page.get_by_label("Kind").locator("option")).to_have_text(["all", "TFJob"])
     cluster.submit("second", "--workers=1", "--gpus=1", "--gang", command="sleep 1000")
     waiting = page.locator("tr", has_text="second")
     expect(waiting).to_contain_text("PENDING")

@@ -39,7 +39,7 @@ const live = {
   receive(data) {
     if ("connected" in data) {
       const note = document.getElementById("connection");
-      note.textContent = data.connected ? "live" : "not connected";
+      note.textContent = data.connected ? "live" : data.refused ? "not connected: load the page again" : "not connected";
       note.dataset.connected = data.connected;
       if (data.connected && document.getElementById("messages").textContent === NO_ANSWER) message("", failed);
     } else if (data.topic) {

@@ -3,7 +3,7 @@
 //
 // A tab sends {topics: {TOPIC: VERSION}, csrf} whenever what it shows changes, and {bye: true} at
 // its end. It gets {topics, version} when topics changed, {topic, message} with data of a feed, and
-// {connected: true or false}.
+// {connected, refused}: whether there is a stream, and whether the server answers but gives none.
 "use strict";
 
 const RETRY = 3000;
@@ -42,9 +42,9 @@ async function send() {
   if (!answer || !answer.ok) sent = "";
 }
 
-function state(now) {
+function state(now, refused = false) {
   connected = now;
-  tell({connected});
+  tell({connected, refused});
 }
 
 function open() {
@@ -64,9 +64,9 @@ function open() {
   });
   source.addEventListener("data", event => tell(JSON.parse(event.data)));
   source.onerror = () => {
-    state(false);
-    id = "";
     // The browser connects again by itself after a lost connection, but not after an error.
+    state(false, source.readyState === EventSource.CLOSED);
+    id = "";
     if (source.readyState === EventSource.CLOSED) setTimeout(() => tabs.size ? open() : source = null, RETRY);
   };
 }
