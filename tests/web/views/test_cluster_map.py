@@ -163,6 +163,14 @@ def test_a_cluster_without_nodes_says_how_to_get_some() -> None:
     assert "arena up --nodes 4" in html(show())
 
 
+def test_a_cluster_without_gpus_does_not_speak_of_them() -> None:
+    cpus = html(show([node("n1")], [pod("x-0", job="x", node="n1", cpu="1")]))
+
+    assert "GPU" not in cpus
+    assert 'tabindex="-1">X</a>' in cpus  # the letters of the job are below the bar
+    assert "with free GPUs" in html(show([node("n1", gpus=1)]))
+
+
 def test_a_cluster_without_jobs_says_how_to_start_one() -> None:
     empty, busy = show([node("n1", gpus=2)]), show([node("n1")], [pod("x-0", job="x", node="n1")])
 

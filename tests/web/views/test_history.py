@@ -268,8 +268,12 @@ def test_gpu_hours_are_counted_within_the_span_by_namespace_and_owner() -> None:
         finished("c", 30, 0, namespace="team", owner="", gpus=0),
         hours="1",
     )
-    shares = [(s.namespace, s.owner, s.jobs, s.gpu_hours) for s in view.shares]
-    assert shares == [("default", "me", 1, 2.0), ("team", HOSTILE, 1, 0.5), ("team", "", 1, 0.0)]
+    shares = [(s.namespace, s.owner, s.jobs, s.hours, s.gpu_hours) for s in view.shares]
+    assert shares == [
+        ("default", "me", 1, 1.0, 2.0),
+        ("team", HOSTILE, 1, 0.5, 0.5),
+        ("team", "", 1, 0.5, 0.0),
+    ]
     assert view.gpu_hours == 2.5
     assert view.utilisation == 62.5
     assert view_of(gpus=0).utilisation is None
@@ -286,6 +290,19 @@ def test_curves_have_the_same_sums_as_the_periods() -> None:
     assert sum(curves.waiting) * hours == pytest.approx(1 / 6, abs=0.01)
     assert sorted(seconds for seconds in curves.waits if seconds is not None) == [0.0, 600.0]
     assert view.median_wait == 600.0
+
+
+def test_without_gpus_the_history_counts_hours() -> None:
+    jobs = [
+        finished(f"{name}-job", 60, end, owner=name, gpus=0) for name, end in (("a", 30), ("b", 0))
+    ]
+    view = view_of(*jobs, gpus=0)
+    text = render.text("_history_tables.html", view=view, version="x.1")
+
+    assert [(share.owner, share.hours) for share in view.shares] == [("b", 1.0), ("a", 0.5)]
+    assert "<h2>Hours by namespace and owner</h2>" in text
+    assert "GPU" not in text + render.text("_history.html", view=view, version="x.1")
+    assert 'width="50.0%"' in text
 
 
 def test_a_span_without_jobs_has_a_next_step_and_no_empty_tables() -> None:

@@ -33,7 +33,8 @@ function draw() {
   const {times, ...rows} = JSON.parse(curves);
   document.getElementById("charts").hidden = jobs === "0";
   if (jobs === "0") return;
-  plot("chart-gpus", [times, rows.gpus], Number(gpus) || 1, [{label: "in use", tone: "--job-0"}], whole, WHOLE_NUMBERS);
+  document.getElementById("gpus").hidden = !gpus;
+  if (gpus) plot("chart-gpus", [times, rows.gpus], Number(gpus) || 1, [{label: "in use", tone: "--job-0"}], whole, WHOLE_NUMBERS);
   plot("chart-jobs", [times, rows.running, rows.waiting], 1,
     [{label: "running", tone: "--job-2"}, {label: "waiting", tone: "--job-1"}], whole, WHOLE_NUMBERS);
   plot("chart-waits", [times, rows.waits], 10, [{label: "mean", tone: "--job-5", bars: true}], seconds);

@@ -67,14 +67,14 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class OwnerShare(msgspec.Struct, frozen=True):
-    """The GPU hours of a namespace and an owner."""
+    """The hours of a namespace and an owner."""
 
     namespace: str
     owner: str
     jobs: int
+    hours: float
+    """For which their jobs ran."""
     gpu_hours: float
-    percent: float
-    """Of the largest share, for its bar."""
 
 
 class HistoryView(msgspec.Struct, frozen=True):
@@ -97,9 +97,18 @@ class HistoryView(msgspec.Struct, frozen=True):
     gpus: int
     """GPUs of the cluster now."""
     gpu_hours: float
+    uses_gpus: bool
+    """Whether the cluster has GPUs, or had some that jobs used."""
     utilisation: float | None
     """Percent of the GPU hours that the cluster has in the span; None without GPUs."""
     median_wait: float | None
+
+    def percent(self, share: OwnerShare) -> float:
+        """Of the largest share, for its bar: GPU hours, or hours where nobody used a GPU."""
+        first = self.shares[0]
+        if first.gpu_hours:
+            return 100 * share.gpu_hours / first.gpu_hours
+        return 100 * share.hours / first.hours if first.hours else 0.0
 
 
 def history_view(
@@ -130,6 +139,7 @@ def history_view(
         curves=curves_of(shown, span),
         gpus=gpus,
         gpu_hours=hours,
+        uses_gpus=bool(gpus or hours),
         utilisation=min(100.0, 100 * hours / capacity) if capacity else None,
         median_wait=waits[len(waits) // 2] if waits else None,
     )
@@ -151,20 +161,26 @@ def _row(job: JobHistory, span: TimeSpan, now: datetime) -> Row:
     )
 
 
+def _hours(job: JobHistory, span: TimeSpan) -> float:
+    return sum(span.overlap(run) for run in job.runs) / 3600
+
+
 def _gpu_hours(job: JobHistory, span: TimeSpan) -> float:
-    return job.gpus * sum(span.overlap(run) for run in job.runs) / 3600
+    return job.gpus * _hours(job, span)
 
 
 def _shares(jobs: Iterable[JobHistory], span: TimeSpan) -> tuple[OwnerShare, ...]:
-    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[JobHistory]] = defaultdict(list)
     for job in jobs:
-        groups[job.namespace, job.owner].append(_gpu_hours(job, span))
-    totals = {key: sum(rows) for key, rows in groups.items()}
-    largest = max(totals.values(), default=0.0)
-    order = sorted(totals, key=lambda key: (-totals[key], key))
-    return tuple(
+        groups[job.namespace, job.owner].append(job)
+    shares = [
         OwnerShare(
-            *key, len(groups[key]), totals[key], 100 * totals[key] / largest if largest else 0
+            *key,
+            len(own),
+            sum(_hours(job, span) for job in own),
+            sum(_gpu_hours(job, span) for job in own),
         )
-        for key in order[:MAX_OWNERS]
-    )
+        for key, own in sorted(groups.items())
+    ]
+    shares.sort(key=lambda share: (share.gpu_hours, share.hours), reverse=True)
+    return tuple(shares[:MAX_OWNERS])
