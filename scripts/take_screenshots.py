@@ -79,7 +79,9 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium.launched() as browser:
         cluster = LocalCluster(Path(folder) / "home")
-        cluster.up("--nodes=4", "--gpus-per-node=2")
+        project = Path(folder) / "project"  # the form shows where `up` ran
+        project.mkdir()
+        cluster.arena("up", "--detach", "--nodes=4", "--gpus-per-node=2", cwd=project)
         try:
             submit_jobs(cluster)
             for screenshot in SCREENSHOTS:
