@@ -106,7 +106,7 @@ def test_the_history_grows_without_a_reload(page: Page, cluster: LocalCluster) -
     expect(row).to_contain_text("RUNNING")
     expect(row).to_contain_text("muster-0, muster-1")
     lane = page.locator(".lane", has_text="gang")
-    expect(lane.locator("rect.run title")).to_contain_text("ran on muster-0, muster-1")
+    expect(lane.locator("rect.run title")).to_contain_text("s on muster-0, muster-1")
     expect(page.locator(".u-legend")).to_have_count(3)
     assert page.evaluate("window.sameDocument") is True
     page.get_by_role("link", name="by node").click()
