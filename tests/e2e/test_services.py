@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.api.kinds import DEPLOYMENTS, PODS, SERVICES
+from muster.api.kinds import DEPLOYMENTS, EVENTS, PODS, SERVICES
 from muster.api.meta import Key
+from muster.local.node.network.services.host_addresses import lowest_port
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
@@ -87,9 +88,13 @@ def test_pods_and_the_host_reach_a_deployment_behind_another_port(tmp_path: Path
             address = client.get(SERVICES, Key("default", "web")).spec.cluster_ip
         assert names == pods
         assert lines(local)[0] == "80"
-        if ROOT:  # without root, the machine itself has no part in the pods' network
-            with urllib.request.urlopen(f"http://{address}", timeout=5) as answer:
-                assert answer.read().decode() in pods
+        # Without root, this machine has an address of its own for each service.
+        host = address if ROOT else f"127.{address.partition('.')[2]}"
+        port = 80 if ROOT or lowest_port() <= 80 else 8080
+        with urllib.request.urlopen(f"http://{host}:{port}", timeout=5) as answer:
+            assert answer.read().decode() in pods
+        if not ROOT:
+            assert f"reaches port 80 at {host}:{port}" in described(local)
 
         local.kill_daemon()
         local.up("--no-dashboard")
@@ -103,6 +108,13 @@ def test_pods_and_the_host_reach_a_deployment_behind_another_port(tmp_path: Path
     finally:
         local.arena("down", "--now")
     assert Footprint.now().beyond(before, tmp_path) == []
+
+
+def described(local: LocalCluster) -> str:
+    """The messages of the events of the service."""
+    with local.client() as client:
+        events = client.list(EVENTS.read_as(dict)).items
+    return "\n".join(e["message"] for e in events if e["involvedObject"]["kind"] == "Service")
 
 
 def lines(local: LocalCluster) -> list[str]:

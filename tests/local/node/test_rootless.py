@@ -25,7 +25,7 @@ FILES = [
     "test_daemon_killed.py",
     "test_service_account.py",
     "probes/test_probes_in_pods.py",
-    "network/test_node_ports.py",
+    "network/test_loopback_ports.py",
     "network/services/test_services_in_pods.py",
     "test_attach.py",
     "runtime/test_hung_shims.py",

@@ -36,7 +36,7 @@ from muster.local.node.machine.teardown import Teardown
 from muster.local.node.models.watcher import ModelWatcher
 from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.network.hosts_file import HostsFiles
-from muster.local.node.network.node_ports import NodePorts
+from muster.local.node.network.loopback_ports import Informers, LoopbackPorts
 from muster.local.node.network.pod_network import Network
 from muster.local.node.network.rootless_network import RootlessNetwork
 from muster.local.node.network.services.ports import NOT_HEADLESS, SLICES
@@ -225,9 +225,12 @@ class Agent:
         )
         manager.background("heartbeat", heartbeat.run)
         manager.background("hosts files", hosts_files.run)
-        manager.background("node ports", NodePorts(self.runtime, pods, services).run)
+        slices = manager.informer(Informer(client, SLICES, labels=NOT_HEADLESS))
+        loopback_ports = LoopbackPorts(
+            self.runtime, self.network, Informers(pods, services, slices), events.recorder
+        )
+        manager.background("loopback ports", loopback_ports.run)
         if self.network.has_services:
-            slices = manager.informer(Informer(client, SLICES, labels=NOT_HEADLESS))
             router = ServiceRouter(self.network, self.runtime.descriptors, services, slices)
             manager.background("services", router.run)
         evictor = Evictor(client, frozenset(nodes), pods, self._pods_dir, events)

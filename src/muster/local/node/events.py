@@ -21,9 +21,10 @@ _MAX_REMEMBERED = 4096
 
 class PodEvents:
     def __init__(self, client: Client, clock: Callable[[], datetime]) -> None:
-        self._recorder = EventRecorder(client, clock)
+        self.recorder = EventRecorder(client, clock)
+        """For events about other objects than pods."""
         self._recorded: dict[tuple[str, ...], None] = {}
-        self.run = self._recorder.run
+        self.run = self.recorder.run
 
     def record(
         self, pod: Pod, reason: str, message: str, *, warning: bool = False, once: str = ""
@@ -47,4 +48,4 @@ class PodEvents:
             del self._recorded[next(iter(self._recorded))]
         text = EventText(key[1], message, "Warning" if warning else "Normal")
         subject = event_subject(PODS, pod.metadata, COMPONENT, pod.spec.node_name)
-        self._recorder.record(subject, text)
+        self.recorder.record(subject, text)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from muster.errors import CannotRun, UsageError
 from muster.local.home import cluster_hash
-from muster.local.node.network import pod_sockets
 from muster.local.node.network.addresses import (
     Address,
     Addresses,
@@ -44,6 +43,7 @@ class BridgeNetwork(Network):
     """The bridge in the machine's own network namespace; needs root."""
 
     has_services = True
+    host_needs_proxy = False
 
     def __init__(self, data_dir: Path) -> None:
         digest = cluster_hash(data_dir)
@@ -152,9 +152,6 @@ class BridgeNetwork(Network):
 
     def listen_at(self, address: str, port: int) -> socket.socket:
         return socket.create_server((address, port), backlog=_BACKLOG)
-
-    async def connect(self, address: str, port: int) -> socket.socket:
-        return await pod_sockets.connect_from_host(address, port)
 
     def choose_subnet(self, routes: Iterable[Subnet]) -> None:
         """The saved subnets if they are still free: pods and services then keep their addresses."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
+from muster.local.node.network import pod_sockets
+
 if TYPE_CHECKING:
     from collections.abc import Collection
     from socket import socket
@@ -31,6 +33,8 @@ class ExternalAccess:
 class Network:
     has_services = False
     """Whether virtual addresses of services lead to their endpoints."""
+    host_needs_proxy = True
+    """Whether programs on the machine's own network reach services only through a proxy."""
 
     def __init__(self) -> None:
         self.external = ExternalAccess("the machine's own network")
@@ -70,7 +74,7 @@ class Network:
 
     async def connect(self, address: str, port: int) -> socket:
         """A connection to an endpoint of a service."""
-        raise NotImplementedError
+        return await pod_sockets.connect_from_host(address, port)
 
     def open(self, live: Collection[str] = ()) -> None:
         """Bring the network up; links of pods whose address is not in `live` are removed."""

@@ -25,6 +25,8 @@ _START_TIMEOUT = 10.0
 
 
 class RootlessNetwork(BridgeNetwork):
+    host_needs_proxy = True
+
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
         self._folder = data_dir

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.local.node.network.services.ports import has_address
+from muster.local.node.network.services.ports import API_SERVICE, has_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muster.api.core import Service
     from muster.local.node.pod import Pod
-
-_API = ("default", "kubernetes")
 
 
 def service_links(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
@@ -26,7 +24,7 @@ def service_links(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
         return variables
     for service in services:
         meta = service.metadata
-        own = meta.namespace == pod.metadata.namespace and meta.key != _API
+        own = meta.namespace == pod.metadata.namespace and meta.key != API_SERVICE
         if own and has_address(service) and service.spec.ports:
             variables |= _variables(service)
     return variables

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from muster.api.core import Service
 
+API_SERVICE = Key("default", "kubernetes")
 SERVICE_NAME = "kubernetes.io/service-name"
 NOT_HEADLESS = "!service.kubernetes.io/headless"
 """Label selector: jobs have many headless services, whose slices are not needed here."""
