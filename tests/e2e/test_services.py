@@ -11,6 +11,7 @@ import pytest
 
 from muster.api.kinds import DEPLOYMENTS, EVENTS, PODS, SERVICES
 from muster.api.meta import Key
+from muster.kube.request import Request
 from muster.local.node.network.services.host_addresses import lowest_port
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import LocalCluster
@@ -96,6 +97,9 @@ def test_pods_and_the_host_reach_a_deployment_behind_another_port(tmp_path: Path
         if not ROOT:
             assert f"reaches port 80 at {host}:{port}" in described(local)
 
+        assert proxied(local, "services/web:80") in pods
+        assert proxied(local, f"pods/{min(pods)}:8080") == min(pods)
+
         local.kill_daemon()
         local.up("--no-dashboard")
         count = len(lines(local))
@@ -108,6 +112,13 @@ def test_pods_and_the_host_reach_a_deployment_behind_another_port(tmp_path: Path
     finally:
         local.arena("down", "--now")
     assert Footprint.now().beyond(before, tmp_path) == []
+
+
+def proxied(local: LocalCluster, name: str) -> str:
+    """The answer of `kubectl get --raw` through the API server."""
+    with local.client() as client:
+        answer = client.send(Request("GET", f"/api/v1/namespaces/default/{name}/proxy/"))
+    return answer.body.decode()
 
 
 def described(local: LocalCluster) -> str:

@@ -105,6 +105,13 @@ class FakeNode:
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
         return self.web_address
 
+    async def dial(self, address: str, port: int) -> socket.socket:
+        """A connection to an address of this machine; at all others there is the HTTP port."""
+        place = (address, port) if address == "127.0.0.1" else self.web_address
+        sock = socket.create_connection(place)
+        sock.setblocking(False)
+        return sock
+
 
 async def _repeat_in_capitals(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(ConnectionError):  # the client is gone

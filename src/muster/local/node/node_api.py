@@ -136,6 +136,10 @@ class Backend:
             raise _bad_request(f'pod "{pod["metadata"]["name"]}" is not running')
         return record.address, port
 
+    async def dial(self, address: str, port: int) -> socket:
+        self._check_descriptors()
+        return await self._runtime.dial(address, port)
+
 
 async def _relay(shim: ShimConnection, options: ExecOptions, streams: Streams) -> Raw:
     """Relay the streams until the program exits or the client disconnects; returns the last

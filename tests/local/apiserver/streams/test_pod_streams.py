@@ -1,4 +1,4 @@
-"""Logs, commands and proxied requests reach the node agent and come back complete."""
+"""Logs and commands reach the node agent and come back complete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from aiohttp import WSMsgType, web
+from aiohttp import WSMsgType
 
 from muster.local.apiserver.streams import exec_websocket
 from muster.local.apiserver.streams.node_interface import ExecOptions, LogOptions
@@ -186,51 +186,6 @@ async def test_a_command_that_cannot_run_is_rejected_before_the_upgrade(
     await api.send("PATCH", f"{PODS}/done/status", {"status": {"phase": "Failed"}}, MERGE)
 
     assert (await api.send("GET", path)).status == expected
-
-
-async def test_a_request_is_forwarded_to_the_port_of_a_pod(api: ApiClient, node: FakeNode) -> None:
-    async def answer(request: web.Request) -> web.Response:
-        assert "Authorization" not in request.headers
-        text = f"{request.method} {request.path_qs} {await request.text()}"
-        return web.Response(text=text, status=418, headers={"X-Pod": "yes"})
-
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    node.web_address = (host, port)
-    reply = await api.send("POST", f"{PODS}/a:80/proxy/x/y?q=1", b"body")
-    await runner.cleanup()
-    unreachable = await api.send("GET", f"{PODS}/a:80/proxy/")
-
-    assert (reply.status, reply.body) == (418, "POST /x/y?q=1 body")
-    assert reply.headers["X-Pod"] == "yes"
-    assert unreachable.status == 503
-
-
-@pytest.mark.parametrize("accepted", ["gzip", "identity"])
-async def test_a_compressed_answer_of_a_pod_says_that_it_is_compressed(
-    api: ApiClient, node: FakeNode, accepted: str
-) -> None:
-    async def answer(request: web.Request) -> web.Response:
-        assert request.headers["Accept-Encoding"] == accepted
-        response = web.Response(text="text " * 1000)
-        response.enable_compression()
-        return response
-
-    app = web.Application()
-    app.router.add_get("/", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    node.web_address = runner.addresses[0][:2]
-    headers = {"Accept-Encoding": accepted}
-    reply = await api.send("GET", f"{PODS}/a:80/proxy/", **headers)
-    await runner.cleanup()
-
-    assert reply.body == "text " * 1000
 
 
 @pytest.mark.parametrize("query", ["", "&timestamps=1"], ids=["busy", "quiet"])

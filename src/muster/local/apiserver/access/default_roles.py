@@ -70,7 +70,7 @@ _VIEW = (
     _rule(_READ, ["logs.muster.dev"], ["podlogs", "podlogs/log"]),
 )  # fmt: skip
 # Reading is not enough for these: a command in a pod can do whatever its service account may.
-_INTO_PODS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
+_INTO_PODS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "services/proxy")
 _EDIT = (
     _rule(_READ, [""], ["secrets", *_INTO_PODS]),
     _rule(["impersonate"], [""], ["serviceaccounts"]),

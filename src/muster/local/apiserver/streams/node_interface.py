@@ -126,4 +126,7 @@ class NodeBackend(Protocol):
         """A connection to a port of the pod, also if its program listens on loopback only."""
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
-        """Where the server can reach a port of the pod, for `pods/proxy`."""
+        """The address and the port to dial for a port of the pod."""
+
+    async def dial(self, address: str, port: int) -> socket:
+        """A connection to an address of the pods' network, or of any other."""

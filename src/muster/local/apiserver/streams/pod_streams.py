@@ -1,4 +1,4 @@
-"""log, exec, attach, port-forward and proxy of pods: requests are checked here.
+"""log, exec, attach, port-forward of pods, and proxy: requests are checked here.
 
 The node agent does the work.
 """
@@ -16,7 +16,14 @@ from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.connections.http_connection import while_connected
 from muster.local.apiserver.http.requests import query_bool
-from muster.local.apiserver.streams import exec_websocket, pod_proxy, port_forward
+from muster.local.apiserver.kinds.services.endpoints import ENDPOINTS
+from muster.local.apiserver.streams import (
+    exec_websocket,
+    http_proxy,
+    node_proxy,
+    port_forward,
+    service_proxy,
+)
 from muster.local.apiserver.streams.node_interface import (
     ExecOptions,
     LogOptions,
@@ -50,11 +57,9 @@ class PodStreams:
             raise api_errors.path_not_found()
         if call.resource.group == pod_logs.GROUP:
             return await self._archived_log(request, call)
-        name, _, port = call.route.name.partition(":")
-        entry = store.get(codec.key(call.resource, call.route.namespace, name))
-        if entry is None or call.resource.collection != "pods":
-            raise api_errors.not_found(call.resource.group, call.resource.plural, name)
-        pod = codec.decode(entry.value)
+        if call.route.subresource == "proxy":
+            return await self._proxy(request, call, store)
+        pod = _named(call, store, call.route.name)
         match call.route.subresource, call.route.verb:
             case "log", "get":
                 return await self._log(request, call, pod)
@@ -62,11 +67,32 @@ class PodStreams:
                 return await self._exec(request, call, pod)
             case "portforward", "get" | "create":
                 return await self._port_forward(request, call, pod)
-            case "proxy", _:
-                container_port = pod_proxy.port_of(pod, port)
-                return await pod_proxy.run(request, self._backend(pod), pod, call, container_port)
             case _:
                 raise api_errors.method_not_allowed()
+
+    async def _proxy(self, request: web.Request, call: Call, store: Store) -> web.StreamResponse:
+        """Forward a request to a pod, to an endpoint of a service, or to a node."""
+        resource = call.resource
+        wanted = http_proxy.requested(call.route.name, resource.kind.lower())
+        obj = _named(call, store, wanted.name)
+        if resource.plural == "nodes":
+            host = node_proxy.address_of(obj)
+            if not wanted.port:
+                return await node_proxy.answer(obj, call.route.rest, store, self.backend)
+            port = int(wanted.port) if wanted.port.isdigit() else 80
+        elif resource.plural == "services":
+            name = service_proxy.port_name(obj, wanted.port)
+            entry = store.get(codec.key(ENDPOINTS, call.route.namespace, wanted.name))
+            if entry is None:
+                raise api_errors.not_found("", resource.plural, wanted.name)
+            host, port = service_proxy.endpoint(codec.decode(entry.value), name, call.route.name)
+        elif not obj["spec"].get("nodeName"):
+            raise api_errors.bad_request("address not allowed")  # as a real server words it
+        else:
+            container_port = http_proxy.pod_port(obj, wanted.port)
+            host, port = await self._backend(obj).address(obj, container_port)
+        server = f"{wanted.scheme}://{host}:{port}"
+        return await http_proxy.forward(request, self._backend(obj), call, server)
 
     async def _exec(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
         command = tuple(request.query.getall("command", []))
@@ -94,13 +120,10 @@ class PodStreams:
         ports = port_forward.requested_ports(request.query.getall("ports", []))
         return await port_forward.run(request, self._backend(pod), pod, ports)
 
-    def _backend(self, pod: Raw) -> NodeBackend:
+    def _backend(self, obj: Raw) -> NodeBackend:
         if self.backend is None:
-            raise StatusError(
-                f"no node agent runs pod {pod['metadata']['name']}",
-                status=503,
-                reason="ServiceUnavailable",
-            )
+            message = f"no node agent reaches {obj['metadata']['name']}"
+            raise StatusError(message, status=503, reason="ServiceUnavailable")
         return self.backend
 
     async def _log(self, request: web.Request, call: Call, pod: Raw) -> web.StreamResponse:
@@ -116,6 +139,13 @@ class PodStreams:
         options = log_options(call, pod_log.container, datetime.now(UTC))
         options = replace(options, follow=False, previous=False)
         return await _stream(request, self.backend.read_pod_log(pod_log, options))
+
+
+def _named(call: Call, store: Store, name: str) -> Raw:
+    entry = store.get(codec.key(call.resource, call.route.namespace, name))
+    if entry is None:
+        raise api_errors.not_found(call.resource.group, call.resource.plural, name)
+    return codec.decode(entry.value)
 
 
 async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> web.StreamResponse:
@@ -136,18 +166,21 @@ async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> 
 
 _CONNECTIONS = {
     "exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions",
-    "proxy": "PodProxyOptions",
 }  # fmt: skip
 
 
 def connect_options(call: Call, query: MultiMapping[str]) -> Raw | None:
     """The options of a connection as webhooks see them; None for a request that is none."""
+    options: Raw
+    if call.route.subresource not in call.resource.subresources:
+        return None
+    if call.route.subresource == "proxy":
+        options = {"kind": f"{call.resource.kind}ProxyOptions", "apiVersion": "v1"}
+        return options | ({"path": f"/{call.route.rest}"} if call.route.rest else {})
     kind = _CONNECTIONS.get(call.route.subresource)
     if kind is None or call.resource.collection != "pods":
         return None
-    options: Raw = {"kind": kind, "apiVersion": "v1"}
-    if call.route.subresource == "proxy":
-        return options | ({"path": f"/{call.route.rest}"} if call.route.rest else {})
+    options = {"kind": kind, "apiVersion": "v1"}
     if call.route.subresource == "portforward":
         ports = port_forward.requested_ports(query.getall("ports", []))
         return options | ({"ports": ports} if ports else {})

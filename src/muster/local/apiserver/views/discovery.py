@@ -46,8 +46,8 @@ _OTHER_KIND = {
     "exec": ("", "PodExecOptions", ("create", "get")),
     "attach": ("", "PodAttachOptions", ("create", "get")),
     "portforward": ("", "PodPortForwardOptions", ("create", "get")),
-    "proxy": ("", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
 }
+_PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 _SAME_KIND = {
     "log": ("get",),
     "status": ("get", "patch", "update"),
@@ -166,7 +166,9 @@ def _storage_hash(resource: Resource) -> str:
 def _subresources(resource: Resource) -> Iterator[tuple[str, Raw, tuple[str, ...]]]:
     """Name, type of the body and verbs of each subresource."""
     for name in sorted(resource.subresources):
-        if name in _OTHER_KIND:
+        if name == "proxy":
+            yield name, resource.gvk | {"kind": f"{resource.kind}ProxyOptions"}, _PROXY_VERBS
+        elif name in _OTHER_KIND:
             group, kind, verbs = _OTHER_KIND[name]
             yield name, {"group": group, "version": "v1", "kind": kind}, verbs
         else:

@@ -17,6 +17,7 @@ import msgspec
 
 from muster.errors import StatusError
 from muster.local.apiserver import codec
+from muster.local.apiserver.streams.node_connector import NodeConnector
 
 if TYPE_CHECKING:
     from muster.api.meta import Raw
@@ -86,7 +87,9 @@ class WebhookClient:
     async def _send(self, config: Raw, target: _Target, body: bytes) -> Any:
         if self._session is None:
             # Webhooks see no cookies of others, and no proxy of the shell that started the daemon.
-            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+            self._session = aiohttp.ClientSession(
+                connector=NodeConnector(self._endpoints.dial), cookie_jar=aiohttp.DummyCookieJar()
+            )
         headers = {"Content-Type": "application/json", "Accept": "application/json, */*"}
         if target.host:
             headers["Host"] = target.url.split("/")[2]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import socket
 from typing import TYPE_CHECKING
 
 from muster.local.apiserver import codec
@@ -43,6 +45,20 @@ class ServiceEndpoints:
             raise LookupError(f'no endpoints available for service "{name}"')
         endpoint, target = random.choice(ready)
         return await self._address(namespace, endpoint, target)
+
+    async def dial(self, address: str, port: int) -> socket.socket:
+        """A connection; the node agent makes it, because it also reaches pods without root."""
+        backend = self._backend()
+        if backend is not None:
+            return await backend.dial(address, port)
+        sock = socket.socket()
+        sock.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
     def _ready(self, namespace: str, name: str, port: str) -> Iterator[tuple[Raw, int]]:
         """The ready endpoints, each with the number of the port."""

@@ -70,6 +70,11 @@ class BridgeNetwork(Network):
             raise UsageError("the pods' network is not open")
         return self._service_range
 
+    def contains(self, address: str) -> bool:
+        """Whether it is the address of a pod or of a service."""
+        found = Address(address)
+        return found in self.addresses.subnet or found in self.service_range
+
     @property
     def gateway(self) -> str:
         return str(self.addresses.gateway)

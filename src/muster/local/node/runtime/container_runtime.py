@@ -130,6 +130,10 @@ class Runtime(ABC):
         """A connection to a port at the pod's address, as its peers make it."""
 
     @abstractmethod
+    async def dial(self, address: str, port: int) -> socket:
+        """A connection to any address, also of the pods' network."""
+
+    @abstractmethod
     async def reach_from_inside(self, uid: str, port: int) -> socket:
         """A connection to a port of the pod, also to one on its loopback address."""
 

@@ -156,6 +156,13 @@ class NamespaceRuntime(Runtime):
             return await pod_sockets.connect_from_pod(record.pause, record.address, port, errors)
         return await pod_sockets.connect_from_host(record.address, port)
 
+    async def dial(self, address: str, port: int) -> socket:
+        if address == self._network.gateway:
+            return await pod_sockets.connect_from_host(LOOPBACK, port)
+        if self._network.contains(address):
+            return await self._network.connect(address, port)
+        return await pod_sockets.connect_from_host(address, port)
+
     async def reach_from_inside(self, uid: str, port: int) -> socket:
         record = self.records.read_open(uid)
         try:

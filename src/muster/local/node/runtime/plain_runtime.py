@@ -95,6 +95,9 @@ class PlainRuntime(Runtime):
         self.records.read_open(uid)
         return await pod_sockets.connect_from_host(LOOPBACK, port)
 
+    async def dial(self, address: str, port: int) -> socket:
+        return await pod_sockets.connect_from_host(address, port)
+
     async def reach_from_inside(self, uid: str, port: int) -> socket:
         return await self.reach(uid, port)
 

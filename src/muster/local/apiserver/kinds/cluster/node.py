@@ -53,7 +53,7 @@ def _address(type_: str) -> cells.Cell:
 
 NODES = Resource(
     "", "v1", "nodes", "Node", False, short=("no",),
-    subresources=STATUS, fields=("spec.unschedulable",),
+    subresources=STATUS | {"proxy"}, fields=("spec.unschedulable",),
     strategy=Strategy(
         defaults=_defaults,
         status_on_create=True,

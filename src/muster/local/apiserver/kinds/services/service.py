@@ -253,7 +253,8 @@ def services(service_range: IPv4Network) -> Resource:
     strategy = replace(_STRATEGY, admit_create=admit_create, admit_update=admit_update)
     return Resource(
         "", "v1", "services", "Service", short=("svc",), categories=("all",),
-        subresources=STATUS, fields=("spec.clusterIP", "spec.type"), create_on_update=True,
+        subresources=STATUS | {"proxy"}, fields=("spec.clusterIP", "spec.type"),
+        create_on_update=True,
         strategy=strategy,
     )  # fmt: skip
 
