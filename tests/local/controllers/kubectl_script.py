@@ -36,10 +36,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Compare:
-    """Kinds that must come to be the same."""
+    """Kinds that must come to be the same; `count` objects of them, if it is given."""
 
     kinds: str
     timeout: float = 40
+    count: int | None = None
 
 
 Step = Run | Compare
@@ -68,7 +69,7 @@ def run_on_both(both: tuple[ClusterUnderTest, ClusterUnderTest], story: list[Ste
             assert ours == real or step.quiet, difference
         else:
             look = partial(_seen, namespace=namespace, kinds=step.kinds)
-            agree(both, look, step.kinds, step.timeout)
+            agree(both, look, step.kinds, step.timeout, step.count)
     for place in both:
         place.kubectl("delete", "namespace", namespace, "--wait=false")
 
@@ -85,19 +86,22 @@ def agree(
     look: Callable[[ClusterUnderTest], list[Raw]],
     what: str,
     timeout: float = 40,
+    count: int | None = None,
 ) -> list[Raw]:
     """What both show, once they show the same; the difference if that never happens."""
     seen: list[list[Raw]] = [[], []]
 
     def same() -> bool:
         seen[:] = side_by_side(look, *both)
-        return seen[0] == seen[1]
+        return seen[0] == seen[1] and count in (None, len(seen[0]))
 
     try:
         until(same, timeout=timeout, every=0.3)
     except AssertionError:
         if seen[0] != seen[1]:
             raise AssertionError(f"{what} differ\n{_difference(*seen)}") from None
+        if count not in (None, len(seen[0])):
+            raise
     return seen[0]
 
 

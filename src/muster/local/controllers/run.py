@@ -21,7 +21,8 @@ from muster.local.controllers.daemon_sets.controller import DaemonSetController
 from muster.local.controllers.deployments.controller import DeploymentController
 from muster.local.controllers.deployments.replica_sets import ReplicaSetController
 from muster.local.controllers.disruption_budgets.controller import DisruptionBudgetController
-from muster.local.controllers.endpoints_controller import BATCH_DELAY, EndpointsController
+from muster.local.controllers.endpoints.controller import BATCH_DELAY, EndpointsController
+from muster.local.controllers.endpoints.mirroring_controller import MirroringController
 from muster.local.controllers.expectations import Expectations
 from muster.local.controllers.garbage.collector import GarbageCollector
 from muster.local.controllers.informers import SharedInformers
@@ -136,6 +137,8 @@ class ControllerManager:
         """Services -> Endpoints and EndpointSlices."""
         services = EndpointsController(self.client, self.informers)
         self.loop("services", services, services.endpoints, services.slices, delay=BATCH_DELAY)
+        mirrors = MirroringController(self.client, self.informers, services.endpoints)
+        self.loop("endpoint mirrors", mirrors, mirrors.slices, delay=BATCH_DELAY)
 
     def nodes(self, settings: Settings) -> None:
         """Nodes without heartbeats, deleted nodes, and their pods; the pods that may be evicted."""

@@ -13,9 +13,9 @@ from muster.api.kinds import Kind
 from muster.api.meta import Raw, key_of
 from muster.errors import AlreadyExists, NotFound
 from muster.kube.watch.informer import Informer
-from muster.local.controllers import endpoint_addresses
+from muster.local.controllers.endpoints import endpoint_addresses
+from muster.local.controllers.endpoints.slice_writer import SliceWriter, service_of, updated
 from muster.local.controllers.informers import NAMESPACE
-from muster.local.controllers.pod_control import generate_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from muster.local.controllers.workloads import Pod
 
 ENDPOINTS: Kind[Raw] = Kind("", "v1", "endpoints", "Endpoints", dict)
-SLICES: Kind[Raw] = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", dict)
 BATCH_DELAY = 0.2
 """Seconds between the first change of a service and its visit."""
-_SERVICE = "service"
 
 
 class EndpointsController:
@@ -39,18 +37,23 @@ class EndpointsController:
         self._client = client
         self._informers = informers
         self.endpoints: Informer[Raw] = Informer(client, ENDPOINTS)
-        self.slices: Informer[Raw] = Informer(
-            client,
-            SLICES,
-            labels=f"{endpoint_addresses.MANAGED_BY}={endpoint_addresses.MANAGER}",
-            indexes={_SERVICE: lambda endpoint_slice: (str(_service(endpoint_slice)),)},
-        )
+        self._writer = SliceWriter(client, endpoint_addresses.MANAGER)
+        self.slices = self._writer.slices
+        self._deleted: set[Key] = set()
+        """Services that were deleted since their last visit."""
 
     def connect(self, wake: Callable[[Key], None]) -> None:
         """Wake a service when it, its pods or its endpoints change."""
-        self._informers.services.subscribe(lambda change: wake(change.current.metadata.key))
+
+        def on_service(change: Change[Service]) -> None:
+            key = change.current.metadata.key
+            if change.new is None:
+                self._deleted.add(key)
+            wake(key)
+
+        self._informers.services.subscribe(on_service)
         self.endpoints.subscribe(lambda change: wake(key_of(change.current)))
-        self.slices.subscribe(lambda change: wake(_service(change.current)))
+        self.slices.subscribe(lambda change: wake(service_of(change.current)))
 
         def on_pod(change: Change[Pod]) -> None:
             for pod in (change.old, change.new):
@@ -69,16 +72,23 @@ class EndpointsController:
         service = self._informers.services.get(key)
         if service is None:
             await self._delete_endpoints(key)
-        elif endpoint_addresses.selects(service) and service.metadata.deletion_timestamp is None:
+            return
+        self._deleted.discard(key)
+        if endpoint_addresses.selects(service) and service.metadata.deletion_timestamp is None:
             pods = self._informers.pods.by(NAMESPACE, key.namespace)
             groups = endpoint_addresses.pods_by_ports(service, pods)
             await self._write_endpoints(key, endpoint_addresses.endpoints(service, groups))
-            await self._write_slices(service, endpoint_addresses.slices(service, groups))
+            await self._writer.write(key, endpoint_addresses.slices(service, groups))
 
     async def _delete_endpoints(self, key: Key) -> None:
-        """Slices are deleted with their owner; Endpoints have no owner."""
-        stored = self.endpoints.get(key)
-        if stored is not None and endpoint_addresses.is_ours(stored):
+        """Slices are deleted with their owner; Endpoints have no owner.
+
+        Endpoints that were written by hand are deleted with their service too, but they may also
+        exist before it.
+        """
+        stored, deleted = self.endpoints.get(key), key in self._deleted
+        self._deleted.discard(key)
+        if stored is not None and (deleted or endpoint_addresses.is_ours(stored)):
             with contextlib.suppress(NotFound):
                 await self._client.delete(ENDPOINTS, key, uid=stored["metadata"]["uid"])
 
@@ -88,39 +98,4 @@ class EndpointsController:
             with contextlib.suppress(AlreadyExists):  # its event is on the way
                 await self._client.create(ENDPOINTS, desired)
         elif not endpoint_addresses.same(stored, desired):
-            await self._client.replace(ENDPOINTS, _updated(stored, desired))
-
-    async def _write_slices(self, service: Service, desired: list[Raw]) -> None:
-        """Update stored slices where they can become a desired one; create and delete the rest."""
-        # Sorted, so that every visit updates the same slice and no endpoint moves between slices.
-        unused = sorted(self.slices.by(_SERVICE, str(service.metadata.key)), key=key_of)
-        missing = []
-        for new in desired:
-            stored = next((s for s in unused if endpoint_addresses.can_become(s, new)), None)
-            if stored is None:
-                missing.append(new)
-                continue
-            unused.remove(stored)
-            if not endpoint_addresses.same(stored, new):
-                await self._client.replace(SLICES, _updated(stored, new))
-        for new in missing:
-            await self._create_slice(service, new)
-        for stored in unused:
-            with contextlib.suppress(NotFound):
-                await self._client.delete(SLICES, key_of(stored), uid=stored["metadata"]["uid"])
-
-    async def _create_slice(self, service: Service, body: Raw) -> None:
-        base = f"{service.metadata.name}-"
-        metadata = {**body["metadata"], "name": generate_name(base), "generateName": base}
-        await self._client.create(SLICES, {**body, "metadata": metadata})
-
-
-def _updated(stored: Raw, desired: Raw) -> Raw:
-    """The stored object with new content; its resourceVersion makes a lost race a conflict."""
-    return {**desired, "metadata": {**stored["metadata"], "labels": desired["metadata"]["labels"]}}
-
-
-def _service(endpoint_slice: Raw) -> Key:
-    labels = endpoint_slice["metadata"].get("labels") or {}
-    name = labels.get(endpoint_addresses.SERVICE_NAME, "")
-    return key_of(endpoint_slice)._replace(name=name)
+            await self._client.replace(ENDPOINTS, updated(stored, desired))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from muster.api.core import Service
-from muster.local.controllers import endpoint_addresses
+from muster.local.controllers.endpoints import endpoint_addresses
 from muster.local.controllers.workloads import Pod
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,6 +55,25 @@ metadata: {name: s}
 spec: {clusterIP: None, ports: [{port: 80}]}
 """
 
+BY_HAND = """
+apiVersion: v1
+kind: Endpoints
+metadata: {name: s, labels: {tier: back}, annotations: {a: b}}
+subsets:
+- addresses:
+  - {ip: 198.51.100.1, hostname: one, nodeName: node-1}
+  - {ip: "2001:db8::1"}
+  notReadyAddresses: [{ip: 198.51.100.2}]
+  ports: [{name: a, port: 80}, {name: b, port: 81, protocol: UDP, appProtocol: http}]
+- addresses: [{ip: 198.51.100.3}]
+  ports: [{name: a, port: 8080}]
+- addresses: [{ip: 198.51.100.4}]
+"""
+CHANGE = [
+    {"op": "remove", "path": "/subsets/0"},
+    {"op": "add", "path": "/metadata/annotations/c", "value": "d"},
+]
+
 STORIES: dict[str, list[Step]] = {
     "pods come and go": [
         Run("apply -f -", service("[{port: 80, targetPort: 8080}]")),
@@ -93,6 +113,19 @@ STORIES: dict[str, list[Step]] = {
         Run("apply -f -", service("[{port: 80}]") + pod("a", restartPolicy="Never") + pod("b")),
         ALL,
         Run("annotate pod a muster.dev/test-exit-code=0"),
+        ALL,
+    ],
+    "endpoints written by hand": [
+        Run("apply -f -", WITHOUT_SELECTOR),
+        Run("create -f -", BY_HAND),
+        Compare(ALL.kinds, count=5),
+        Run("patch endpoints s --type=json -p " + json.dumps(CHANGE, separators=(",", ":"))),
+        Compare(ALL.kinds, count=3),
+        Run("label endpoints s endpointslice.kubernetes.io/skip-mirror=true"),
+        Compare(ALL.kinds, count=1),
+        Run("label endpoints s endpointslice.kubernetes.io/skip-mirror-"),
+        Compare(ALL.kinds, count=3),
+        Run("delete service s"),
         ALL,
     ],
     "no selector": [Run("apply -f -", WITHOUT_SELECTOR + pod("a")), ALL],

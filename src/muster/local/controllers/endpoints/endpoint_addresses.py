@@ -190,8 +190,12 @@ def is_ours(stored: Raw) -> bool:
 def same(stored: Raw, desired: Raw) -> bool:
     """Whether a stored object needs no update."""
     fields = ("subsets", "endpoints", "ports", "addressType")
-    labels = (stored["metadata"].get("labels") or {}) == desired["metadata"]["labels"]
-    return labels and all((stored.get(f) or []) == (desired.get(f) or []) for f in fields)
+    described = all(
+        (stored["metadata"].get(f) or {}) == desired["metadata"][f]
+        for f in ("labels", "annotations")
+        if f in desired["metadata"]
+    )
+    return described and all((stored.get(f) or []) == (desired.get(f) or []) for f in fields)
 
 
 def can_become(stored: Raw, desired: Raw) -> bool:

@@ -1,0 +1,1 @@
+"""The controllers of Endpoints and EndpointSlices."""
