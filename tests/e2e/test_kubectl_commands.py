@@ -242,14 +242,32 @@ def test_debug_opens_a_shell_beside_the_programs_of_the_pod(kubectl: Kubectl) ->
 def test_commands_run_in_an_ephemeral_container_until_the_pod_is_deleted(kubectl: Kubectl) -> None:
     kubectl("run target --image=python:3.12 --restart=Never --command -- sleep 10000")
     kubectl("wait pod/target --for=condition=Ready --timeout=60s")
-    kubectl("debug target --image=busybox:1 -c tool --env=A=b -- sleep 10000")
+    kubectl("debug target --image=busybox:1 -c tool --env=A=b -i --attach=false -- cat")
     running = EPHEMERAL.format(name="tool") + ".running"
     until(lambda: bool(kubectl.value("pod/target", running)), what="the container running")
 
     assert kubectl("exec target -c tool -- sh -c 'echo $A'").strip() == "b"
+    client = kubectl.terminal("attach -i target -c tool")
+    try:
+        client.wait_for("pressing enter.")
+        client.type("hello\n")
+        client.wait_for("hello\r\nhello")  # the terminal's own echo, then that of the container
+    finally:
+        client.kill()
+    assert "hello" in kubectl("logs target -c tool")
     again = kubectl.run("debug target --image=busybox:1 -c tool -- true")
     assert "already exists" in again.stderr or "may not be changed" in again.stderr
     kubectl("delete pod target --grace-period=1 --timeout=30s")
+
+
+def test_the_end_of_the_input_reaches_the_command(kubectl: Kubectl) -> None:
+    # Only v5.channel.k8s.io has a message for it; without the message, `wc` would wait for ever.
+    counted = kubectl(f"exec -i {pod_of(kubectl)} -- wc -c", "x" * 300_000)
+    traced = kubectl.run(f"exec -i -v=8 {pod_of(kubectl)} -- cat", "end")
+
+    assert counted.strip() == "300000"
+    assert traced.stdout == "end"
+    assert "v5.channel.k8s.io" in traced.stderr
 
 
 def test_debug_copies_a_pod_and_enters_a_node(kubectl: Kubectl) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.conformance.cases.server_side_apply import apply
 from tests.conformance.cases.steps import PODS, get, patch, pod, post, put
 from tests.conformance.transcript import MERGE, STRATEGIC, Case, Step
 
@@ -12,11 +13,21 @@ VOLUMES = {"volumes": [{"name": "v", "emptyDir": {}}]}
 
 
 def debug(name: str = "d", **more: Any) -> dict[str, Any]:
-    return {"name": name, "image": "busybox:1", **more}
+    return {"name": name, "image": "busybox:1"} | more
 
 
 def add(*containers: dict[str, Any], how: str = STRATEGIC, **spec: Any) -> Step:
     return patch(DEBUGGED, {"spec": {"ephemeralContainers": list(containers), **spec}}, how)
+
+
+def applied(*containers: dict[str, Any], name: str = "a", **meta: Any) -> dict[str, Any]:
+    """The configuration of an apply that owns these containers."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **meta},
+        "spec": {"ephemeralContainers": list(containers)},
+    }
 
 
 CASES = [
@@ -31,6 +42,24 @@ CASES = [
             get(f"{PODS}/a"),
             get(DEBUGGED),
         ],
+    ),
+    Case(
+        "an apply of ephemeral containers",
+        [
+            post(PODS, pod()),
+            apply(DEBUGGED, applied(debug(command=["sh"]))),
+            apply(DEBUGGED, applied(debug(command=["sh"]))),
+            apply(DEBUGGED, applied(debug("e")), manager="other"),
+            apply(DEBUGGED, applied(debug("e", command=["sh"])), manager="other", force="true"),
+            apply(DEBUGGED, applied(debug(image="other:1")), manager="other"),
+            apply(DEBUGGED, applied()),
+            apply(DEBUGGED, applied(debug("f"), labels={"a": "b"}), manager="third"),
+            apply(f"{PODS}/a", applied(debug("g")), manager="third"),
+            apply(f"{PODS}/none/ephemeralcontainers", applied(debug(), name="none")),
+            apply(f"{PODS}/none/status", applied(name="none")),
+            get(f"{PODS}/a"),
+        ],
+        ("wording",),
     ),
     Case(
         "changes of ephemeral containers",

@@ -183,7 +183,8 @@ class Verbs:
         decoding.check_body(call, patch.body)
         owners.check_config(call, patch.body)
         decoding.warn_of_duplicates(call)
-        if self.store.get(call.key) is None:
+        # A subresource exists only with its object.
+        if self.store.get(call.key) is None and not call.route.subresource:
             try:
                 return await self._create_applied(call, patch)
             except StatusError as error:
