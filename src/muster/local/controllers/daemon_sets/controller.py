@@ -61,6 +61,8 @@ class DaemonSetController:
         pods = await self.pod_control.owned(daemon_set, self.informers.pods)
         known = await self.pod_control.owned(daemon_set, self.informers.revisions)
         current = await current_revision(self.pod_control, daemon_set, known, HASH)
+        if current is None:
+            return None
         progress = Progress(
             daemon_set,
             list(self.informers.nodes.all()),

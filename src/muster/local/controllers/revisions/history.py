@@ -41,12 +41,17 @@ def next_number(revisions: Sequence[ControllerRevision]) -> int:
     return max((r.revision for r in revisions), default=0) + 1
 
 
+def collisions(owner: StatefulSet | DaemonSet) -> int:
+    """How many names of new revisions were taken by other templates."""
+    return int(owner.status.get("collisionCount") or 0)
+
+
 def new_revision(
     kind: Kind[Any], owner: StatefulSet | DaemonSet, number: int, hash_label: str
 ) -> Raw:
     """The manifest of the revision of the owner's template; the label has the template's hash."""
     meta, template = owner.metadata, owner.spec.template
-    hashed = template_hash(template, int(owner.status.get("collisionCount") or 0))
+    hashed = template_hash(template, collisions(owner))
     labels = (template.get("metadata") or {}).get("labels") or {}
     return {
         "metadata": {

@@ -22,17 +22,26 @@ async def current_revision(
     owner: StatefulSet | DaemonSet,
     known: Sequence[ControllerRevision],
     hash_label: str,
-) -> ControllerRevision:
-    """The revision of the owner's template, with the highest number."""
+) -> ControllerRevision | None:
+    """The revision of the owner's template, with the highest number.
+
+    None if the name of a new revision is taken by another template: the owner's status then has a
+    higher `collisionCount`, which gives another name at the next visit.
+    """
     client, found = pod_control.client, history.find(owner.spec.template, known)
     number = history.next_number(known)
     if found is None:
         body = history.new_revision(pod_control.kind, owner, number, hash_label)
         try:
             return await client.create(CONTROLLER_REVISIONS, body)
-        except AlreadyExists:  # ours, and the informer does not show it yet
+        except AlreadyExists:
             name = owner.metadata.key._replace(name=body["metadata"]["name"])
-            return await client.get(CONTROLLER_REVISIONS, name)
+            live = await client.get(CONTROLLER_REVISIONS, name)
+            if history.template_of(live) == owner.spec.template:
+                return live  # ours, and the informer does not show it yet
+            counted = {**owner.status, "collisionCount": history.collisions(owner) + 1}
+            await pod_control.write_status(owner.metadata, owner.status, counted)
+            return None
     if found.revision == number - 1:
         return found
     change = {"metadata": preconditions(found.metadata), "revision": number}

@@ -50,6 +50,8 @@ class StatefulSetController:
         update = await current_revision(
             self.pod_control, stateful_set, known, revisions.HASH_OF_REVISION
         )
+        if update is None:
+            return None
         by_name = {revision.metadata.name: revision for revision in (*known, update)}
         current = by_name.get(str(stateful_set.status.get("currentRevision") or ""), update)
         progress = Progress(
