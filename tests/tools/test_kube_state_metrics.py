@@ -16,13 +16,12 @@ from tests.waiting import until
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 RESOURCES = (
     "configmaps,cronjobs,daemonsets,deployments,endpoints,endpointslices,ingresses,jobs,leases,"
-    "limitranges,mutatingwebhookconfigurations,namespaces,nodes,persistentvolumeclaims,"
-    "persistentvolumes,poddisruptionbudgets,pods,replicasets,replicationcontrollers,resourcequotas,"
+    "limitranges,mutatingwebhookconfigurations,namespaces,networkpolicies,nodes,"
+    "persistentvolumeclaims,persistentvolumes,poddisruptionbudgets,pods,replicasets,replicationcontrollers,resourcequotas,"
     "secrets,services,statefulsets,storageclasses,validatingwebhookconfigurations"
 )
 """Its default resources without the kinds that the local cluster does not have (certificate signing
-requests, autoscalers, network policies, volume attachments); and endpoint
-slices."""
+requests, autoscalers, volume attachments); and endpoint slices."""
 
 
 def page(port: int, path: str = "/metrics") -> str:

@@ -98,6 +98,8 @@ class Strategy:
     # -- forms of the object
     apply_schema: ApplySchema = _no_warnings
     """Check a new object, or a changed and its old object, by the schema; raises, or warns."""
+    warnings: Callable[[Raw], Iterable[str]] = lambda obj: ()
+    """Warnings to the writer of a valid object."""
     check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
     """Checks of types that the published schema lacks."""
     is_canonical: Callable[[Raw], bool] = lambda obj: False

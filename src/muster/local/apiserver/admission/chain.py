@@ -82,6 +82,7 @@ class AdmissionChain:
         # the real server does: an invalid object is a 422 for every caller.
         if call.route.verb != "create":
             self.check_create(call)
+        call.warn(*strategy.warnings(new))
         if self.reviews.concern(call):
             await self.reviews.check_new(call, new)
             # Meanwhile the namespace may be gone, or another object may have got the same address.
@@ -110,6 +111,7 @@ class AdmissionChain:
         resource.strategy.admit_update(new, old, self._store, now)
         if resource.strategy.grants:
             self.guard(call, new, old)
+        call.warn(*resource.strategy.warnings(new))
         if reviews.concern(call):
             await reviews.check_changed(call, new, old, view)
             resource.strategy.admit_update(new, old, self._store, now)

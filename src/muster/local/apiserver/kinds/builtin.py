@@ -17,10 +17,13 @@ from muster.local.apiserver.kinds.custom.crd import CRDS
 from muster.local.apiserver.kinds.pods.pod import PODS
 from muster.local.apiserver.kinds.pods.pod_group import POD_GROUPS
 from muster.local.apiserver.kinds.pods.priority_class import PRIORITY_CLASSES
+from muster.local.apiserver.kinds.pods.runtime_class import RUNTIME_CLASSES
 from muster.local.apiserver.kinds.policy.limit_range import LIMIT_RANGES
+from muster.local.apiserver.kinds.policy.network_policy import NETWORK_POLICIES
 from muster.local.apiserver.kinds.policy.pod_disruption_budget import PDBS
 from muster.local.apiserver.kinds.policy.resource_quota import RESOURCE_QUOTAS
 from muster.local.apiserver.kinds.services.endpoints import ENDPOINT_SLICES, ENDPOINTS
+from muster.local.apiserver.kinds.services.ingress import INGRESS_CLASSES, INGRESSES
 from muster.local.apiserver.kinds.services.service import SERVICES, services
 from muster.local.apiserver.kinds.storage.config_map import CONFIG_MAPS
 from muster.local.apiserver.kinds.storage.persistent_volume import PERSISTENT_VOLUMES
@@ -32,6 +35,7 @@ from muster.local.apiserver.kinds.workloads.controller_revision import CONTROLLE
 from muster.local.apiserver.kinds.workloads.cron_job import CRON_JOBS
 from muster.local.apiserver.kinds.workloads.daemon_set import DAEMON_SETS
 from muster.local.apiserver.kinds.workloads.deployment import DEPLOYMENTS
+from muster.local.apiserver.kinds.workloads.pod_template import POD_TEMPLATES
 from muster.local.apiserver.kinds.workloads.replica_set import REPLICA_SETS
 from muster.local.apiserver.kinds.workloads.stateful_set import STATEFUL_SETS
 from muster.local.apiserver.resource import Resource, Strategy
@@ -49,14 +53,10 @@ SERVICE_ACCOUNTS = Resource(
     subresources=frozenset({"token"}), strategy=Strategy(delete_answer="object"),
 )  # fmt: skip
 
-# There are none of these. They can be listed, because `kubectl apply --prune` lists them: without
-# them, it would prune nothing.
-_NEVER_CREATED = tuple(
-    Resource(group, "v1", f"{kind.lower()}{ending}", kind, verbs=_READ | {"watch"})
-    for group, kind, ending in (
-        ("", "ReplicationController", "s"),
-        ("networking.k8s.io", "Ingress", "es"),
-    )
+# There are none. They can be listed, because `kubectl apply --prune` lists them: without them, it
+# would prune nothing.
+_REPLICATION_CONTROLLERS = Resource(
+    "", "v1", "replicationcontrollers", "ReplicationController", verbs=_READ | {"watch"}
 )
 _METRICS = (
     Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, verbs=_READ),
@@ -87,13 +87,13 @@ _REVIEWS = tuple(
 # Discovery lists groups, and the resources of a group, in this order.
 BUILTIN = (
     NAMESPACES, NODES, PODS, SERVICES, ENDPOINTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS,
-    RESOURCE_QUOTAS, LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS,
+    RESOURCE_QUOTAS, LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, POD_TEMPLATES,
     CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS,
     PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, POLICIES, POLICY_BINDINGS,
-    MUTATING, VALIDATING,
-    *_NEVER_CREATED, *_METRICS, _POD_LOGS, *_REVIEWS,
+    MUTATING, VALIDATING, INGRESSES, INGRESS_CLASSES, NETWORK_POLICIES, RUNTIME_CLASSES,
+    _REPLICATION_CONTROLLERS, *_METRICS, _POD_LOGS, *_REVIEWS,
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from muster.local.apiserver.kinds.pods import (
     pod_scheduling,
     pod_spec,
     priority_class,
+    runtime_class,
 )
 from muster.local.apiserver.kinds.policy import resource_quota
 from muster.local.apiserver.kinds.policy.limit_range import pod_violations
@@ -38,7 +39,6 @@ _MUTABLE_FIELDS = (
     " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
     " was previously negative)"
 )
-_OVERHEAD = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 _MAX_DEADLINE = 2**31 - 1
 _GATED = {
     "reason": "SchedulingGated",
@@ -126,11 +126,13 @@ def _check_create(pod: Raw) -> Causes:
 def _complete_create(pod: Raw, store: ObjectReader) -> None:
     priority_class.set_priority(pod, store)
     pod_scheduling.tolerate_short_outages(pod["spec"])
+    if pod["spec"].get("runtimeClassName"):
+        runtime_class.complete(pod, store)
 
 
 def _admit_create(pod: Raw, store: ObjectReader, now: datetime) -> None:
-    if pod["spec"].get("overhead"):  # set by runtime classes, and there are none
-        raise api_errors.forbidden("", "pods", str(pod["metadata"]["name"]), _OVERHEAD)
+    if pod["spec"].get("overhead"):
+        runtime_class.check_overhead(pod, store)
 
 
 def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:

@@ -30,7 +30,7 @@ _EXPRESSIONS = {
 
 
 def complete_template(spec: Raw) -> None:
-    """Fill in the defaults of the template in a spec, in place."""
+    """Fill in the defaults of the template in a spec or another object, in place."""
     template = ensure_map(spec, "template")
     ensure_map(template, "metadata")
     pod_spec.complete_spec(ensure_map(template, "spec"))
@@ -68,15 +68,18 @@ def check_template_labels(spec: Raw, no_labels: Raw | None) -> Causes:
         yield invalid_value("spec.template.metadata.labels", shown, detail)
 
 
-def _of_containers(field: str) -> Cell:
+def of_containers(field: str, template: str = "spec.template") -> Cell:
     """The column of a field of all containers."""
-    path = "spec.template.spec.containers"
+    path = f"{template}.spec.containers"
     return lambda obj, now: ",".join(text(container, field) for container in rows(obj, path))
 
 
 def _selector(obj: Raw, now: datetime) -> str:
+    return selector_text(fields(obj, "spec.selector"))
+
+
+def selector_text(selector: Raw) -> str:
     """Labels and expressions, sorted by key."""
-    selector = fields(obj, "spec.selector")
     terms = [(key, f"{key}={value}") for key, value in fields(selector, "matchLabels").items()]
     for row in rows(selector, "matchExpressions"):
         key, values = text(row, "key"), ",".join(sorted(words(row, "values")))
@@ -85,8 +88,8 @@ def _selector(obj: Raw, now: datetime) -> str:
 
 
 COLUMNS: dict[str, Cell] = {
-    "Containers+": _of_containers("name"),
-    "Images+": _of_containers("image"),
+    "Containers+": of_containers("name"),
+    "Images+": of_containers("image"),
     "Selector+": _selector,
 }
 """The last columns of every kind that has a template."""
