@@ -34,16 +34,27 @@ class Running:
 class InThread:
     """Our server on an event loop of its own, for callers that block."""
 
-    def __init__(self, folder: Path, backend: NodeBackend | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        backend: NodeBackend | None = None,
+        *,
+        admit_service_accounts: bool = False,
+    ) -> None:
         self._folder = folder
         self._backend = backend
+        # The real server of the tests has no controller that makes accounts (`process_flags.py`).
+        self._admit_service_accounts = admit_service_accounts
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def start(self) -> Running:
         self._thread.start()
         self.server = ApiServer(
-            self._folder, backend=self._backend, service_range=IPv4Network(SERVICES)
+            self._folder,
+            backend=self._backend,
+            service_range=IPv4Network(SERVICES),
+            admit_service_accounts=self._admit_service_accounts,
         )
         asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result(20)
         kubeconfig = self._folder / "kubeconfig"

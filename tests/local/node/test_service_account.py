@@ -133,12 +133,17 @@ async def test_a_token_that_is_due_is_replaced_in_the_running_pod(tmp_path: Path
 @pytest.mark.slow
 @needs_namespaces
 async def test_a_pod_waits_for_its_service_account_with_a_reason(local: LocalNode) -> None:
-    await local.run(manifest("p", serviceAccountName="late"))
+    meta = {"name": "late", "namespace": "default"}
+    await local.client.create(SERVICE_ACCOUNTS, {"metadata": meta})
+    pod = manifest("p", serviceAccountName="late")
+    node = pod["spec"].pop("nodeName")
+    created = await local.client.create(PODS, pod)
+    await local.client.delete(SERVICE_ACCOUNTS, Key("default", "late"))
+    await local.client.bind(Key("default", "p"), uid=created.metadata.uid, node=node)
     waiting = await local.until("p", lambda p: p["status"].get("containerStatuses"))
     state = waiting["status"]["containerStatuses"][0]["state"]["waiting"]
     assert state["message"] == 'serviceaccount "late" not found'
 
-    meta = {"name": "late", "namespace": "default"}
     await local.client.create(SERVICE_ACCOUNTS, {"metadata": meta})
 
     assert (await local.ended("p"))["exitCode"] == 0

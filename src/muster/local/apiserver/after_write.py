@@ -16,7 +16,7 @@ from muster.local.apiserver import codec
 from muster.local.apiserver.codec import selector_matches
 from muster.local.apiserver.http.requests import Call
 from muster.local.apiserver.kinds.access.role import CLUSTER_ROLES
-from muster.local.apiserver.kinds.builtin import SERVICE_ACCOUNTS
+from muster.local.apiserver.kinds.access.service_account import SERVICE_ACCOUNTS
 from muster.local.apiserver.kinds.cluster.namespace import NAMESPACES
 from muster.local.apiserver.kinds.custom.crd import CRDS
 from muster.local.apiserver.kinds.policy.resource_quota import RESOURCE_QUOTAS

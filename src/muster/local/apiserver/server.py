@@ -94,10 +94,12 @@ class ApiServer:
         *,
         backend: NodeBackend | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
+        admit_service_accounts: bool = True,
     ) -> None:
         self.data_dir = data_dir
         self.streams = PodStreams(backend)
-        self.registry = Registry(builtin(service_range))
+        kinds = builtin(service_range, admit_service_accounts=admit_service_accounts)
+        self.registry = Registry(kinds)
         self._service_range = service_range
         self.component_problems: Callable[[], Mapping[str, str]] = dict
         """What is wrong with each component that runs beside this server; "" if it runs."""

@@ -18,6 +18,7 @@ from muster.local.node.machine import capacity
 from muster.local.node.network.services.links import service_links
 from muster.local.node.runtime.cgroups import Resources
 from muster.local.node.runtime.container_runtime import ContainerSpec, SandboxSpec
+from muster.local.node.service_account import TOKEN_DIRECTORY
 from muster.local.node.volumes.directories import in_memory, mounts
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ class ContainerStarter:
             image = f'Image "{container.image}"'
             message = f"{image} was not pulled: its command runs on this machine's files"
             record(pod, "ImageNotPulled", message)
-        if self.runtime.shares_files and container.volume_mounts:
+        own = [m for m in container.volume_mounts if m.mount_path != TOKEN_DIRECTORY]
+        if self.runtime.shares_files and own:
             message = "Volumes cannot be mounted on this node: they are links below $MUSTER_ROOT"
             record(pod, "VolumesNotMounted", message, warning=True)
         for context in (pod.spec.security_context, container.security_context):

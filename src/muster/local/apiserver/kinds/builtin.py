@@ -8,13 +8,14 @@ from muster.local.apiserver.kinds.access.admission_policy import BINDINGS as POL
 from muster.local.apiserver.kinds.access.admission_policy import POLICIES
 from muster.local.apiserver.kinds.access.role import CLUSTER_ROLES, ROLES
 from muster.local.apiserver.kinds.access.role_binding import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from muster.local.apiserver.kinds.access.service_account import SERVICE_ACCOUNTS
 from muster.local.apiserver.kinds.access.webhook_configuration import MUTATING, VALIDATING
 from muster.local.apiserver.kinds.cluster.event import EVENTS, NEW_EVENTS
 from muster.local.apiserver.kinds.cluster.lease import LEASES
 from muster.local.apiserver.kinds.cluster.namespace import NAMESPACES
 from muster.local.apiserver.kinds.cluster.node import NODES
 from muster.local.apiserver.kinds.custom.crd import CRDS
-from muster.local.apiserver.kinds.pods.pod import PODS
+from muster.local.apiserver.kinds.pods.pod import PODS, without_accounts
 from muster.local.apiserver.kinds.pods.pod_group import POD_GROUPS
 from muster.local.apiserver.kinds.pods.priority_class import PRIORITY_CLASSES
 from muster.local.apiserver.kinds.pods.runtime_class import RUNTIME_CLASSES
@@ -47,11 +48,6 @@ if TYPE_CHECKING:
 _CREATE = frozenset({"create"})
 _READ = frozenset({"get", "list"})
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
-
-SERVICE_ACCOUNTS = Resource(
-    "", "v1", "serviceaccounts", "ServiceAccount", short=("sa",),
-    subresources=frozenset({"token"}), strategy=Strategy(delete_answer="object"),
-)  # fmt: skip
 
 # There are none. They can be listed, because `kubectl apply --prune` lists them: without them, it
 # would prune nothing.
@@ -97,9 +93,17 @@ BUILTIN = (
 )  # fmt: skip
 
 
-def builtin(service_range: IPv4Network) -> tuple[Resource, ...]:
-    """The built-in resources of a cluster whose services get addresses of this range."""
-    return tuple(services(service_range) if r is SERVICES else r for r in BUILTIN)
+def builtin(
+    service_range: IPv4Network, *, admit_service_accounts: bool = True
+) -> tuple[Resource, ...]:
+    """The built-in resources of a cluster whose services get addresses of this range.
+
+    Without the admission of service accounts, a pod may name one that does not exist.
+    """
+    replaced = {SERVICES.collection: services(service_range)}
+    if not admit_service_accounts:
+        replaced[PODS.collection] = without_accounts(PODS)
+    return tuple(replaced.get(r.collection, r) for r in BUILTIN)
 
 
 _STRATEGIES = {resource.collection: resource.strategy for resource in reversed(BUILTIN)}

@@ -7,12 +7,14 @@ and `pod_resources`; the table is in `pod_columns`.
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from muster.api.meta import MAX_SECONDS
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.api_errors import Causes, forbidden_field, invalid_value
 from muster.local.apiserver.codec import at
+from muster.local.apiserver.kinds.access import service_account
 from muster.local.apiserver.kinds.fields import ensure_map, fill
 from muster.local.apiserver.kinds.pods import (
     ephemeral_containers,
@@ -124,6 +126,11 @@ def _check_create(pod: Raw) -> Causes:
 
 
 def _complete_create(pod: Raw, store: ObjectReader) -> None:
+    service_account.complete_pod(pod, store)
+    _complete_scheduling(pod, store)
+
+
+def _complete_scheduling(pod: Raw, store: ObjectReader) -> None:
     priority_class.set_priority(pod, store)
     pod_scheduling.tolerate_short_outages(pod["spec"])
     if pod["spec"].get("runtimeClassName"):
@@ -319,3 +326,9 @@ PODS = Resource(
         row_conditions=pod_columns.row_conditions,
     ),
 )  # fmt: skip
+
+
+def without_accounts(pods: Resource) -> Resource:
+    """Pods that get nothing from service accounts, as on a server without their admission."""
+    strategy = replace(pods.strategy, complete_create=_complete_scheduling)
+    return replace(pods, strategy=strategy)
