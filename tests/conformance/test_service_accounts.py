@@ -96,6 +96,6 @@ def test_pods_get_the_same_from_their_account(servers: tuple[Running, Running]) 
         assert got == want, f"{step.method} {step.path}"
 
 
-def _named(replies: list[tuple[int, Any, Any]]) -> Any:
+def _named(replies: list[Any]) -> Any:
     """The answers without the generated ends of volume names."""
     return json.loads(re.sub(r"(?<=kube-api-access-)[a-z0-9]{5}", "<suffix>", json.dumps(replies)))

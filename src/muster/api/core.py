@@ -109,6 +109,11 @@ class PodSpec(Object, frozen=True):
     host_network: bool = False
     restart_policy: str = "Always"
 
+    @property
+    def needs_storage(self) -> bool:
+        """Whether a volume has a claim: only those decide where the pod may run."""
+        return any(v.persistent_volume_claim or v.ephemeral is not None for v in self.volumes)
+
 
 class ContainerTerminated(Object, frozen=True):
     exit_code: int = 0

@@ -145,7 +145,7 @@ class PodClasses:
     def of(self, pod: Pod) -> PodClass:
         """The class of a pod."""
         labels = self._relevant_labels(pod)
-        claims = claims_of(pod) if pod.spec.volumes else ()
+        claims = claims_of(pod) if pod.spec.needs_storage else ()
         fields = _scheduling_fields(pod.spec)
         signature = _encode((pod.metadata.namespace, labels, _allocated(pod), claims, *fields))
         cls = self._known.get(signature)

@@ -201,7 +201,7 @@ def _fill(view: GangView) -> Decision:
     if unserved is not None:
         return Decision(Parked(unserved, Wake.OWN))
     # Only claims make a pod unplaceable: most gangs have none, and skip the check of each pod.
-    if any(pod.spec.volumes or pod.spec.resource_claims for pod in pending):
+    if any(pod.spec.needs_storage or pod.spec.resource_claims for pod in pending):
         unplaceable = shortage.find_unplaceable(view)
         if unplaceable is not None:
             placeable = [pod for pod in pending if pod.metadata.uid not in unplaceable.pods]
