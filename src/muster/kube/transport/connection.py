@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at, self._unsent = 0.0, 0
         self._wanted = _Stage.HEAD
-        self._busy = self._paused = False
+        self._busy = self._paused = self.was_made = False
         self._failure = ""
         self._reset()
 
@@ -159,6 +159,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's has other ancestors
+        self.was_made = True
 
     def data_received(self, data: bytes) -> None:
         self._answered = True

@@ -142,18 +142,24 @@ class ConnectionPool:
         return connection
 
     async def _open_direct(self) -> Connection:
+        connection = Connection()
         if self._connector is not None:
-            connection = Connection()
             self._connector(connection)
             return connection
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            transport, connection = await asyncio.get_running_loop().create_connection(
-                Connection,
-                self._host,
-                self._port,
-                ssl=self._tls,
-                server_hostname=self._server_name if self._tls else None,
-            )
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                transport, _ = await asyncio.get_running_loop().create_connection(
+                    lambda: connection,
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._server_name if self._tls else None,
+                )
+        except BaseException:
+            # asyncio says goodbye to the server and waits for its answer.
+            if connection.was_made:
+                connection.abort()
+            raise
         enable_keepalive(transport.get_extra_info("socket"))
         return connection
 
