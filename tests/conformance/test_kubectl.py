@@ -122,6 +122,7 @@ STORIES: dict[str, list[Command]] = {
         ("set image deploy/d c=busybox:2", ""),
         ("get deploy d -o yaml", ""),
         ("get all", ""),
+        ("get rc", ""),
         ("delete -f -", DEPLOYMENT),
     ],
     "services": [

@@ -52,7 +52,13 @@ _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io
 # There are none. They can be listed, because `kubectl apply --prune` lists them: without them, it
 # would prune nothing.
 _REPLICATION_CONTROLLERS = Resource(
-    "", "v1", "replicationcontrollers", "ReplicationController", verbs=_READ | {"watch"}
+    "",
+    "v1",
+    "replicationcontrollers",
+    "ReplicationController",
+    short=("rc",),
+    categories=("all",),
+    verbs=_READ | {"watch"},
 )
 _METRICS = (
     Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, verbs=_READ),

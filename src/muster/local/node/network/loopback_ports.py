@@ -158,9 +158,9 @@ class LoopbackPorts:
         message = f"This machine does not reach the service at {place}: {why}"
         self._record(target, EventText("HostAddressFailed", message, "Warning"))
 
-    def _record(self, target: Target, text: EventText) -> None:
+    def _record(self, target: Target, event: EventText) -> None:
         if (service := self._informers.services.get(target.service)) is not None:
-            self._events.record(event_subject(SERVICES, service.metadata, COMPONENT), text)
+            self._events.record(event_subject(SERVICES, service.metadata, COMPONENT), event)
 
     async def _connect(self, place: Place) -> socket.socket:
         # Looked up for every connection: services and pods change while the port stays open.
