@@ -24,6 +24,12 @@ SUITE = (
 scheduler_backlog, scheduler_latency, operator_backlog, local_cluster."""
 
 
+def _notes(file: Path) -> list[str]:
+    """The paragraphs below the title, the date and the table of earlier results: they stay."""
+    paragraphs = file.read_text().strip().split("\n\n") if file.exists() else []
+    return ["\n\n".join(paragraphs[3:]), ""] if paragraphs[3:] else []
+
+
 def main(names: list[str]) -> int:
     missed = 0
     for name in names or SUITE:
@@ -42,7 +48,8 @@ def main(names: list[str]) -> int:
             "",
         ]
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{name}.md").write_text("\n".join(lines))
+        file = RESULTS / f"{name}.md"
+        file.write_text("\n".join([*lines, *_notes(file)]))
         print("\n".join(lines[4:]), flush=True)
         missed += sum(not ratio.holds for ratio in ratios)
     return 1 if missed else 0

@@ -3,8 +3,8 @@
     python -m benchmarks apiserver_load
 
 A Go program (`tests/controlplane/modules/programs/load`) sends 32 requests at once over TLS to one
-server, then to the other, in turn. Each server has processes of its own, and answers a write when
-it is on the disk.
+server, then to the other, in turn. Each server has processes of its own, answers a write when it is
+on the disk, and admits pods by all its rules: they get the token volume of a service account.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ ROUNDS = 5
 CONFIG_MAPS, PODS, GETS, FOLLOWED = 2_000, 1_000, 4_000, 1_000
 WATCHERS = 10
 MEBIBYTE = 1 << 20
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,10 @@ class Target:
 def run() -> list[Ratio]:
     with (
         tempfile.TemporaryDirectory(prefix="muster-bench-") as name,
-        ControlPlane(build(), durable=True) as plane,
+        ControlPlane(build(), durable=True, default_admission=True) as plane,
     ):
+        # A cluster without controllers has no account that its pods could use.
+        plane.request("POST", ACCOUNTS, {"metadata": {"name": "default"}})
         folder = Path(name)
         server = ServerProcess(folder / "data")
         authority = folder / "ca.crt"

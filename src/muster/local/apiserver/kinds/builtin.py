@@ -17,6 +17,7 @@ from muster.local.apiserver.kinds.cluster.node import NODES
 from muster.local.apiserver.kinds.custom.crd import CRDS
 from muster.local.apiserver.kinds.pods.pod import PODS, without_accounts
 from muster.local.apiserver.kinds.pods.pod_group import POD_GROUPS
+from muster.local.apiserver.kinds.pods.pod_template import POD_TEMPLATES
 from muster.local.apiserver.kinds.pods.priority_class import PRIORITY_CLASSES
 from muster.local.apiserver.kinds.pods.runtime_class import RUNTIME_CLASSES
 from muster.local.apiserver.kinds.policy.limit_range import LIMIT_RANGES
@@ -36,7 +37,6 @@ from muster.local.apiserver.kinds.workloads.controller_revision import CONTROLLE
 from muster.local.apiserver.kinds.workloads.cron_job import CRON_JOBS
 from muster.local.apiserver.kinds.workloads.daemon_set import DAEMON_SETS
 from muster.local.apiserver.kinds.workloads.deployment import DEPLOYMENTS
-from muster.local.apiserver.kinds.workloads.pod_template import POD_TEMPLATES
 from muster.local.apiserver.kinds.workloads.replica_set import REPLICA_SETS
 from muster.local.apiserver.kinds.workloads.stateful_set import STATEFUL_SETS
 from muster.local.apiserver.resource import Resource, Strategy

@@ -1,9 +1,10 @@
-"""The pod template of deployments, replica sets and jobs, and the selector of its pods."""
+"""The pod template of workloads and the selector of its pods; the kind PodTemplate."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.local.apiserver.admission import names
 from muster.local.apiserver.api_errors import (
     Causes,
     forbidden_field,
@@ -14,7 +15,8 @@ from muster.local.apiserver.api_errors import (
 from muster.local.apiserver.codec import selector_matches
 from muster.local.apiserver.kinds.fields import ensure_map
 from muster.local.apiserver.kinds.pods import pod_spec
-from muster.local.apiserver.views.cells import NONE, Cell, fields, rows, text, words
+from muster.local.apiserver.resource import Resource, Strategy
+from muster.local.apiserver.views.cells import NAME, NONE, Cell, fields, pairs, rows, text, words
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -93,3 +95,29 @@ COLUMNS: dict[str, Cell] = {
     "Selector+": _selector,
 }
 """The last columns of every kind that has a template."""
+
+
+def _check_kind(obj: Raw) -> Causes:
+    template = obj["template"]
+    labels = template["metadata"].get("labels") or {}
+    yield from names.check_labels(labels, "template.labels")
+    yield from pod_spec.check_pod_spec(template["spec"], "template.spec")
+    if template["spec"].get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        yield forbidden_field("template.spec.ephemeralContainers", detail)
+
+
+POD_TEMPLATES = Resource(
+    "", "v1", "podtemplates", "PodTemplate",
+    strategy=Strategy(
+        defaults=complete_template,
+        check=_check_kind,
+        delete_answer="object",
+        generation="spec",
+        columns=NAME | {
+            "Containers": of_containers("name", "template"),
+            "Images": of_containers("image", "template"),
+            "Pod Labels": lambda obj, now: pairs(fields(obj, "template.metadata.labels")),
+        },
+    ),
+)  # fmt: skip
