@@ -1,1 +1,1 @@
-"""Pods: their spec, containers, resources and templates; pod groups and priority classes."""
+"""Pods: their spec, containers, resources and templates; groups, priority and runtime classes."""

@@ -1,1 +1,1 @@
-"""Limits within a namespace: limit ranges, quotas, disruption budgets."""
+"""Limits within a namespace: limit ranges, quotas, disruption budgets, network policies."""

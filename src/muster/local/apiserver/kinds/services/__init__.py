@@ -1,1 +1,1 @@
-"""Services, their addresses and ports, and the endpoints behind them."""
+"""Services, their addresses and ports, the endpoints behind them, and ingresses."""
