@@ -54,7 +54,7 @@ class WriteReviews:
         return self._policies_for(call) is not None or self._webhooks_for(call) is not None
 
     def _policies_for(self, call: Call) -> PolicyCheck | None:
-        # Otherwise a policy could forbid its own removal, and below a webhook.
+        # Otherwise a policy could forbid its own removal. The same holds for webhooks.
         return None if call.resource.group == _GROUP else self.check_policies
 
     def _webhooks_for(self, call: Call) -> AdmissionWebhooks | None:
@@ -102,8 +102,7 @@ class WriteReviews:
 
     async def check_new(self, call: Call, new: Raw) -> None:
         """Ask policies and validating webhooks about a new object."""
-        if self.concern(call):
-            await self._validate(attributes_of(call, CREATE, _shown(call, new)))
+        await self._validate(attributes_of(call, CREATE, _shown(call, new)))
 
     async def admit_body(self, call: Call, body: Raw, kind: Raw) -> Raw:
         """The body of a subresource that is created, such as a Binding, after all webhooks."""
@@ -133,8 +132,6 @@ class WriteReviews:
 
     async def check_changed(self, call: Call, new: Raw, old: Raw, view: View | None) -> None:
         """Ask policies and validating webhooks about a changed object."""
-        if not self.concern(call):
-            return
         if "resourceVersion" not in new["metadata"]:  # the client overwrites any revision
             revision = {"resourceVersion": old["metadata"].get("resourceVersion")}
             new = {**new, "metadata": {**new["metadata"], **revision}}
