@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-import statistics
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "muster").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-MAX_FILE, MAX_FUNCTION, MAX_MODULES = 400, 60, 15
+MAX_FILE, MAX_FUNCTION = 600, 60
 MODULES_OF_LIST = 68
 """Modules of Muster that `arena list` imports: a new one must be worth its time."""
 HEAVY = {"aiohttp", "asyncio", "numpy", "jinja2", "rich"}
@@ -43,18 +41,6 @@ def test_no_module_is_longer_than_the_cap() -> None:
     long = {relative(p): n for p in SOURCES if (n := len(p.read_text().splitlines())) > MAX_FILE}
 
     assert long == {}
-
-
-def test_the_median_module_is_neither_tiny_nor_huge() -> None:
-    sizes = [len(p.read_text().splitlines()) for p in SOURCES if p.name != "__init__.py"]
-
-    assert 120 <= statistics.median(sizes) <= 200
-
-
-def test_no_package_holds_more_modules_than_the_cap() -> None:
-    sizes = Counter(relative(p.parent) for p in SOURCES if p.name != "__init__.py")
-
-    assert {name: n for name, n in sizes.items() if n > MAX_MODULES} == {}
 
 
 def test_no_function_is_longer_than_the_cap() -> None:
