@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from muster.api.annotation_values import read_time
+
 Raw = dict[str, Any]
 """An object as decoded JSON, for code that must preserve fields it does not know."""
 
@@ -78,12 +80,8 @@ def timestamp(moment: datetime, *, micro: bool = False) -> str:
 
 
 def read_timestamp(value: object) -> datetime | None:
-    """The moment of a timestamp, in UTC if it names no zone; None for any other value."""
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+    """The moment of a timestamp, in UTC; None for any other value."""
+    return read_time(value) if isinstance(value, str) else None
 
 
 def seconds_left(since: datetime, delay: float, now: datetime) -> float:
