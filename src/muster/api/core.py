@@ -16,7 +16,8 @@ from muster.api.affinity import (
     Toleration,
     TopologySpreadConstraint,
 )
-from muster.api.meta import ApiObject, Condition, Object, find_condition
+from muster.api.annotation_values import read_integer
+from muster.api.meta import ApiObject, Condition, Object, find_condition, in_utc
 
 Quantity = str | int | float
 Resources = dict[str, Quantity]
@@ -50,7 +51,7 @@ def port_number(port: int | str, containers: Iterable[Container], protocol: str 
     for declared in (declared for container in containers for declared in container.ports):
         if declared.name == port and protocol in ("", declared.protocol):
             return declared.container_port
-    return int(port) if port.isdigit() else None
+    return read_integer(port, 65535)
 
 
 class PvcSource(Object, frozen=True):
@@ -187,7 +188,9 @@ class Pod(ApiObject, frozen=True):
     def bound_at(self) -> datetime | None:
         """When it got its node, by the server's clock."""
         scheduled = find_condition(self.status.conditions, "PodScheduled")
-        return scheduled.last_transition_time if scheduled and scheduled.status == "True" else None
+        if scheduled is None or scheduled.status != "True":
+            return None
+        return in_utc(scheduled.last_transition_time)
 
 
 class Taint(Object, frozen=True):

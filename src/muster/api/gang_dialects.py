@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from muster.api import pod_groups as objects
+from muster.api.annotation_values import MAX_INTEGER, read_integer
 from muster.api.gang import GangKey, GangTerms, PodMarks
 from muster.api.kinds import POD_DISRUPTION_BUDGETS, Kind
 from muster.api.pod_groups import (
@@ -96,10 +97,15 @@ def from_label(name: str) -> Callable[[Pod], str]:
     return lambda pod: pod.metadata.labels.get(name, "")
 
 
+def _at_most_int32(number: int) -> int:
+    """A count in a group's spec; a number that no server should store is the largest one."""
+    return max(-MAX_INTEGER, min(number, MAX_INTEGER))
+
+
 def _terms_from_pods(read: Callable[[Pod], str]) -> Callable[[Iterable[Pod]], GangTerms]:
     def terms(pods: Iterable[Pod]) -> GangTerms:
-        minimums = [int(text) for pod in pods if (text := read(pod)).isdecimal()]
-        return GangTerms(min=max(minimums, default=1))
+        minimums = (read_integer(read(pod)) for pod in pods)
+        return GangTerms(min=max((n for n in minimums if n is not None), default=1))
 
     return terms
 
@@ -128,9 +134,9 @@ def _native_terms(group: objects.NativePodGroup) -> GangTerms:
     spec = group.spec
     gang = spec.scheduling_policy.gang
     terms = GangTerms(
-        min=gang.min_count if gang else 1,
+        min=_at_most_int32(gang.min_count) if gang else 1,
         priority_class=spec.priority_class_name,
-        priority=spec.priority,
+        priority=None if spec.priority is None else _at_most_int32(spec.priority),
     )
     if not spec.has_rules:
         return terms
@@ -158,10 +164,11 @@ def _asks_for_network_topology(pod: Pod) -> bool:
 
 def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
     spec = group.spec
-    roles = {role.lower(): n for role, n in spec.min_task_member.items() if n > 0}
+    counts = spec.min_task_member.items()
+    roles = {role.lower(): _at_most_int32(n) for role, n in counts if n > 0}
     terms = GangTerms(
         # A role's minimum always holds, also where the total is set below their sum.
-        min=max(spec.min_member, sum(roles.values()), 1),
+        min=_at_most_int32(max(spec.min_member, sum(roles.values()), 1)),
         roles=roles,
         priority_class=spec.priority_class_name,
         min_resources=spec.min_resources,
@@ -175,7 +182,8 @@ def _volcano_terms(group: objects.VolcanoPodGroup) -> GangTerms:
 
 
 def _coscheduling_terms(group: objects.CoschedulingPodGroup) -> GangTerms:
-    return GangTerms(min=max(group.spec.min_member, 1), min_resources=group.spec.min_resources)
+    minimum = _at_most_int32(max(group.spec.min_member, 1))
+    return GangTerms(min=minimum, min_resources=group.spec.min_resources)
 
 
 # -- Koordinator -----------------------------------------------------------------------------------
@@ -196,7 +204,7 @@ def _koordinator_unserved(annotations: Mapping[str, str]) -> str:
 def _budget_terms(budget: PodDisruptionBudget) -> GangTerms:
     minimum = budget.spec.min_available
     # A percentage names no number of members.
-    return GangTerms(min=max(minimum, 1) if isinstance(minimum, int) else 1)
+    return GangTerms(min=_at_most_int32(max(minimum, 1)) if isinstance(minimum, int) else 1)
 
 
 def _volcano_marks(group: str, role: str, _: int) -> PodMarks:

@@ -84,6 +84,16 @@ def read_timestamp(value: object) -> datetime | None:
     return read_time(value) if isinstance(value, str) else None
 
 
+def in_utc(moment: datetime | None) -> datetime | None:
+    """A time of an object in UTC; None if it has none, as just after the beginning of time."""
+    if moment is None or moment.tzinfo is UTC:
+        return moment
+    try:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:
+        return None
+
+
 def seconds_left(since: datetime, delay: float, now: datetime) -> float:
     """Seconds until a delay that began at `since` is over; 0 or less: it is over.
 

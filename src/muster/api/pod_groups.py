@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, ValidationError, convert
 
 from muster.api.affinity import LabelSelector  # noqa: TC001 - msgspec resolves annotations
+from muster.api.annotation_values import read_integer
 from muster.api.core import Resources  # noqa: TC001 - msgspec resolves annotations at run time
 from muster.api.gang import SUCCEEDED, HyperNodeTiers, Topology
 from muster.api.kinds import Kind
@@ -164,9 +165,11 @@ class NativeSpec(Object, frozen=True):
     @property
     def topology(self) -> Topology | None:
         # All constraints are required: all pods of the group run in one domain of each key.
-        rows = (self.scheduling_constraints or {}).get("topology") or ()
-        keys = tuple(row["key"] for row in rows if isinstance(row, dict) and row.get("key"))
-        return Topology(required=keys) if keys else None
+        rows = (self.scheduling_constraints or {}).get("topology")
+        listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        keys = (row.get("key") for row in listed)
+        named = tuple(key for key in keys if key and isinstance(key, str))
+        return Topology(required=named) if named else None
 
     @property
     def unserved(self) -> str:
@@ -179,10 +182,14 @@ class NativeSpec(Object, frozen=True):
             if name != "topology" and value:
                 return f"the group sets schedulingConstraints.{name}"
         rows = (self.scheduling_constraints or {}).get("topology") or []
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        if not isinstance(rows, list) or not all(map(_names_a_label, rows)):
             return "the group sets schedulingConstraints.topology in an unknown form"
         unknown = next((name for row in rows for name in row if name != "key"), "")
         return f"the group sets {unknown} in schedulingConstraints.topology" if unknown else ""
+
+
+def _names_a_label(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("key", ""), str)
 
 
 class NativePodGroup(ApiObject, frozen=True):
@@ -280,7 +287,7 @@ def native_succeeded(status: PodGroupStatus) -> int:
     # The condition's message is the only place for the number in this status.
     condition = find_condition(status.conditions, SUCCEEDED)
     number = condition.message.partition(" ")[0] if condition is not None else ""
-    return int(number) if number.isdecimal() else 0
+    return read_integer(number) or 0
 
 
 def kube_batch_spec(group: GroupSpec) -> Raw:

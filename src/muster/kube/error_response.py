@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from muster.api.annotation_values import read_integer
 from muster.api.kinds import decoder_of
 from muster.errors import ApiError, Cause, Forbidden, ServerError, api_error
 from muster.kube.request import JSON
@@ -118,7 +119,7 @@ def unreadable_response(problem: str, error: Exception) -> ApiError:
 def retry_after(response: Response) -> float | None:
     """The seconds in a Retry-After header."""
     text = response.headers.get("Retry-After") or response.headers.get("retry-after") or ""
-    return float(text) if text.strip().isdigit() else None
+    return read_integer(text.strip())
 
 
 def error_from_status(

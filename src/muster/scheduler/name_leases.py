@@ -15,6 +15,7 @@ import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
 from muster.api.kinds import LEASES
 from muster.api.meta import Key, timestamp
 from muster.errors import Conflict, MusterError, NotFound
@@ -44,12 +45,13 @@ def holder_identity(pid: int) -> str:
 def has_died(holder: str) -> bool:
     """Whether the holder of a name lease was a process of this machine that has died."""
     host, _, pid = holder.rpartition("/")
-    if host != socket.gethostname() or not pid.isdecimal():
+    number = read_integer(pid)
+    if host != socket.gethostname() or not number:
         return False
-    if int(pid) == os.getpid():  # an earlier process: a restarted container counts from 1 again
+    if number == os.getpid():  # an earlier process: a restarted container counts from 1 again
         return True
     try:
-        os.kill(int(pid), 0)
+        os.kill(number, 0)
     except ProcessLookupError:
         return True
     except PermissionError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.annotation_values import read_integer
 from muster.api.kinds import decoder_of
 from muster.errors import Unreachable, Unsupported, api_error
 from muster.kube.error_response import Status
@@ -94,8 +95,9 @@ def exit_code(body: bytes) -> int:
         return 0
     causes = outcome.details.causes if outcome.details is not None else ()
     for cause in causes or ():
-        if cause.reason == "ExitCode" and cause.message.isdigit():
-            return int(cause.message)
+        code = read_integer(cause.message) if cause.reason == "ExitCode" else None
+        if code is not None:
+            return code
     raise api_error(
         outcome.message or "the command could not be run",
         status=outcome.code or 500,

@@ -162,7 +162,7 @@ class PodClasses:
 
     def _make(self, pod: Pod, labels: Mapping[str, str], claims: tuple[str, ...]) -> PodClass:
         spec, affinity = pod.spec, pod.spec.affinity or Affinity()
-        needs = {name: amount for name, amount in requests(pod).items() if amount > 0}
+        needs = {name: _capped(n) for name, n in requests(pod).items() if n > 0}
         needs[PODS] = 1  # every pod uses one of the node's allowed pods
         affinity_terms = affinity.pod_affinity or PodAffinity()
         anti_affinity_terms = affinity.pod_anti_affinity or PodAffinity()
@@ -264,9 +264,14 @@ def parse_resources(resources: Resources) -> Counter[str]:
     return Counter({name: _amount(name, quantity) for name, quantity in resources.items()})
 
 
+def _capped(amount: int) -> int:
+    """An amount that fits the arrays; a pod of thousands of containers can sum up to more."""
+    return max(-MORE_THAN_ANY_NODE, min(amount, MORE_THAN_ANY_NODE))
+
+
 def _amount(resource: str, quantity: Quantity) -> int:
     try:
-        return min(parse_amount(resource, quantity), MORE_THAN_ANY_NODE)
+        return _capped(parse_amount(resource, quantity))
     except InvalidQuantity:
         return MORE_THAN_ANY_NODE
 

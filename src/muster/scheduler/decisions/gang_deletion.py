@@ -12,12 +12,12 @@ recreated since then are left alone.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.api.annotation_values import read_time
 from muster.api.conditions import PREEMPTION, disruption_condition
 from muster.api.meta import find_condition, timestamp
-from muster.scheduler.decisions.decision import PREEMPTED, Decision, Delete
+from muster.scheduler.decisions.decision import PREEMPTED, RELEASED, Decision, Delete
 from muster.scheduler.decisions.reasons import LEAVING, Reason
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.holds import drop_holds
@@ -26,6 +26,7 @@ from muster.scheduler.gangs.waiting_line import InFlight, Parked, Wake
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
+    from datetime import datetime
 
     from muster.api.core import Pod
     from muster.api.gang import GangKey
@@ -48,13 +49,11 @@ class DeletionMark(NamedTuple):
 
 
 def mark_of(pod: Pod) -> DeletionMark | None:
-    """The mark on a pod; None if there is none, or none that can be read."""
+    """The mark on a pod; None if there is none, or none that this scheduler would write."""
     reason, _, when = pod.metadata.annotations.get(DELETION_ANNOTATION, "").partition("/")
-    try:
-        since = datetime.fromisoformat(when)
-    except ValueError:
-        return None
-    return DeletionMark(reason, since if since.tzinfo else since.replace(tzinfo=UTC))
+    since = read_time(when)
+    # The reason becomes an event's reason and the label of a metric: anybody may write the rest.
+    return DeletionMark(reason, since) if since and reason in (PREEMPTED, RELEASED) else None
 
 
 def mark_patch(delete: Delete, pod: Pod, since: datetime, now: datetime) -> Raw:

@@ -13,17 +13,18 @@ a launcher that comes late) are placed as placeholders: copies of a sibling that
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from muster.api.annotation_values import read_duration, read_json
 from muster.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from muster.api.gang import HOLD_ANNOTATION, LATE_ANNOTATION, ON_HOLD_END_ANNOTATION, GangKey
 from muster.api.gang_dialects import ROLE_ANNOTATION, SINGLE_POD, role_of
 from muster.api.meta import ObjectMeta, condition_is_true
+from muster.api.selectors import is_label_key, is_label_value
 from muster.scheduler.cluster.nodes import is_schedulable
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.cluster.snapshot import Hold, Slot, SlotKind
@@ -45,8 +46,8 @@ PLACEHOLDER = "placeholder/"
 """How the UID of a placeholder begins."""
 MAX_PLACEHOLDERS = 10_000
 """Members for which room is held before they exist."""
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+MAX_LATE_ROLES, MAX_LATE_RESOURCES = 8, 32
+"""Roles that come late, and resources of each, that an annotation may declare."""
 
 
 # -- how long --------------------------------------------------------------------------------------
@@ -68,13 +69,8 @@ def hold_after(pod: Pod, now: float, seconds: float, *, node_lost: bool) -> Hold
 
 def hold_seconds(annotations: Mapping[str, str], default: float) -> float:
     """The time in a group's annotation: `90`, `90s`, `5m`, `1h`; the default for anything else."""
-    text = annotations.get(HOLD_ANNOTATION, "").strip()
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    try:
-        seconds = float(number) * _UNITS[unit]
-    except ValueError:
-        return default
-    return seconds if 0 <= seconds < 1e9 else default
+    seconds = read_duration(annotations.get(HOLD_ANNOTATION, "").strip())
+    return default if seconds is None else seconds
 
 
 def full_hold(state: State, gang: Gang) -> Hold:
@@ -262,19 +258,26 @@ def late_holds(view: GangView) -> tuple[Slot, ...]:
 
 
 def _read_late(annotations: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        document = json.loads(annotations.get(LATE_ANNOTATION, "{}"))
-    except ValueError:
+    """The requests by role; an annotation that cannot be read declares no late members."""
+    document = read_json(annotations[LATE_ANNOTATION])
+    if not isinstance(document, dict) or len(document) > MAX_LATE_ROLES:
         return {}
-    roles = document.items() if isinstance(document, dict) else ()
-    return {role.lower(): requests for role, requests in roles if isinstance(requests, dict)}
+    roles = {role.lower(): requests for role, requests in document.items()}
+    valid = all(role and is_label_value(role) and _are_requests(row) for role, row in roles.items())
+    return roles if valid else {}
+
+
+def _are_requests(row: Any) -> bool:
+    return (
+        isinstance(row, dict)
+        and len(row) <= MAX_LATE_RESOURCES
+        and all(map(is_label_key, row))
+        and all(isinstance(amount, str | int | float) for amount in row.values())
+    )
 
 
 def _late(view: GangView, role: str, requests: dict[str, Any]) -> Pod:
-    plain = {
-        name: amount for name, amount in requests.items() if isinstance(amount, str | int | float)
-    }
-    main = Container(resources=ResourceRequirements(requests=plain))
+    main = Container(resources=ResourceRequirements(requests=requests))
     metadata = ObjectMeta(
         name=f"{view.key.name}-{role}",
         namespace=view.key.namespace,

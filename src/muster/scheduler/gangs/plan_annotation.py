@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.api.annotation_values import read_integer
 from muster.api.gang import PLAN_ANNOTATION
 
 if TYPE_CHECKING:
@@ -52,9 +53,10 @@ def read(annotation: str) -> PlanMark:
     if size.partition("+")[2]:  # older releases: <plan>/<size>+<count>-<hash>
         size, _, more = size.partition("+")
         rest = [more.partition("-")[0], ""]
-    if not size.isdecimal() or not rest[0].isdecimal():
+    members, pods = read_integer(size), read_integer(rest[0])
+    if members is None or pods is None:
         return PlanMark()
-    return PlanMark(int(size), int(rest[0]), frozenset(filter(None, rest[1].split(","))))
+    return PlanMark(members, pods, frozenset(filter(None, rest[1].split(","))))
 
 
 def was_cut_short(members: Members) -> bool:
