@@ -153,6 +153,18 @@ async def test_thousands_of_containers_that_request_more_than_any_node_has() -> 
     assert "no node is large enough" in cluster.reason("g")
 
 
+async def test_weights_that_no_array_holds() -> None:
+    term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
+    rows = [{"weight": weight, "podAffinityTerm": term} for weight in (2**63 - 1, -(2**63))]
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": rows}
+    affinity = {"podAffinity": preferred, "podAntiAffinity": preferred}
+    pods = (pod(f"g{i}", labels={"a": "b"}, spec={"affinity": affinity}) for i in range(3))
+    cluster = cluster_beside(*pods)
+    await check(cluster)
+
+    assert len(cluster.bound("g")) == 3
+
+
 @settings(max_examples=150)
 @given(HOSTILE)
 async def test_any_text_in_any_field_leaves_others_alone(hostile: list[Any]) -> None:

@@ -3,7 +3,8 @@
 No polling: it sleeps until a watch event wakes it or the timer of a gang is due.
 
 Promise: gangs are considered one at a time, first in line first, and binds of earlier decisions
-are in flight while later ones are made.
+are in flight while later ones are made. An error in the decision about one gang leaves that gang
+waiting, and no other.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from muster.scheduler import metrics
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import RELEASED, Action, Bind, Delete, Provision, Report
+from muster.scheduler.decisions.gang_errors import park_after_error
 from muster.scheduler.effects.binder import BindOutcome, BindResult
+from muster.scheduler.isolated_errors import IsolatedErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from muster.api.gang import GangKey
     from muster.scheduler.state import State
 
 log = logging.getLogger(__name__)
@@ -50,6 +54,7 @@ class Loop:
 
     def __init__(self, state: State, effects: Effects, *, clock: Callable[[], float]) -> None:
         self.state, self._effects, self._clock = state, effects, clock
+        self._errors = IsolatedErrors(log, clock)
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -65,13 +70,20 @@ class Loop:
         if outcome is BindOutcome.BOUND:
             return
         log.warning("%s: not bound to %s: %s", pod.metadata.key, binding.node, result.why)
-        if outcome is BindOutcome.ELSEWHERE:
-            self.state.unassume(pod.metadata.uid)
-            self.state.mark_due(key)
-        else:
-            failure = BindFailure(outcome is BindOutcome.GONE, binding.bind.plan, result.why)
-            bind_failed(self.state, key, pod, self._clock(), failure)
+        try:
+            self._not_bound(result)
+        except Exception as error:  # noqa: BLE001 - one gang must not end the scheduler of all
+            self._errors.take("bind", key, error)
         self.wake()
+
+    def _not_bound(self, result: BindResult) -> None:
+        bind, pod, _ = result.binding
+        if result.outcome is BindOutcome.ELSEWHERE:
+            self.state.unassume(pod.metadata.uid)
+            self.state.mark_due(bind.gang)
+        else:
+            failure = BindFailure(result.outcome is BindOutcome.GONE, bind.plan, result.why)
+            bind_failed(self.state, bind.gang, pod, self._clock(), failure)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -85,14 +97,24 @@ class Loop:
         """Decide about every due gang, and let binds be sent in between."""
         without_binds = 0
         for key in self.state.due(self._clock()):
-            with metrics.DECISION_SECONDS.time():
-                actions = consider(self.state, key, self._clock()).actions
+            actions = self._decide(key)
             for action in actions:
-                self._do(action)
+                try:
+                    self._do(action)
+                except Exception as error:  # noqa: BLE001 - as in `_decide`
+                    self._errors.take("action", key, error)
             without_binds += 1
             if without_binds >= GANGS_AT_A_TIME or any(isinstance(a, Bind) for a in actions):
                 without_binds = 0
                 await asyncio.sleep(0)
+
+    def _decide(self, key: GangKey) -> tuple[Action, ...]:
+        try:
+            with metrics.DECISION_SECONDS.time():
+                return consider(self.state, key, self._clock()).actions
+        except Exception as error:  # noqa: BLE001 - one gang must not end the scheduler of all
+            self._errors.take("decision", key, error)
+            return park_after_error(self.state, key, self._clock(), error)
 
     async def _sleep(self) -> None:
         timer = self.state.line.next_timer()

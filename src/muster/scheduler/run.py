@@ -29,6 +29,7 @@ from muster.scheduler.effects.group_acceptor import GroupAcceptor
 from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.effects.volume_provisioner import Provisioner
 from muster.scheduler.effects.waiting_line_publisher import LinePublisher
+from muster.scheduler.isolated_errors import IsolatedErrors
 from muster.scheduler.loop import Loop
 from muster.scheduler.name_leases import NameLeases
 from muster.scheduler.settings import NAMES, Settings, SettingsFile, load
@@ -90,6 +91,7 @@ class Service:
         self, client: Client, settings: Settings, options: Options, election: LeaderElection | None
     ) -> None:
         self._client, self._shadow = client, options.shadow
+        self._errors = IsolatedErrors(log)
         self.state = State(settings, process_id=secrets.token_hex(4))
         self._acceptor = GroupAcceptor(client, settings.names)
         self.informers = list(self._informers(options.unserved))
@@ -232,7 +234,11 @@ class Service:
 
         def on_change(change: Change[T]) -> None:
             self.state.now = asyncio.get_running_loop().time()
-            update(change.old, change.new)
+            try:
+                update(change.old, change.new)
+            except Exception as error:  # noqa: BLE001 - one object must not end the scheduler
+                about = f"{kind.resource} {change.current.metadata.key}"
+                self._errors.take("event", about, error)
             self._loop.wake()
 
         informer.subscribe(on_change)

@@ -9,12 +9,14 @@ within the same call, so there is no moment in which another gang could take it.
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from muster.api.gang import GangKey
 from muster.scheduler.cluster.nodes import is_schedulable, scheduling_fields
 from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
-from muster.scheduler.gangs import holds
+from muster.scheduler.gangs import holds, phase
 from muster.scheduler.gangs.gang_index import Gang, GangIndex
 from muster.scheduler.gangs.members import Members, find_missing, pod_seen, sort_members
 from muster.scheduler.gangs.phase import GangRecord
@@ -31,7 +33,7 @@ from muster.scheduler.gangs.waiting_line import (
 from muster.scheduler.placement.failed_demand_cache import KnownFailures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
     from muster.api.kinds import Kind
@@ -70,6 +72,7 @@ class State:
         self.starving: dict[GangKey, tuple[Demand, tuple[PodClass, ...]]] = {}
         """Gangs that have waited too long, with their demand and the classes that lack room."""
         self.line = DueGangs()
+        self._undo: list[Callable[[], object]] | None = None
 
     # -- watch events --------------------------------------------------------------------------
 
@@ -162,6 +165,31 @@ class State:
             self.snapshot.volumes.not_chosen(claim)
             self._happened(Wake.STORAGE)
 
+    # -- decisions -----------------------------------------------------------------------------
+
+    @contextmanager
+    def decision(self, key: GangKey) -> Iterator[None]:
+        """Decide about a gang; if the block raises, everything that it changed is undone.
+
+        Binds and deletions of a decision that raised are never sent: room that they occupy would
+        stay occupied, and gangs that they evict would wait for their end.
+        """
+        self._undo = [self.record(key).saved()] if key in self.index.gangs else []
+        try:
+            yield
+        except BaseException:
+            steps, self._undo = self._undo, None
+            for undo in reversed(steps):
+                undo()
+            raise
+        finally:
+            self._undo = None
+
+    def undone_by(self, undo: Callable[[], object]) -> None:
+        """Note how to undo a change, if it is made by a decision."""
+        if self._undo is not None:
+            self._undo.append(undo)
+
     # -- who is next ---------------------------------------------------------------------------
 
     def mark_due(self, key: GangKey) -> None:
@@ -188,7 +216,16 @@ class State:
             self.events, self.freed = Wake.NONE, set()
 
     def place_of(self, key: GangKey) -> LinePosition:
-        """The place of a gang in line."""
+        """The place of a gang in line; the last one for a gang about which no decision is made."""
+        try:
+            return self._place_of(key)
+        except Exception:
+            # The decision about this gang raises too, and is reported. The line is for all gangs.
+            if phase.STRICT:
+                raise
+            return LinePosition(True, sys.maxsize, True, END_OF_TIME, key)
+
+    def _place_of(self, key: GangKey) -> LinePosition:
         gang = self.index.gangs.get(key)
         if gang is None:
             # Only to be forgotten: placed with the gangs that mend, because it may free held room.
@@ -230,6 +267,8 @@ class State:
 
     def assume(self, gang: Gang, placements: Sequence[Placement]) -> None:
         """Occupy the room of binds in flight."""
+        uids = [placement.pod.metadata.uid for placement in placements]
+        self.undone_by(lambda: [self.unassume(uid) for uid in uids])
         for placement in placements:
             self.assumed[placement.pod.metadata.uid] = placement.node
         self.snapshot.assume(placements, gang.key)

@@ -12,8 +12,15 @@ import pytest
 from muster.api.meta import Key, Raw
 from muster.errors import NotFound
 from muster.scheduler import waiting_line_format
-from muster.scheduler.effects.waiting_line_publisher import LinePublisher
-from tests.scheduler.builders import gang, node, volcano_group
+from muster.scheduler.effects.waiting_line_publisher import (
+    MAX_ROWS,
+    LinePublisher,
+    encode_line,
+    waiting_gangs,
+)
+from muster.scheduler.gangs import phase
+from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
+from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.looptime
@@ -130,3 +137,85 @@ async def test_held_room_is_published_while_it_is_held_and_the_shortage_with_the
     assert late.short == {"nvidia.com/gpu": "2"}
     assert waiting_line_format.read_holds(server.data) == []
     assert waiting_line_format.read_holds({"holds": "not json"}) == []
+
+
+MEBIBYTE = 1 << 20
+"""The size of a ConfigMap that the API server accepts."""
+
+
+def size(data: Raw) -> int:
+    return sum(len(name) + len(text.encode()) for name, text in data.items())
+
+
+async def test_a_pod_with_thousands_of_resource_names_does_not_stop_the_line() -> None:
+    names = [f"{'x' * 60}.{'y' * 60}.{'z' * 60}.evil.io/{'r' * 58}{i:04}" for i in range(2150)]
+    requests = dict.fromkeys(names, "1")
+    containers = [{"name": "main", "resources": {"requests": requests}}]
+    server, cluster = ConfigMapServer(), FakeCluster()
+    cluster.add(node("n1", gpus=1), volcano_group("good", 2), *gang("good", 2, gpus=1))
+    cluster.add(pod("evil", spec={"containers": containers}))
+    async with scheduler(cluster, publisher(server, cluster)):
+        await cluster.settle(60)
+
+    assert server.data is not None
+    assert size(server.data) < 20_000
+    rows = {row.gang: row for row in waiting_line_format.read(server.data)}
+    assert set(rows) == {"default/evil", "default/good"}
+    assert rows["default/good"].reason == cluster.reason("good")
+    assert all(len(report.reason.text) < 3000 for report in cluster.reports if report.reason)
+
+
+LONG = ["x" * 20_000, "\0" * 2_000, "ü" * 5_000, '"' * 10_000]
+
+
+@pytest.mark.parametrize("text", LONG, ids=["x", "NUL", "umlaut", "quote"])
+@pytest.mark.parametrize("n", [1, 3, 1000, 5000])
+def test_any_number_of_gangs_with_any_names_fits_a_config_map(text: str, n: int) -> None:
+    short = {f"{text[:300]}{i}": "1" for i in range(100)}
+    honest = WaitingGang("default/good", 1, "NotEnoughRoom", "short 2 gpu", "2026-01-01T00:00:00Z")
+    evil = WaitingGang(text, 2, "NotEnoughRoom", text, "2026-01-01T00:00:00Z", short=short)
+    held = HeldRoom(text, "n1", "2026-01-01T00:00:00Z", requests=short)
+    line = [honest, *([evil] * n)][:MAX_ROWS]
+    data = encode_line(line, [held] * min(n, MAX_ROWS))
+
+    assert size(data) < MEBIBYTE - 4096
+    rows = waiting_line_format.read(data)
+    assert rows[0] == honest
+    assert len(rows) == len(line)
+    assert len(waiting_line_format.read_holds(data)) > 0
+
+
+def test_ordinary_rows_are_published_whole() -> None:
+    short = {"nvidia.com/gpu": "2"}
+    rows = [
+        WaitingGang(
+            f"team/job-{i}", i, "NotEnoughRoom", "x" * 300, "2026-01-01T00:00:00Z", short=short
+        )
+        for i in range(MAX_ROWS)
+    ]
+    holds = [
+        HeldRoom(f"team/job-{i}", "n1", "2026-01-01T00:00:00Z", requests=short)
+        for i in range(MAX_ROWS)
+    ]
+    data = encode_line(rows, holds)
+
+    assert waiting_line_format.read(data) == rows
+    assert waiting_line_format.read_holds(data) == holds
+
+
+async def test_a_gang_whose_row_raises_is_left_out_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phase, "STRICT", False)
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1), volcano_group("bad", 2), *gang("bad", 2, gpus=1))
+    cluster.add(volcano_group("good", 2), *gang("good", 2, gpus=1))
+    await cluster.run(2.0)
+    original = cluster.state.members
+
+    def members(row: Any) -> Any:
+        if row.key.name == "bad":
+            raise ZeroDivisionError("a bug")
+        return original(row)
+
+    monkeypatch.setattr(cluster.state, "members", members)
+
+    assert [row.gang for row in waiting_gangs(cluster.state, cluster.state.now)] == ["default/good"]

@@ -47,6 +47,8 @@ CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 MORE_THAN_ANY_NODE = 1 << 52
 """More than any node has, and small enough to be multiplied without overflow."""
 
+MAX_WEIGHT = 100
+"""The largest weight of a preference that Kubernetes accepts."""
 POD_LEVEL = ("cpu", "memory", "hugepages-")
 """Resources that a pod may request as a whole (Kubernetes' pod-level resources)."""
 
@@ -166,9 +168,13 @@ class PodClasses:
         needs[PODS] = 1  # every pod uses one of the node's allowed pods
         affinity_terms = affinity.pod_affinity or PodAffinity()
         anti_affinity_terms = affinity.pod_anti_affinity or PodAffinity()
-        preferred = [(item.weight, item.pod_affinity_term) for item in affinity_terms.preferred]
+        preferred = [
+            (bounded_weight(item.weight), item.pod_affinity_term)
+            for item in affinity_terms.preferred
+        ]
         preferred += [
-            (-item.weight, item.pod_affinity_term) for item in anti_affinity_terms.preferred
+            (-bounded_weight(item.weight), item.pod_affinity_term)
+            for item in anti_affinity_terms.preferred
         ]
         cls = PodClass(
             namespace=pod.metadata.namespace,
@@ -274,6 +280,11 @@ def _amount(resource: str, quantity: Quantity) -> int:
         return _capped(parse_amount(resource, quantity))
     except InvalidQuantity:
         return MORE_THAN_ANY_NODE
+
+
+def bounded_weight(weight: int) -> int:
+    """The weight of a preference: sums of weights must fit the arrays."""
+    return max(-MAX_WEIGHT, min(weight, MAX_WEIGHT))
 
 
 def host_ports(spec: PodSpec) -> tuple[Port, ...]:

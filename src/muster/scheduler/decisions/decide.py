@@ -54,15 +54,16 @@ RETRY_AFTER_BROKEN_PROMISE = 30.0
 
 
 def consider(state: State, key: GangKey, now: float) -> Decision:
-    """Decide about one gang now."""
+    """Decide about one gang now; if that raises, the state is as before."""
     state.now = now
     gang = state.index.gangs.get(key)
     if gang is None or (not gang.pods and gang.declared is None):
         state.forget(key)
         return Decision(Idle())
-    review_run(state, gang, now)
-    view = _view(state, gang, now)
-    return apply(view, _decide(view))
+    with state.decision(key):
+        review_run(state, gang, now)
+        view = _view(state, gang, now)
+        return apply(view, _decide(view))
 
 
 def _view(state: State, gang: Gang, now: float) -> GangView:
@@ -141,6 +142,7 @@ def apply(view: GangView, decision: Decision) -> Decision:
     ends += [until for until in record.run.expects if until > view.now]
     ends += [rest.until] if rest.until is not None else []
     state.rest(key, rest, min(ends, default=None))
+    record.errors = 0
     if key in state.starving and not (isinstance(rest, Parked) and rest.wakes & Wake.NODES):
         state.stop_starving(key)
     return Decision(rest, (*decision.actions, *_report(view)), record.phase)

@@ -128,6 +128,7 @@ def begin_deletion(state: State, delete: Delete) -> None:
     """Move another gang, which is evicted whole, to Leaving: none of it is placed from now on."""
     if delete.gang in state.index.gangs:
         record, uids = state.record(delete.gang), {pod.metadata.uid for pod in delete.pods}
+        state.undone_by(record.saved())
         phase.move(record, phase.leaving(record.phase, uids))
         state.mark_due(delete.gang)
 

@@ -37,7 +37,13 @@ class Reason:
     short: tuple[tuple[str, int], ...] = ()
     """The resources that nodes have too little of, with the amounts that are missing."""
 
+    def __post_init__(self) -> None:
+        if len(self.text) > MAX_TEXT:  # roles and resources have the names that strangers give
+            object.__setattr__(self, "text", f"{self.text[:MAX_TEXT]}…")
 
+
+MAX_TEXT = 2000
+"""Characters of a sentence: it is written to every pod of the gang."""
 MAX_NAMED_GANGS = 3
 """Gangs for which room is held, or budgets, that a reason names."""
 NOT_ENOUGH_MEMBERS = waiting_line_format.NOT_ENOUGH_MEMBERS

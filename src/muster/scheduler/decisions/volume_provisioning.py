@@ -20,7 +20,7 @@ from muster.scheduler.gangs.waiting_line import Parked, Wake
 from muster.scheduler.placement import volume_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from muster.api.meta import Key
     from muster.scheduler.cluster.snapshot import Placement, Snapshot
@@ -55,8 +55,17 @@ def write_choices(view: GangView, choices: dict[Key, VolumeChoice]) -> tuple[Act
     new = {key: choice for key, choice in choices.items() if not _written(volumes, key, choice)}
     if not new:
         return ()
+    former = {key: volumes.chosen[key] for key in new if key in volumes.chosen}
+    view.state.undone_by(lambda: _choose_again(volumes, new, former))
     volumes.choose(new)
     return (Provision(view.key, tuple(new.items())),)
+
+
+def _choose_again(volumes: Volumes, new: Iterable[Key], former: Mapping[Key, VolumeChoice]) -> None:
+    """Undo choices that will not be written."""
+    for key in new:
+        volumes.not_chosen(key)
+    volumes.choose(former)
 
 
 def split_ready(

@@ -30,6 +30,7 @@ from muster.rights import MISSING_RIGHT
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.effects.refusals import Refusals
 from muster.scheduler.gangs.members import count_succeeded
+from muster.scheduler.isolated_errors import IsolatedErrors
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -97,6 +98,7 @@ class Reporter:
         self._refusals = Refusals(log, self.missing_right)
         self._not_deleted: dict[GangKey, float] = {}
         self._early, self._early_at = EARLY_WRITES, 0.0
+        self._errors = IsolatedErrors(log)
 
     def report(self, report: Report) -> None:
         """Report a gang soon: its reason to wait or its counts have changed."""
@@ -176,7 +178,10 @@ class Reporter:
             now = asyncio.get_running_loop().time()
             for key in [key for key, due in self._due.items() if due <= now]:
                 del self._due[key]
-                await self._report(key, now)
+                try:
+                    await self._report(key, now)
+                except Exception as error:  # noqa: BLE001 - one gang must not end all reports
+                    self._errors.take("report", key, error)
             await self._sleep()
 
     async def _sleep(self) -> None:

@@ -2,6 +2,8 @@
 
 At most one write a second, and none while nothing changes. The first write replaces the line of an
 earlier process, even by an empty one.
+
+Promise: whatever names and amounts gangs bring, the ConfigMap stays below the server's limit.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import asyncio
 import logging
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key, timestamp
@@ -22,28 +26,38 @@ from muster.scheduler import metrics, waiting_line_format
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.decisions.reasons import NOT_ENOUGH_MEMBERS
 from muster.scheduler.gangs.phase import is_half_bound
+from muster.scheduler.isolated_errors import IsolatedErrors
 from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from muster.api.gang import GangKey
     from muster.kube.client import Client
     from muster.scheduler.cluster.snapshot import Slot
     from muster.scheduler.gangs.phase import GangRecord
+    from muster.scheduler.gangs.waiting_line import LinePosition
     from muster.scheduler.state import State
 
 log = logging.getLogger(__name__)
+_errors = IsolatedErrors(log)
 
 PUBLISH_EVERY = 1.0
 RETRY_SECONDS = 30.0
 MAX_ROWS = 1000
-"""Rows published of the line, and of the held room: a ConfigMap holds a megabyte."""
+"""Rows published of the line, and of the held room."""
+MAX_LINE, MAX_HOLDS = 600 << 10, 300 << 10
+"""Bytes of both together: a ConfigMap holds a megabyte, and one that is refused is lost to all."""
+MAX_ROW = 8 << 10
+MAX_NAME = 320
+"""Characters of a gang's name, and bytes in a row that is cut; names of objects have less."""
+MAX_RESOURCES = 16
+"""Resources that a row names: a pod may request thousands that do not exist."""
 
 
 def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
     """The waiting gangs in the order of their tries, without gangs that are being created."""
-    rows = []
+    rows: list[WaitingGang] = []
     waiting = [
         key
         for key, record in state.records.items()
@@ -51,29 +65,35 @@ def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
     ]
     line = sorted(map(state.place_of, waiting))
     for number, place in enumerate(line[:MAX_ROWS], start=1):
-        gang, record = state.index.gangs.get(place.key), state.records[place.key]
-        rest = record.rest
-        if gang is None or rest.reason is None:
-            continue
-        members = state.members(gang)
-        since = (now if rest.since is None else rest.since) + state.wall_offset
-        rows.append(
-            WaitingGang(
-                gang=str(place.key),
-                place=number,
-                code=rest.reason.code,
-                reason=rest.reason.text,
-                since=timestamp(datetime.fromtimestamp(since, UTC)),
-                dialect=place.key.dialect,
-                priority=-place.neg_priority,
-                min_member=gang.terms.min if gang.terms else 1,
-                bound=len(members.bound),
-                pending=len(members.pending),
-                held=len(state.snapshot.held_for.get(place.key, ())),
-                short=_amounts(dict(rest.reason.short)),
-            )
-        )
+        try:
+            rows += _waiting_gang(state, number, place, now)
+        except Exception as error:  # noqa: BLE001 - one gang must not end the line of all
+            _errors.take("line", place.key, error)
     return rows
+
+
+def _waiting_gang(state: State, number: int, place: LinePosition, now: float) -> list[WaitingGang]:
+    """The row of one gang; none if it does not wait any more."""
+    gang, rest = state.index.gangs.get(place.key), state.records[place.key].rest
+    if gang is None or rest.reason is None:
+        return []
+    members = state.members(gang)
+    since = (now if rest.since is None else rest.since) + state.wall_offset
+    row = WaitingGang(
+        gang=str(place.key)[:MAX_NAME],
+        place=number,
+        code=rest.reason.code,
+        reason=rest.reason.text,
+        since=timestamp(datetime.fromtimestamp(since, UTC)),
+        dialect=place.key.dialect,
+        priority=-place.neg_priority,
+        min_member=gang.terms.min if gang.terms else 1,
+        bound=len(members.bound),
+        pending=len(members.pending),
+        held=len(state.snapshot.held_for.get(place.key, ())),
+        short=_amounts(dict(rest.reason.short)),
+    )
+    return [row]
 
 
 def held_rooms(state: State) -> list[HeldRoom]:
@@ -95,7 +115,7 @@ def _held_room(state: State, key: GangKey, node: str, slots: Iterable[Slot]) -> 
     ends = [slot.hold.until for slot in slots if slot.hold is not None]
     until = datetime.fromtimestamp(max(ends) + state.wall_offset, UTC)
     return HeldRoom(
-        gang=str(key),
+        gang=str(key)[:MAX_NAME],
         node=node,
         until=timestamp(until),
         dialect=key.dialect,
@@ -105,7 +125,8 @@ def _held_room(state: State, key: GangKey, node: str, slots: Iterable[Slot]) -> 
 
 
 def _amounts(resources: Mapping[str, int]) -> dict[str, str]:
-    return {name: format_amount(name, n) for name, n in resources.items() if n}
+    present = ((name, n) for name, n in resources.items() if n)
+    return {name: format_amount(name, n) for name, n in islice(present, MAX_RESOURCES)}
 
 
 def _is_gathering(state: State, record: GangRecord, now: float) -> bool:
@@ -118,9 +139,45 @@ def _is_gathering(state: State, record: GangRecord, now: float) -> bool:
 def encode_line(line: list[WaitingGang], holds: Iterable[HeldRoom] = ()) -> dict[str, str]:
     """The ConfigMap's data."""
     return {
-        waiting_line_format.DATA_KEY: msgspec.json.encode(line).decode(),
-        waiting_line_format.HOLDS_KEY: msgspec.json.encode(list(holds)).decode(),
+        waiting_line_format.DATA_KEY: _encode(line, MAX_LINE),
+        waiting_line_format.HOLDS_KEY: _encode(list(holds), MAX_HOLDS),
     }
+
+
+def _encode(rows: Sequence[WaitingGang | HeldRoom], most: int) -> str:
+    """The rows in at most so many bytes: long ones are cut, each to the same share if need be."""
+    bodies = [_fitted(row, MAX_ROW) for row in rows]
+    if sum(len(body) + 1 for body in bodies) >= most:
+        bodies = [_fitted(row, most // len(rows) - 2) for row in rows]
+    left, kept = most, []
+    for body in bodies:
+        left -= len(body) + 1
+        if left < 1:
+            break
+        kept.append(body)
+    return f"[{b','.join(kept).decode()}]"
+
+
+def _fitted(row: WaitingGang | HeldRoom, most: int) -> bytes:
+    """A row in so many bytes, unless its names alone are longer."""
+    body = msgspec.json.encode(row)
+    if len(body) <= most:
+        return body
+    gang = _clipped(row.gang, MAX_NAME)
+    if isinstance(row, HeldRoom):
+        return msgspec.json.encode(replace(row, gang=gang, requests={}))
+    bare = replace(row, gang=gang, reason="", short={})
+    room = max(0, most - len(msgspec.json.encode(bare)))
+    return msgspec.json.encode(replace(bare, reason=_clipped(row.reason, room)))
+
+
+def _clipped(text: str, most: int) -> str:
+    """The beginning of a text, in so many bytes of JSON."""
+    size = len(msgspec.json.encode(text)) - 2
+    while size > most:
+        text = text[: len(text) * most // size]
+        size = len(msgspec.json.encode(text)) - 2
+    return text
 
 
 def set_gauges(state: State) -> None:

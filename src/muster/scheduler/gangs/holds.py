@@ -14,6 +14,7 @@ a launcher that comes late) are placed as placeholders: copies of a sibling that
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -95,9 +96,18 @@ def hold_room(state: State, gang: Gang, room: Slot | Placement, hold: Hold) -> N
     key, pod = gang.key, room.pod
     uid = f"hold/{key.dialect}/{key}/{pod.metadata.uid}"
     priority = state.index.priority(gang)
+    former = state.snapshot.slots.get(uid)
+    state.undone_by(lambda: _restore(state, uid, former))
     state.snapshot.put(
         Slot(uid, room.node, room.cls, pod, SlotKind.HOLD, False, priority, key, hold)
     )
+
+
+def _restore(state: State, uid: str, former: Slot | None) -> None:
+    """Undo a hold: put back the slot that it replaced, if there was one."""
+    state.snapshot.remove(uid)
+    if former is not None:
+        state.snapshot.put(former)
 
 
 def hold_plan(state: State, gang: Gang, placements: Iterable[Placement]) -> None:
@@ -123,6 +133,7 @@ def hold_placeholders(
 
 def drop_hold(state: State, slot: Slot) -> None:
     """Free held room."""
+    state.undone_by(lambda: state.snapshot.put(slot))
     state.snapshot.remove(slot.uid)
     state.room_changed(slot, None)
 
@@ -198,6 +209,7 @@ def review_holds(view: GangView) -> bool:
         if (spare > 0 and not hold.late) or (hold.late and hold.late in present):
             drop_hold(state, slot)
         elif view.members.pending and not hold.promised:
+            state.undone_by(partial(state.snapshot.put, slot))
             state.snapshot.put(replace(slot, hold=full_hold(state, view.gang)))
         elif hold.until <= view.now:
             drop_hold(state, slot)

@@ -22,7 +22,7 @@ from muster.scheduler.gangs.members import Run, missing_pods
 from muster.scheduler.gangs.waiting_line import Idle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Callable, Mapping, Set
 
     from muster.scheduler.decisions.bind_failures import BindRetry
     from muster.scheduler.decisions.decision import GangView
@@ -149,6 +149,17 @@ class GangRecord:
     run: Run = field(default_factory=Run)
     rest: Rest = field(default_factory=Idle)
     last_report: LastReport = field(default_factory=LastReport)
+    errors: int = 0
+    """Decisions in a row that raised."""
+
+    def saved(self) -> Callable[[], None]:
+        """A function that restores what a decision changes: the run itself keeps its facts."""
+        before = (self.phase, self.retry, self.rest, self.last_report)
+
+        def restore() -> None:
+            self.phase, self.retry, self.rest, self.last_report = before
+
+        return restore
 
 
 STRICT = "MUSTER_ASSERT" in os.environ

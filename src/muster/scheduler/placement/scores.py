@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from muster.scheduler.cluster.pod_class import bounded_weight
 from muster.scheduler.placement import node_rules, pod_rules
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def _unpreferred(snapshot: Snapshot, cls: PodClass) -> Vector:
     affinity = cls.spec.affinity
     if affinity and affinity.node_affinity:
         for item in affinity.node_affinity.preferred:
-            liked += item.weight * node_rules.term_mask(snapshot.nodes, item.preference)
+            weight = bounded_weight(item.weight)
+            liked += weight * node_rules.term_mask(snapshot.nodes, item.preference)
     for weight, term in cls.preferred:
         liked += weight * pod_rules.by_domain(snapshot, term, snapshot.matching(term))
     for pod_count in snapshot.pod_counts.liking.matching(cls):
