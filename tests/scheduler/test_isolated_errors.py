@@ -33,7 +33,7 @@ def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counted(step: str) -> float:
-    return metrics.ERRORS.labels(step)._value.get()
+    return float(metrics.ERRORS.labels(step)._value.get())
 
 
 class Fault:
@@ -67,8 +67,8 @@ def check_room(cluster: FakeCluster) -> None:
     fresh = State(cluster.settings)
     for item in cluster.nodes.values():
         fresh.node_changed(None, item)
-    for item in cluster.pods.values():
-        fresh.pod_changed(None, item)
+    for member in cluster.pods.values():
+        fresh.pod_changed(None, member)
     ours, theirs = cluster.state.snapshot, fresh.snapshot
     ours.settle()
     theirs.settle()
@@ -253,7 +253,9 @@ async def test_a_gang_whose_place_cannot_be_computed_is_last_in_line(
     assert set(cluster.bound()) == {"good-0", "good-1"}
 
 
-async def test_an_event_that_cannot_be_taken_in_concerns_its_object_alone() -> None:
+async def test_an_event_that_cannot_be_taken_in_concerns_its_object_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     client: Any = object()
     service = run.Service(client, Settings(), run.Options(), None)
     original, before = service.state.index.put_pod, counted("event")
@@ -263,7 +265,7 @@ async def test_an_event_that_cannot_be_taken_in_concerns_its_object_alone() -> N
             raise ZeroDivisionError("a bug")
         return original(item)
 
-    service.state.index.put_pod = put_pod  # type: ignore[method-assign]
+    monkeypatch.setattr(service.state.index, "put_pod", put_pod)
     pods = service.informers[0]
     changes = pods._cache.replace([pod("bad"), pod("good")])
     pods._notify(changes)

@@ -1,11 +1,13 @@
 """Response bodies decoded into objects: one typed decode each, with decoders built once per model.
 
 An object that does not fit its struct does not spoil the rest of a list: it is left out and named
-in `ObjectList.unreadable`. Alone, it raises an ApiError.
+in `ObjectList.unreadable`. Alone, it raises an ApiError. What is nested too deeply to be decoded,
+which no field that we read is, is read as null in lists and watches.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
@@ -46,11 +48,38 @@ def _page_decoder(model: Any) -> msgspec.json.Decoder[Page[Any]]:
     return decoder_of(Page[model])
 
 
+_MAX_DEPTH = 200
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+
+
+def decode_nested(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Decode JSON; one object that is nested too deeply must not hide all others."""
+    try:
+        return decoder.decode(body)
+    except RecursionError:
+        return decoder.decode(_without_depths(body))
+
+
+def _without_depths(body: bytes) -> bytes:
+    """The JSON with null in place of everything below so many levels."""
+    depth, begin, parts = 0, 0, []
+    for mark in _BRACKETS.finditer(body):
+        if mark[0] in (b"[", b"{"):
+            depth += 1
+            if depth == _MAX_DEPTH:
+                parts += [body[begin : mark.start()], b"null"]
+        elif mark[0] in (b"]", b"}"):
+            if depth == _MAX_DEPTH:
+                begin = mark.end()
+            depth -= 1
+    return b"".join([*parts, body[begin:]])
+
+
 def decode_object(kind: Kind[T], body: bytes) -> T:
     """The object in a response."""
     try:
         return decoder_of(kind.model).decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise unreadable_response(
             f"the response about {kind.resource} cannot be decoded", error
         ) from error
@@ -91,7 +120,7 @@ class ListPages(Generic[T]):
     def add_page(self, body: bytes) -> None:
         """Add the response to `next_request`."""
         try:
-            page = _page_decoder(self._kind.model).decode(body)
+            page = decode_nested(_page_decoder(self._kind.model), body)
         except msgspec.ValidationError:
             page = self._one_by_one(body)  # slower, so only if an item does not fit
         except msgspec.DecodeError as error:
@@ -113,7 +142,7 @@ class ListPages(Generic[T]):
 
     def _one_by_one(self, body: bytes) -> Page[T]:
         try:
-            raw = _page_decoder(msgspec.Raw).decode(body)
+            raw = decode_nested(_page_decoder(msgspec.Raw), body)
         except msgspec.ValidationError as error:
             problem = f"the response to listing {self._kind.resource} is not a list"
             raise unreadable_response(problem, error) from error

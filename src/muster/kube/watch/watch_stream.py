@@ -13,7 +13,7 @@ import msgspec
 
 from muster.api.kinds import convert, decoder_of
 from muster.errors import Unreachable
-from muster.kube.decoding import MetadataOnly
+from muster.kube.decoding import MetadataOnly, decode_nested
 from muster.kube.error_response import Status, error_from_status, unreadable_response
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def _event_decoder(model: Any) -> msgspec.json.Decoder[WatchEvent[Any]]:
 
 def event_reader(kind: Kind[T], request: Request) -> Callable[[bytes], WatchEvent[T]]:
     """A function from a line to its event; an ERROR event is raised as an error."""
-    decode = _event_decoder(kind.model).decode
+    decoder = _event_decoder(kind.model)
 
     def read(line: bytes) -> WatchEvent[T]:
         try:
-            event = decode(line)
+            event = decode_nested(decoder, line)
         except msgspec.DecodeError as error:
             return _read_slowly(line, kind, request, error)
         if event.type == "ERROR":
@@ -88,7 +88,7 @@ def _read_slowly(
 ) -> WatchEvent[T]:
     """Lines that do not fit the typed decode: errors, bookmarks with nulls, odd objects."""
     try:
-        event = decoder_of(_RawEvent).decode(line)
+        event = decode_nested(decoder_of(_RawEvent), line)
         if event.type == "ERROR":
             status = decoder_of(Status).decode(event.object)
             raise error_from_status(status, status.code or 500, request)
