@@ -79,6 +79,14 @@ def test_every_task_has_an_owner() -> None:
     assert orphans == []
 
 
+def test_yaml_is_read_in_one_place() -> None:
+    """PyYAML alone overflows the stack on nested text, which ends the process."""
+    read = re.compile(r"\byaml\.(\w*load\w*|parse|scan|compose\w*)\(|from yaml import")
+    readers = [relative(p) for p in SOURCES if read.search(p.read_text())]
+
+    assert readers == ["src/muster/api/yaml_reader.py"]
+
+
 def test_no_test_sleeps_to_wait() -> None:
     """Virtual time costs nothing. Elsewhere a sleep must say why it is no wait: `# pace: …`."""
     sleep = re.compile(r"\b(time|asyncio)\.sleep\((?!0\))")

@@ -12,12 +12,22 @@ import pytest
 from muster.api.kinds import CONFIG_MAPS, TFJOBS
 from muster.api.meta import Key, Raw
 from muster.web.access.gate import Policy
+from tests.api.yaml_attacks import read_apart
 from tests.waiting import eventually
 from tests.web.objects import HOSTILE
 from tests.web.site import HTML, Site
 
 FORM = {"type": "tfjob", "step": "show", "name": "hello", "command": "python train.py"}
 LOCAL = [Policy(directory="/")]
+FROM_TEXT = """
+import sys
+from muster.errors import UsageError
+from muster.web import submissions
+try:
+    submissions.from_text(sys.stdin.read(), "", "/")
+except UsageError as error:
+    print(error)
+"""
 
 
 async def shown(site: Site, status: int = 200, **fields: str) -> str:
@@ -216,3 +226,21 @@ async def test_a_foreign_or_huge_request_is_not_read(site: Site) -> None:
     answer = await site.client.post("/submit", data=body, headers=headers)
     assert answer.status == 413
     assert "larger than 1 MiB" in await answer.text()
+
+
+@pytest.mark.parametrize("policy", LOCAL)
+async def test_a_manifest_that_is_nested_too_deeply_or_too_large_is_an_error_at_its_field(
+    site: Site,
+) -> None:
+    # First in another process, which a stack overflow may end.
+    assert "nested deeper than 100 levels" in read_apart(b"[" * 50_000, FROM_TEXT)
+    cases = {
+        "[" * 50_000: "line 1: it is nested deeper than 100 levels",
+        "kind: tf\nenv:\n" + "- a\n" * 20_000: "it has more than 20,000 values",
+        '{"a": [' + "1," * 20_000 + "1]}": "it is nested too deeply or far too large",
+        "{}" * 100_000: "it is nested too deeply or far too large",
+    }
+    for text, says in cases.items():
+        for step in ("show", "send"):
+            page = await shown(site, 400, type="yaml", step=step, manifest=text)
+            assert says in error_at(page, "manifest")

@@ -107,11 +107,11 @@ class Values(Strict, frozen=True):
 
 def read(text: str, source: str) -> Values:
     """The values in a YAML file."""
-    import yaml
+    from muster.api import yaml_reader  # loading yaml is slow
 
     try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        raw = yaml_reader.load(text)
+    except yaml_reader.YamlError as error:
         raise UsageError(f"{source}: {error}") from error
     try:
         return msgspec.convert(_merged(msgspec.to_builtins(Values()), raw or {}), Values)

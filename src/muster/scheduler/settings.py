@@ -69,13 +69,13 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
     """The settings in a YAML file; `names` unless the file sets them."""
-    import yaml
+    from muster.api import yaml_reader  # loading yaml is slow
 
     try:
         text = path.read_text()
-        twice = _written_twice(yaml.compose(text, yaml.SafeLoader))
-        raw = yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: not text, no such date
+        twice = _written_twice(yaml_reader.compose(text))
+        raw = yaml_reader.load(text)
+    except (OSError, ValueError) as error:  # ValueError: not text, or not YAML
         raise ConfigError(f"{path}: {error}") from error
     if twice:
         raise ConfigError(f"{path}: the key {twice} is written twice")

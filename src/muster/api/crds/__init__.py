@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from muster.api import yaml_reader
 from muster.api.crds import job_definitions
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def load_all() -> list[Raw]:
     folder = resources.files(__package__)
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
     documents = "---\n".join(file.read_text(encoding="utf-8") for file in files)
-    groups = (crd for crd in yaml.load_all(documents, yaml.CSafeLoader) if crd)
+    groups = (crd for crd in yaml_reader.load_all(documents) if crd)
     return [_labelled(crd) for crd in (*job_definitions.build_all(), *groups)]
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from muster.api import yaml_reader
 from muster.api.kinds import JOB_KINDS
 from muster.errors import UsageError
 
@@ -22,9 +24,11 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from muster.api.meta import Raw
+    from muster.api.yaml_reader import Limits
 
 SUFFIXES = (".yaml", ".yml", ".json")
-MAX_DEPTH, MAX_NODES = 100, 1_000_000
+_OWN_FILE = yaml_reader.OWN_FILE
+_NOT_SPACE = re.compile(r"\S")
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _ANY = (re.compile(rf"{_LABEL}(\.{_LABEL})*"), 253, "lower-case letters, digits, '-' and '.'")
@@ -40,7 +44,7 @@ _BY_KIND = {
 def texts(place: str, stdin: TextIO, *, recursive: bool = False) -> Iterator[tuple[str, str]]:
     """Every file's name and text; `-` is standard input, a folder stands for its manifests."""
     if place == "-":
-        yield "standard input", stdin.read()
+        yield "standard input", stdin.read(_OWN_FILE.size + 1)
         return
     if "://" in place:
         raise UsageError(
@@ -60,71 +64,68 @@ def texts(place: str, stdin: TextIO, *, recursive: bool = False) -> Iterator[tup
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        # No more than will be accepted: `/dev/zero` has no end.
+        with file.open(encoding="utf-8") as text:
+            return text.read(_OWN_FILE.size + 1)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{file}: not UTF-8 text") from None
 
 
-def documents(text: str, source: str) -> list[Any]:
+def documents(text: str, source: str, limits: Limits = _OWN_FILE) -> list[Any]:
     """The documents of a text that are not empty."""
     try:
         # YAML contains JSON, but not several JSON documents one after the other.
-        items = _json_stream(text) if text.lstrip()[:1] == "{" else None
+        items = _json_stream(text, limits) if text.lstrip()[:1] == "{" else None
         if items is None:
-            items = [document for document in yaml.load_all(text, Loader) if document is not None]
-        for document in items:
-            _measure(document)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        raise UsageError(f"{source}{line}: {getattr(error, 'problem', None) or error}") from None
+            items = yaml_reader.load_all(text, Loader, limits)
+    except yaml_reader.YamlError as error:
+        line = f", line {error.line}" if error.line else ""
+        raise UsageError(f"{source}{line}: {error.problem}") from None
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{source}: cannot be read: {error}") from None
-    return items
+    return [document for document in items if document is not None]
 
 
-def _measure(document: object) -> None:
-    """Refuse a document that contains itself or is huge, as YAML's references can build it."""
-    count, pending = 0, [(document, 0)]
+def _check_json(items: list[Any], limits: Limits) -> None:
+    count, pending = 0, [(document, 0) for document in items]
     while pending:
         node, depth = pending.pop()
         count += 1
-        if depth > MAX_DEPTH or count > MAX_NODES:
-            raise ValueError("it is nested too deeply, contains itself or is far too large")
+        if depth > limits.depth or count > limits.values:
+            raise ValueError("it is nested too deeply or far too large")
         if isinstance(node, dict):
             pending += [(value, depth + 1) for value in node.values()]
         elif isinstance(node, list):
             pending += [(value, depth + 1) for value in node]
 
 
-def _json_stream(text: str) -> list[Any] | None:
+def _json_stream(text: str, limits: Limits) -> list[Any] | None:
     """One JSON document after another, or None: a text that begins with `{` may still be YAML."""
+    if len(text) > limits.size:
+        raise ValueError(f"it is larger than {limits.size >> 10} kB")
     decoder = json.JSONDecoder(object_pairs_hook=_unique)
     items, position = [], 0
-    while text[position:].strip():
-        position = len(text) - len(text[position:].lstrip())
+    while start := _NOT_SPACE.search(text, position):
         try:
-            document, position = decoder.raw_decode(text, position)
+            document, position = decoder.raw_decode(text, start.start())
         except json.JSONDecodeError:
             return None
         items.append(document)
+    _check_json(items, limits)
     return items
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} is written twice")
+        counts = Counter(key for key, _ in pairs)
+        raise ValueError(f"the key {counts.most_common(1)[0][0]!r} is written twice")
     return mapping
 
 
-_Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class Loader(_Safe):  # type: ignore[misc]
+class Loader(yaml_reader.SafeLoader):  # type: ignore[misc]
     """YAML as Kubernetes reads it: keys are text and appear once; a date is text."""
 
     def __init__(self, stream: Any) -> None:
@@ -165,7 +166,7 @@ def _key(key: object) -> str:
 
 Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
-    for first, rules in _Safe.yaml_implicit_resolvers.items()
+    for first, rules in yaml_reader.SafeLoader.yaml_implicit_resolvers.items()
 }
 
 

@@ -11,8 +11,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from muster.api import yaml_reader
 from muster.api.kinds import PRIORITY_CLASSES
 from muster.api.meta import Key
 from muster.client import config_file
@@ -57,10 +56,10 @@ def _gang_of_chart(type_: str) -> bool | None:
     home = Path.home() / "charts"
     file = (home if home.is_dir() else Path("/charts")) / type_ / "values.yaml"
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = yaml_reader.load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:  # not text, or not YAML
         raise ConfigError(f"{file} cannot be read: {error}") from None
     gang = values.get("enableGangScheduler") if isinstance(values, dict) else None
     if gang is None or isinstance(gang, bool):

@@ -13,8 +13,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from muster.api import yaml_reader
 from muster.api.meta import object_name
 from muster.client import config_file
 from muster.client.manifests import reader
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from muster.api.meta import Raw
+    from muster.api.yaml_reader import Limits
 
 
 ShortForm = tuple[type[Submission], dict[str, Any]]
@@ -56,7 +56,7 @@ def read_verbatim(text: str) -> Raw:
     try:
         document = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
     except json.JSONDecodeError:
-        documents = yaml.load_all(text, VerbatimLoader)
+        documents = yaml_reader.load_all(text, VerbatimLoader)
         document = next(document for document in documents if document is not None)
     return {key: _written(value) for key, value in document.items()}
 
@@ -73,18 +73,17 @@ def parse_set_value(change: str, text: str, *, typed: bool) -> Any:
         return text
     try:
         value = json.loads(text, parse_constant=str)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if json.dumps(value) == text else text
 
 
 def _nested(change: str, text: str, loader: Any) -> Any:
     try:
-        node = yaml.compose(text, loader)
-        value = yaml.load(text, loader)
-    except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None) or error
-        raise UsageError(f"--set {change!r} is not YAML: {problem}", hint=_QUOTE) from None
+        node = yaml_reader.compose(text, loader)
+        value = yaml_reader.load(text, loader)
+    except yaml_reader.YamlError as error:
+        raise UsageError(f"--set {change!r} is not YAML: {error.problem}", hint=_QUOTE) from None
     if node is not None and text[node.end_mark.index :].strip():
         raise UsageError(f"--set {change!r}: the text after the value would be lost", hint=_QUOTE)
     return value if loader is reader.Loader else _written(value)
@@ -126,7 +125,9 @@ def load_text(
     text: str, source: str, on_manifest: Callable[[Raw], None] = lambda manifest: None
 ) -> Bundle | ShortForm:
     """The job of a text; errors name its `source`."""
-    return _interpreted(*_only_document([(source, text)], source), (), on_manifest)
+    # The dashboard serves many people, and this is the text of one of them.
+    found = _only_document([(source, text)], source, yaml_reader.STRANGERS_TEXT)
+    return _interpreted(*found, (), on_manifest)
 
 
 def _interpreted(
@@ -149,11 +150,13 @@ def _read(place: str, stdin: TextIO) -> tuple[Raw, str]:
     return _only_document(reader.texts(place, stdin), place)
 
 
-def _only_document(texts: Iterable[tuple[str, str]], place: str) -> tuple[Raw, str]:
+def _only_document(
+    texts: Iterable[tuple[str, str]], place: str, limits: Limits = yaml_reader.OWN_FILE
+) -> tuple[Raw, str]:
     documents = [
         (document, source, text)
         for source, text in texts
-        for document in reader.documents(text, source)
+        for document in reader.documents(text, source, limits)
     ]
     if len(documents) != 1:
         raise UsageError(

@@ -177,8 +177,7 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         document = _decode(content)
     except ValueError as error:
-        reason = " ".join(str(error).split())  # YAML errors have several lines
-        raise ConfigError(f"{path}: is not a kubeconfig: {reason}") from error
+        raise ConfigError(f"{path}: is not a kubeconfig: {error}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -190,15 +189,12 @@ def _decode(content: bytes) -> Any:
     if content.lstrip().startswith(b"{"):
         try:
             return msgspec.json.decode(content)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass  # YAML in flow style looks the same
-    import yaml  # after JSON was tried: loading it takes longer than reading the file
+    # After JSON was tried: loading yaml takes longer than reading the file.
+    from muster.api import yaml_reader
 
-    try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        return yaml.load(content, Loader=loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(str(error)) from error
+    return yaml_reader.load(content)
 
 
 def _entries(document: dict[str, Any], kind: str, inner: str, path: Path) -> list[KubeConfigEntry]:

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import yaml
 
+from muster.api import yaml_reader
+from muster.api.yaml_reader import STRANGERS_TEXT, YamlError, YamlTooLarge
 from muster.errors import StatusError
-from muster.local.apiserver.api_errors import bad_request, unsupported_media, unsupported_patch
+from muster.local.apiserver.api_errors import (
+    bad_request,
+    too_large,
+    unsupported_media,
+    unsupported_patch,
+)
 from muster.local.apiserver.http import protobuf
 from muster.local.apiserver.http.negotiation import JSON, YAML
 from muster.local.apiserver.schema.values import join_path
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 LIMIT = 3 * 1024 * 1024
 """Bytes of a request body, as with kube-apiserver."""
 _DEPTH = 512  # well below Python's recursion limit of 1000: objects are walked recursively
+_YAML_LIMITS = STRANGERS_TEXT._replace(depth=_DEPTH)
+"""YAML takes a hundred times as long as JSON, and the event loop waits. Clients send JSON."""
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
@@ -46,13 +55,13 @@ _JSON_DECODER = msgspec.json.Decoder()
 _INTEGERS = msgspec.json.Decoder(float_hook=lambda text: _as_integer(float(text)))
 
 
-class _Loader(yaml.CSafeLoader):
+class _Loader(yaml_reader.SafeLoader):  # type: ignore[misc]
     """YAML without dates: to Kubernetes a date without quotes is text."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in yaml_reader.SafeLoader.yaml_implicit_resolvers.items()
 }
 
 
@@ -107,11 +116,11 @@ def parse_yaml(body: bytes) -> Any:
         with suppress(StatusError):  # flow style YAML also begins like this
             return parse_json(body, integers=True)
     try:
-        # Aliases of aliases make gigabytes of a few bytes. Clients resolve aliases themselves.
-        if b"*" in body and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(body, _Loader)):
-            raise bad_request("the body cannot be read as YAML: aliases are not accepted")
-        value = yaml.load(body, _Loader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        # Clients resolve aliases themselves.
+        value = yaml_reader.load(body, _Loader, _YAML_LIMITS, aliases=False)
+    except YamlTooLarge as error:
+        raise too_large(f"the body is too large for YAML: {error}; send it as JSON") from error
+    except YamlError as error:
         raise bad_request(f"the body cannot be read as YAML: {error}") from error
     check_depth(value)
     return value
@@ -170,8 +179,9 @@ def duplicate_fields(call: Call) -> list[FieldWarning]:
         paths = [path for path, _ in _in_yaml(_composed(call.body), "")]
     else:
         paths = _in_json(call.body)
-    if kind == APPLY:
-        return _by_line(call.body) if paths else []
+    if kind == APPLY and paths:
+        with suppress(YamlError):  # JSON that is too large to be read as YAML
+            return _by_line(call.body)
     text = "json patch duplicate field" if kind == JSON_PATCH else "duplicate field"
     return [FieldWarning(f'{text} "{path}"', path) for path in dict.fromkeys(paths)]
 
@@ -194,7 +204,7 @@ def _by_line(body: bytes) -> list[FieldWarning]:
 
 
 def _composed(body: bytes) -> yaml.Node | None:
-    node: yaml.Node | None = yaml.compose(body, yaml.CSafeLoader)
+    node: yaml.Node | None = yaml_reader.compose(body, _Loader, _YAML_LIMITS)
     return node
 
 
