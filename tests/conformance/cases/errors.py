@@ -185,6 +185,38 @@ CASES = [
         ("wording",),
     ),
     Case(
+        "integers out of range",
+        [
+            post(DEPLOYMENTS, {**job, "spec": {**job["spec"], **fields}})
+            for job in [workload(LABELS, LABELS)]
+            for fields in (
+                {"replicas": 2**31},
+                {"replicas": 2**63},
+                {"replicas": -(2**31) - 1},
+                {"strategy": {"rollingUpdate": {"maxSurge": 2**31}}},
+                {"strategy": {"rollingUpdate": {"maxSurge": 2**31 - 1}}},
+            )
+        ]
+        + [
+            post(PODS, {**pod(), "spec": {**POD, "terminationGracePeriodSeconds": seconds}})
+            for seconds in (2**63, -(2**63) - 1)
+        ],
+        ("wording",),
+    ),
+    Case(
+        "keys of YAML",
+        [
+            Step("POST", CM, body, "application/yaml")
+            for body in (
+                b"metadata: {name: a}\ndata: {1: a, true: b, 1.5: c}",
+                b"metadata: {name: b}\ndata: {~: a}",
+                b"metadata: {name: c}\ndata: {a: .inf}",
+                b"1: 2",
+            )
+        ],
+        ("wording",),
+    ),
+    Case(
         "Accept headers",
         [
             get(f"{CM}/none", accept=accept)

@@ -24,7 +24,16 @@ def test_a_session_ends_with_its_token() -> None:
 
 
 @pytest.mark.parametrize(
-    "opaque", [token(b'{"exp": "soon"}'), token(b"[]"), token(b"\xff"), "Bearer x", "Bearer .."]
+    "opaque",
+    [
+        token(b'{"exp": "soon"}'),
+        token(b'{"exp": ' + b"9" * 400 + b"}"),
+        token(b"[" * 3000),
+        token(b"[]"),
+        token(b"\xff"),
+        "Bearer x",
+        "Bearer ..",
+    ],
 )
 def test_a_token_that_does_not_tell_its_end_lasts_as_long_as_a_session(opaque: str) -> None:
     assert sign_in._seconds_left(opaque, 1000.0) == sign_in.SESSION_SECONDS

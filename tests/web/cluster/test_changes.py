@@ -31,9 +31,12 @@ async def test_a_change_between_the_page_and_its_subscription_is_reported() -> N
 async def test_a_page_of_an_earlier_server_is_outdated() -> None:
     changes = Changes()
     with changes.subscribed() as subscription:
-        changes.want(subscription, {"jobs": Changes().version, "line": "", "nodes": "x.y"})
+        epoch = changes.version.partition(".")[0]
+        wrong = {"a": f"{epoch}.²", "b": f"{epoch}.{'1' * 5000}", "c": f"{epoch}."}
+        earlier = {"jobs": Changes().version, "line": "", "nodes": "x.y"}
+        changes.want(subscription, earlier | wrong)
 
-        assert await subscription.take() == ["jobs", "line", "nodes"]
+        assert await subscription.take() == ["a", "b", "c", "jobs", "line", "nodes"]
 
 
 async def test_a_page_that_is_up_to_date_waits() -> None:

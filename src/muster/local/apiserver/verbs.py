@@ -83,10 +83,9 @@ class Verbs:
 
     async def get(self, call: Call) -> Answer:
         """One object."""
-        version = call.query.get("resourceVersion", "")
-        # 20 digits are beyond any revision, and Python refuses to convert thousands of them.
-        if version.isdecimal() and int(version[:20]) > self.store.revision:
-            raise api_errors.resource_version_too_large(int(version[:20]), self.store.revision)
+        version = call.number("resourceVersion") or 0
+        if version > self.store.revision:
+            raise api_errors.resource_version_too_large(version, self.store.revision)
         return await self._shown(call.resource, self.read(call))
 
     async def list(self, call: Call) -> Answer:

@@ -16,7 +16,6 @@ import re
 import secrets
 import time
 from base64 import urlsafe_b64decode
-from binascii import Error as Base64Error
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -222,6 +221,6 @@ def _seconds_left(authorization: str, now: float) -> float:
     try:
         text = urlsafe_b64decode(parts[1].encode() + b"=" * (-len(parts[1]) % 4))
         expires = msgspec.json.decode(text).get("exp")
-    except (Base64Error, ValueError, AttributeError, msgspec.MsgspecError):
+        return max(0.0, expires - now) if isinstance(expires, int | float) else SESSION_SECONDS
+    except (ValueError, AttributeError, OverflowError, RecursionError, msgspec.MsgspecError):
         return SESSION_SECONDS
-    return max(0.0, expires - now) if isinstance(expires, int | float) else SESSION_SECONDS

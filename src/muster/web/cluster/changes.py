@@ -13,6 +13,9 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
+from muster.api.quantity import MAX_INT64
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -98,7 +101,8 @@ class Changes:
             subscription.close()
 
     def _is_outdated(self, topic: str, version: str) -> bool:
-        epoch, _, number = version.partition(".")
-        if epoch != self._epoch or not number.isdecimal():
+        epoch, _, text = version.partition(".")
+        number = read_integer(text, MAX_INT64)
+        if epoch != self._epoch or number is None:
             return True  # of an earlier run of the server
-        return self._last.get(topic, self._forgotten) > int(number)
+        return self._last.get(topic, self._forgotten) > number

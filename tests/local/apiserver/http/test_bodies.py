@@ -53,7 +53,9 @@ asyncio.run(main(sys.stdin.buffer.read()))
         (b"\x00", "application/yaml", 400),
         (b"a: &a [1]\nb: *a", "application/yaml", 400),
         (b"- 1", "application/yaml", 400),
-        (b"1: 2", "application/yaml", 400),
+        (b"1: 2", "application/yaml", 422),  # the same as {"1": 2}: it has no name
+        (b"? [a]", "application/yaml", 400),
+        (b"!!map a", "application/yaml", 400),
         (b"", JSON, 400),
         (b"hello", "text/plain", 415),
         (b'{"a":"' + b"x" * (3 * 1024 * 1024) + b'"}', JSON, 413),

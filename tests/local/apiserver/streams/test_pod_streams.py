@@ -153,9 +153,13 @@ async def test_the_newest_protocol_is_used_wherever_the_client_names_it(api: Api
         assert socket.protocol == V5
 
 
-async def test_a_terminal_gets_its_size(api: ApiClient) -> None:
+async def test_a_terminal_gets_its_size_and_an_impossible_one_is_ignored(api: ApiClient) -> None:
+    impossible = (
+        b"\x04nonsense", b'\x04{"Width":65536,"Height":24}', b'\x04{"Width":80,"Height":-1}',
+        b'\x04{"Width":80,"Height":' + b"1" * 5000 + b"}", b'\x04{"x":' + b"[" * 3000,
+    )  # fmt: skip
     output, _ = await run(
-        api, "command=size&tty=true", b"\x04nonsense", b'\x04{"Width":80,"Height":24}'
+        api, "command=size&tty=true", *impossible, b'\x04{"Width":80,"Height":24}'
     )
 
     assert output == [(1, b"80x24")]

@@ -166,7 +166,7 @@ def _last_applied_fields(live: Raw, version: str, of: FieldType) -> FieldSet | N
         return None
     try:
         last = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not isinstance(last, dict) or last.get("apiVersion") != version or config_errors(last, of):
         return None

@@ -8,6 +8,7 @@ counts, with a warning.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ import msgspec
 import yaml
 
 from muster.api import yaml_reader
+from muster.api.quantity import MAX_INT64
 from muster.api.yaml_reader import STRANGERS_TEXT, YamlError, YamlTooLarge
 from muster.errors import StatusError
 from muster.local.apiserver.api_errors import (
@@ -48,7 +50,9 @@ _PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
 
 
 def _as_integer(number: float) -> float:
-    return int(number) if number.is_integer() else number
+    if not math.isfinite(number):
+        raise ValueError("a number is out of range")
+    return int(number) if number.is_integer() and abs(number) <= MAX_INT64 else number
 
 
 _JSON_DECODER = msgspec.json.Decoder()
@@ -56,7 +60,23 @@ _INTEGERS = msgspec.json.Decoder(float_hook=lambda text: _as_integer(float(text)
 
 
 class _Loader(yaml_reader.SafeLoader):  # type: ignore[misc]
-    """YAML without dates: to Kubernetes a date without quotes is text."""
+    """YAML as Kubernetes reads it: a date without quotes is text, and so is a number as a key."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+        self.flatten_mapping(node)
+        # To Python, the keys 1 and true are equal.
+        return {
+            _key(self.construct_object(key, deep=True)): self.construct_object(value, deep=deep)
+            for key, value in node.value
+        }
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, int | float):
+        return json.dumps(key)
+    raise ValueError(f"{key!r} cannot be a key")
 
 
 _Loader.yaml_implicit_resolvers = {

@@ -127,6 +127,8 @@ def is_clean(value: Any, schema: Schema) -> bool:
     if kind is list and schema.plain_type is list:
         items = schema.items()
         return items is not None and all(is_clean(part, items) for part in value)
+    if kind is int and not _is_int32(value):
+        return False  # `check` knows how large it may be
     return kind is schema.plain_type or _is_right_scalar(value, schema)
 
 
@@ -230,7 +232,12 @@ def _check_type(value: Any, schema: Schema, path: str, integral_floats: bool) ->
     raw = schema.raw
     if raw.get("x-kubernetes-int-or-string") or raw.get("format") == "int-or-string":
         fits = isinstance(value, int | str) and not isinstance(value, bool)
-        return None if fits else _mistyped(path, value, "integer,string")
+        if not fits:
+            return _mistyped(path, value, "integer,string")
+        # The format is that of built-in kinds; it is a Go type with an int32.
+        if isinstance(value, int) and raw.get("format") == "int-or-string" and not _is_int32(value):
+            return invalid_type(path, value, f"{path} in body must fit into int32")
+        return None
     if is_quantity(schema):
         return _check_quantity(value, path)
     if not schema.type or (value is None and raw.get("nullable")):
@@ -257,6 +264,11 @@ def _check_type(value: Any, schema: Schema, path: str, integral_floats: bool) ->
     ):
         fits = True
     return None if fits else _mistyped(path, value, schema.type)
+
+
+def _is_int32(value: int) -> bool:
+    """Whether a number fits into the smallest integer of Kubernetes' types."""
+    return -(2**31) <= value < 2**31
 
 
 def is_quantity(schema: Schema) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -19,17 +19,23 @@ from muster.local.apiserver import api_errors, codec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from aiohttp.web_ws import WebSocketReady
+
     from muster.api.meta import Raw
     from muster.local.apiserver.streams.node_interface import ExecOptions, NodeBackend
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_KEY = "Sec-WebSocket-Key"
 _PING = 15.0  # proxies commonly close connections that are idle for 30 or 60 seconds
 
 
+_Cells = Annotated[int, msgspec.Meta(ge=0, le=65_535)]  # the kernel's unsigned short
+
+
 class _Size(msgspec.Struct, rename={"width": "Width", "height": "Height"}):
-    width: int = 0
-    height: int = 0
+    width: _Cells = 0
+    height: _Cells = 0
 
 
 class ExecChannels:
@@ -78,7 +84,7 @@ class ExecChannels:
         elif channel == _RESIZE:
             try:
                 size = msgspec.json.decode(data, type=_Size)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 return  # the terminal keeps its size
             await self._sizes.put((size.width, size.height))
 
@@ -90,8 +96,7 @@ async def run(
     # As with a real server, v5 wins wherever a client names it: only v5 has an end of the input.
     offered = request.headers.get("Sec-WebSocket-Protocol", "")
     socket = web.WebSocketResponse(protocols=(V5,) if V5 in offered else (V4,))
-    if not socket.can_prepare(request):
-        raise api_errors.bad_request("Upgrade request required")
+    check_upgrade(request, socket)
     await socket.prepare(request)
     channels = ExecChannels(socket)
     # The first to end decides: the command with its outcome, or the client by disconnecting. While
@@ -109,6 +114,14 @@ async def run(
         pump.cancel()
         pings.cancel()
     return socket
+
+
+def check_upgrade(request: web.Request, socket: web.WebSocketResponse) -> WebSocketReady:
+    """How a request becomes a websocket; 400 for a request that cannot."""
+    ready = socket.can_prepare(request) if request.headers.get(_KEY, "").isascii() else None
+    if not ready:
+        raise api_errors.bad_request("Upgrade request required")
+    return ready
 
 
 async def keep_open(socket: web.WebSocketResponse) -> None:

@@ -6,12 +6,14 @@ token of the caller, which is not the business of the program behind the port.
 
 from __future__ import annotations
 
+import re
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 from aiohttp import web
 
+from muster.api.annotation_values import read_integer
 from muster.errors import StatusError
 from muster.local.apiserver import api_errors
 from muster.local.apiserver.connections.http_connection import while_connected
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.streams.node_interface import NodeBackend
 
+LAST_PORT = 65_535
 _NOT_FORWARDED = frozenset(
     {
         "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailers",
@@ -50,11 +53,21 @@ def requested(text: str, kind: str) -> Requested:
     return Requested(scheme or "http", name, port)
 
 
+def port_number(port: str) -> int:
+    """The number of a port; 0 for a name, and for no port."""
+    if re.fullmatch("[a-z0-9-]*", port) and not port.isdigit():
+        return 0
+    number = read_integer(port, LAST_PORT)
+    if not number:
+        raise api_errors.bad_request(f"{port[:40]!r} is not a port")
+    return number
+
+
 def pod_port(pod: Raw, port: str) -> int:
     """The port in `NAME:PORT`, by number or name; without one, the first declared port."""
     declared = [row for c in pod["spec"].get("containers") or () for row in c.get("ports") or ()]
-    if port.isdigit():
-        return int(port)
+    if number := port_number(port):
+        return number
     for row in declared:
         if not port or row.get("name") == port:
             return int(row["containerPort"])

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from muster.api.annotation_values import read_time
 from muster.errors import StatusError
 from muster.local.apiserver import api_errors, codec
 from muster.local.apiserver.connections.http_connection import while_connected
 from muster.local.apiserver.http.requests import query_bool
+from muster.local.apiserver.kinds.fields import NOT_NEGATIVE
 from muster.local.apiserver.kinds.services.endpoints import ENDPOINTS
 from muster.local.apiserver.streams import (
     exec_websocket,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from multidict import MultiMapping
 
     from muster.api.meta import Raw
+    from muster.local.apiserver.api_errors import Causes
     from muster.local.apiserver.http.requests import Call
     from muster.local.apiserver.store.store import Store
     from muster.local.apiserver.streams.node_interface import NodeBackend
@@ -79,7 +82,7 @@ class PodStreams:
             host = node_proxy.address_of(obj)
             if not wanted.port:
                 return await node_proxy.answer(obj, call.route.rest, store, self.backend)
-            port = int(wanted.port) if wanted.port.isdigit() else 80
+            port = http_proxy.port_number(wanted.port) or 80
         elif resource.plural == "services":
             name = service_proxy.port_name(obj, wanted.port)
             entry = store.get(codec.key(ENDPOINTS, call.route.namespace, wanted.name))
@@ -194,13 +197,14 @@ def connect_options(call: Call, query: MultiMapping[str]) -> Raw | None:
 def log_options(call: Call, container: str, now: datetime) -> LogOptions:
     """The query of a log request, checked."""
     query = call.query
+    name = call.route.name
+    api_errors.raise_if_invalid("", "PodLogOptions", name, _log_causes(call))
     seconds = call.number("sinceSeconds")
     since = now - timedelta(seconds=min(seconds, _LONG_AGO)) if seconds is not None else None
-    if query.get("sinceTime"):
-        try:
-            since = datetime.fromisoformat(query["sinceTime"])
-        except ValueError as error:
-            raise api_errors.bad_request(f"sinceTime: {error}") from error
+    if text := query.get("sinceTime"):
+        since = read_time(text)
+        if since is None:
+            raise api_errors.bad_request(f"sinceTime: {text[:40]!r} is not a time as in RFC 3339")
     return LogOptions(
         container=container,
         follow=query_bool(query.get("follow")),
@@ -210,6 +214,14 @@ def log_options(call: Call, container: str, now: datetime) -> LogOptions:
         since=since,
         limit_bytes=call.number("limitBytes"),
     )
+
+
+def _log_causes(call: Call) -> Causes:
+    for option, least in (("tailLines", 0), ("sinceSeconds", 1), ("limitBytes", 1)):
+        number = call.number(option)
+        if number is not None and number < least:
+            detail = "must be greater than 0" if least else NOT_NEGATIVE
+            yield api_errors.invalid_value(option, number, detail)
 
 
 def container_of(pod: Raw, requested: str) -> str:

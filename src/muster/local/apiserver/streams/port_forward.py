@@ -7,18 +7,19 @@ an error. The Python client (`v4.channel.k8s.io`) has one connection per port, w
 from __future__ import annotations
 
 import asyncio
-import re
 from abc import ABC, abstractmethod
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from muster.api.annotation_values import read_integer
 from muster.errors import MusterError
 from muster.kube.streams.port_forward import PROTOCOL as SPDY
 from muster.kube.streams.spdy import Data, Ended, Mux, Opening, Reply, Reset
 from muster.local.apiserver import api_errors
-from muster.local.apiserver.streams.exec_websocket import V4, keep_open
+from muster.local.apiserver.streams.exec_websocket import V4, check_upgrade, keep_open
+from muster.local.apiserver.streams.http_proxy import LAST_PORT
 from muster.local.apiserver.streams.spdy_headers import HeaderReader
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ async def run(
 ) -> web.StreamResponse:
     """Serve one port-forward from upgrade to end."""
     websocket = web.WebSocketResponse(protocols=(SPDY, V4), max_msg_size=0)
-    upgrade = websocket.can_prepare(request)
-    if not upgrade:
-        raise api_errors.bad_request("Upgrade request required")
+    upgrade = check_upgrade(request, websocket)
     if upgrade.protocol != SPDY and not ports:
         raise api_errors.bad_request('query parameter "ports" is required')
     await websocket.prepare(request)
@@ -64,15 +63,13 @@ async def run(
 
 def requested_ports(values: Sequence[str]) -> list[int]:
     """The ports of a query, each a number or several with commas."""
-    words = [word for value in values for word in value.split(",")]
-    for word in words:
-        if not _is_port(word):
+    ports = []
+    for word in (word for value in values for word in value.split(",")):
+        port = read_integer(word, LAST_PORT)
+        if not port:
             raise api_errors.bad_request(f"unable to parse {word[:40]!r} as a port")
-    return [int(word) for word in words]
-
-
-def _is_port(word: str) -> bool:
-    return re.fullmatch(r"[0-9]{1,5}", word) is not None and 0 < int(word) < 1 << 16
+        ports.append(port)
+    return ports
 
 
 class _Forward(ABC):
@@ -222,8 +219,8 @@ class _SpdyForward(_Forward):
     async def _open(self, opening: Opening, group: asyncio.TaskGroup) -> None:
         headers = self._headers.read(opening.block)
         kind, request = headers.get("streamtype", ""), headers.get("requestid", "")
-        port = headers.get("port", "")
-        if kind not in ("data", "error") or not _is_port(port):
+        port = read_integer(headers.get("port", ""), LAST_PORT)
+        if kind not in ("data", "error") or not port:
             raise ValueError('a stream needs the headers "streamType" and "port"')
         stream = self._streams[opening.stream] = self._stream(opening.stream)
         await self.websocket.send_bytes(self._mux.accept(opening.stream))
@@ -231,7 +228,7 @@ class _SpdyForward(_Forward):
         pair[kind] = stream
         if len(pair) == 2:
             del self._pairs[request]
-            self.start(group, int(port), pair["data"], pair["error"])
+            self.start(group, port, pair["data"], pair["error"])
 
     def _stream(self, number: int) -> _Stream:
         async def send(data: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
 from muster.errors import StatusError
 
 if TYPE_CHECKING:
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 def port_name(service: Raw, port: str) -> str:
     """The name of the port that a request gives by its name or by its number."""
-    if not port.isdigit():
+    number = read_integer(port)
+    if number is None:
         return port
     for row in service["spec"].get("ports") or ():
-        if row["port"] == int(port):
+        if row["port"] == number:
             return str(row.get("name") or "")
     name = service["metadata"]["name"]
     raise _unavailable(f'no service port {port} found for service "{name}"')

@@ -126,8 +126,8 @@ def _custom_cell(path: str, type_: str, obj: Raw, now: datetime) -> Any:
 # One step of a path. kubectl's JSONPath has more, which printer columns do not use.
 _STEP = re.compile(
     r"""\.((?:\\.|[^.\[\\])+)              # .field, with escaped dots
-      | \[(-?\d*):(-?\d*)\]                # [a:b]
-      | \[(-?\d+)\]                        # [n]
+      | \[(-?[0-9]{0,18}):(-?[0-9]{0,18})\]  # [a:b]
+      | \[(-?[0-9]{1,18})\]                # [n]
       | \[\*\]
       | \['([^']*)'\]
       | \[\?\(@\.([\w.]+)\s*==\s*['"]([^'"]*)['"]\)\]""",

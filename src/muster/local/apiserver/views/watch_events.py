@@ -98,11 +98,12 @@ def _start(call: Call) -> tuple[int | None, bool]:
         return None, True
     if version in ("", "0"):
         return None, initial is None
-    if not version.isdigit():
+    number = call.number("resourceVersion") or 0
+    if number < 0:
         raise api_errors.bad_request(
-            f"Invalid value: {version!r}: resourceVersion must be a number"
+            f"Invalid value: {number}: resourceVersion must not be negative"
         )
-    return int(version), False
+    return number, False
 
 
 async def _follow(

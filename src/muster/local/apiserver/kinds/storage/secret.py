@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,7 +56,7 @@ def _check(secret: Raw) -> Causes:
 def _is_json(encoded: str) -> bool:
     try:
         msgspec.json.decode(base64.b64decode(encoded))
-    except (binascii.Error, msgspec.DecodeError):
+    except (ValueError, RecursionError, msgspec.DecodeError):
         return False
     return True
 

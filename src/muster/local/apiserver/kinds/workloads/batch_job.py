@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
 from muster.api.meta import read_timestamp
 from muster.local.apiserver.api_errors import Causes, invalid_value, not_supported, required
 from muster.local.apiserver.codec import at
@@ -189,13 +190,14 @@ def _indexes_problem(indexes: str, completions: int) -> str:
     last = -1
     for span in indexes.split(","):
         for index in span.split("-"):
-            if not index.isdecimal():
+            number = read_integer(index)
+            if number is None:
                 return f'cannot convert string to integer for index: "{index}"'
-            if int(index) >= completions:
+            if number >= completions:
                 return f'too large index: "{index}"'
-            if int(index) <= last:
+            if number <= last:
                 return f"non-increasing order, previous: {last}, current: {index}"
-            last = int(index)
+            last = number
     return ""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
+from muster.api.quantity import MAX_INT64
 from muster.local.apiserver.api_errors import (
     Causes,
     forbidden_field,
@@ -57,7 +59,7 @@ def _finish_update(new: Raw, old: Raw, subresource: str) -> None:
 
 def _generation(daemon_set: Raw) -> int:
     text = str((daemon_set["metadata"].get("annotations") or {}).get(_GENERATION) or "")
-    return int(text) if text.isdecimal() and len(text) < 19 else 0
+    return read_integer(text, MAX_INT64) or 0
 
 
 # -- checks --------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ def _check_rolling(rolling: Raw) -> Causes:
 def _amount(value: int | str) -> int:
     """The number without its percent sign; a text that has none counts as 0."""
     digits = value[:-1] if isinstance(value, str) and value.endswith("%") else value
-    return int(digits) if isinstance(digits, int) or digits.isdecimal() else 0
+    return digits if isinstance(digits, int) else read_integer(digits) or 0
 
 
 def _check_status(new: Raw, old: Raw) -> Causes:
