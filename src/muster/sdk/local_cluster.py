@@ -165,9 +165,9 @@ class LocalCluster:
         """
         name = f"test-{secrets.token_hex(4)}"
         target = Target(home=self.home)
-        with target.cluster().connect() as client:
-            client.create(NAMESPACES, {"metadata": {"name": name}})
         try:
+            with target.cluster().connect() as client:
+                client.create(NAMESPACES, {"metadata": {"name": name}})
             yield name
         finally:
             with target.cluster().connect() as client, suppress(NotFound):

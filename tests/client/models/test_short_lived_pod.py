@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -87,6 +88,59 @@ async def test_the_pod_is_deleted_also_after_an_error(kind: Any, grace: int | No
 
     options = {"uid": "u", "grace": grace, "propagation": "Background"}
     assert server.deleted == [(kind.kind, Key("team", "n"), options)]
+
+
+class SlowServer:
+    """A server and the way to it: a request takes turns of the loop before it acts, and after."""
+
+    def __init__(self) -> None:
+        self.objects: set[Key] = set()
+        self.created = False
+
+    async def create(self, kind: Any, body: Raw) -> Raw:
+        await turns(3)
+        self.objects.add(Key("team", "n"))
+        self.created = True
+        await turns(3)
+        return {**body, "metadata": {"name": "n", "namespace": "team", "uid": "u"}}
+
+    async def delete(self, kind: Any, key: Key, **options: Any) -> None:
+        await turns(3)
+        self.objects.remove(key)
+        await turns(3)
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("again", [None, 1, 4], ids=["once", "twice at once", "twice"])
+async def test_a_cancellation_at_any_step_leaves_nothing_behind(again: int | None) -> None:
+    async def use(server: Any) -> None:
+        async with created(server, BATCH_JOBS, {}):
+            await turns(3)
+
+    async def cancelled_after(steps: int) -> tuple[SlowServer, bool]:
+        """The server, and whether the work was cancelled before its end."""
+        server = SlowServer()
+        work = asyncio.ensure_future(use(server))
+        for pause in (steps, again):
+            if pause is not None:
+                await turns(pause)
+                work.cancel()
+        return server, isinstance(
+            (await asyncio.gather(work, return_exceptions=True))[0], asyncio.CancelledError
+        )
+
+    seen = set()
+    for steps in range(100):
+        server, cancelled = await cancelled_after(steps)
+        assert server.objects == set(), f"cancelled after {steps} turns of the loop"
+        seen.add((server.created, cancelled))
+        if not cancelled:
+            break
+    assert seen == {(False, True), (True, True), (True, False)}
 
 
 async def test_of_a_long_log_the_end_is_read() -> None:

@@ -31,16 +31,38 @@ _HOPELESS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateCont
 
 @asynccontextmanager
 async def created(client: Client, kind: Kind[Raw], body: Raw) -> AsyncGenerator[Raw, None]:
-    """A pod, or a batch Job with one; it is deleted at the end, whatever happens."""
-    made = await client.create(kind, body)
-    key, uid = key_of(made), made["metadata"]["uid"]
-    grace = 0 if kind.kind == "Pod" else None
+    """A pod, or a batch Job with one; it is deleted at the end, whatever happens.
+
+    A cancellation takes effect only when the object is gone. If it comes before the server has
+    answered the creation, the answer is waited for: nobody else knows what is to be deleted.
+    """
+    creation = asyncio.ensure_future(client.create(kind, body))
     try:
-        yield made
+        yield await asyncio.shield(creation)
     finally:
-        with contextlib.suppress(MusterError):
-            removal = client.delete(kind, key, uid=uid, grace=grace, propagation="Background")
-            await asyncio.shield(removal)
+        await _completed(asyncio.ensure_future(_delete(client, kind, creation)))
+
+
+async def _delete(client: Client, kind: Kind[Raw], creation: asyncio.Future[Raw]) -> None:
+    grace = 0 if kind.kind == "Pod" else None
+    with contextlib.suppress(MusterError):
+        made = await creation
+        await client.delete(
+            kind, key_of(made), uid=made["metadata"]["uid"], grace=grace, propagation="Background"
+        )
+
+
+async def _completed(task: asyncio.Future[None]) -> None:
+    """Wait for the end of a task; cancellations that come before are raised after it."""
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 async def wait_until(

@@ -250,9 +250,13 @@ def _save(cluster: Cluster, chunks: Chunks, path: str) -> None:
         _run(cluster, lambda client: _write(chunks(client), sys.stdout.buffer))
         return
     draft = Path(f"{path}.part")
+
+    async def write(client: Client) -> None:
+        with draft.open("wb") as file:  # noqa: ASYNC230 - nothing else runs in this loop
+            await _write(chunks(client), file)
+
     try:
-        with draft.open("wb") as file:
-            _run(cluster, lambda client: _write(chunks(client), file))
+        _run(cluster, write)
         draft.replace(path)
     except OSError as error:
         raise MusterError(f"{path} cannot be written: {error.strerror}") from None
@@ -274,12 +278,23 @@ def _chosen(target: Target, name: str, version: str) -> tuple[Cluster, Published
 
 
 def _run(cluster: Cluster, call: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
+    """Run this call. A signal that asks us to stop cancels it, so that it removes its pod."""
     import asyncio
+    import signal
 
+    from muster.client.interrupts import SIGNALS
     from muster.kube.client import Client
 
     async def connected() -> Any:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` and the like
+                loop.add_signal_handler(number, task.cancel)
         async with Client.connect(cluster.endpoint, user_agent="arena") as client:
             return await call(client)
 
-    return asyncio.run(connected())
+    try:
+        return asyncio.run(connected())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
