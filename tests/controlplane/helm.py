@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane import build
+from tests.controlplane.fixture import built
 from tests.controlplane.pin_versions import HELM
-from tests.prerequisites import missing_prerequisite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,8 +15,5 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    """The program `helm`, built now if the cache lacks it."""
-    try:
-        return build.build((HELM,)) / "helm"
-    except build.Unavailable as error:
-        missing_prerequisite("go", str(error))
+    """The program `helm`."""
+    return built((HELM,)) / "helm"

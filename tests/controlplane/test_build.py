@@ -44,6 +44,7 @@ class Machine:
 
     def pytest(self, test: Path, **environment: str) -> str:
         arguments = ("-m", "pytest", "-q", "-rsfE", "-p", "tests.controlplane.fixture")
+        arguments += ("-p", "tests.controlplane.helm", "-o", "markers=kube")
         root = f"--rootdir={test.parent}"
         return self._run(*arguments, root, str(test), PYTHONPATH=str(ROOT), **environment).stdout
 
@@ -122,12 +123,33 @@ def test_without_go_tests_skip_unless_go_is_required(
     machine: Machine, tmp_path: Path, required: str, outcome: str
 ) -> None:
     test = tmp_path / "test_one.py"
-    test.write_text("def test_one(control_plane): raise AssertionError('never reached')\n")
+    test.write_text(
+        "import pytest\n@pytest.mark.kube\n"
+        "def test_one(control_plane): raise AssertionError('never reached')\n"
+    )
 
     report = machine.pytest(test, MUSTER_REQUIRE=required)
 
     assert report.splitlines()[-1].startswith(f"{outcome} in ")
     assert "Go is not installed" in report
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["control_plane): pass", "helm): pass", "request): request.getfixturevalue('control_plane')"],
+)
+def test_only_a_test_that_is_marked_kube_may_build_programs(
+    machine: Machine, tmp_path: Path, body: str
+) -> None:
+    machine.install_go()
+    test = tmp_path / "test_one.py"
+    test.write_text(f"def test_one({body}\n")
+
+    report = machine.pytest(test)
+
+    assert re.match("1 (error|failed) in ", report.splitlines()[-1]), report
+    assert "test_one.py::test_one uses programs that are built with Go, so mark it kube" in report
+    assert not machine.calls.exists()
 
 
 @pytest.mark.parametrize("pin", EVERY_PIN, ids=lambda pin: pin.wrapper)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.build import Unavailable, build
+from tests.controlplane.fixture import built
 from tests.controlplane.pin_versions import NODE
-from tests.prerequisites import missing_prerequisite
 from tests.realnode.cluster import MUSTER, Cluster, running_cluster
 from tests.realnode.footprint import NodeFootprint
 from tests.realnode.images import MUSTER_IMAGE, Builder
@@ -36,10 +35,7 @@ def bare_cluster(
     control_plane_binaries: Path, images: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     """A cluster with Muster's image on its node; nothing of the node is left at the end."""
-    try:
-        binaries = (control_plane_binaries, build(NODE))
-    except Unavailable as error:
-        missing_prerequisite("go", str(error))
+    binaries = (control_plane_binaries, built(NODE))
     before = NodeFootprint.now()
     with running_cluster(binaries, images, tmp_path_factory.mktemp("home")) as cluster:
         yield cluster

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane import build
-from tests.controlplane.pin_versions import KUBE_STATE_METRICS, PROGRAMS, Pin
+from tests.controlplane.fixture import built
+from tests.controlplane.pin_versions import KUBE_STATE_METRICS, PROGRAMS
 from tests.e2e.local_cluster import LocalCluster
-from tests.prerequisites import missing_prerequisite
 
 
 @dataclass(frozen=True)
@@ -48,14 +47,6 @@ class Program:
         return json.loads(self.output(*words, "-o", "json"))
 
 
-def built(pin: Pin) -> Path:
-    """The folder with the programs of a pin; a test is skipped without Go."""
-    try:
-        return build.build((pin,))
-    except build.Unavailable as error:
-        missing_prerequisite("go", str(error))
-
-
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster = LocalCluster(tmp_path_factory.mktemp("home"))
@@ -76,10 +67,10 @@ def kubectl(control_plane_binaries: Path, kubeconfig: Path) -> Program:
 
 @pytest.fixture(scope="session")
 def kube_state_metrics() -> Path:
-    return built(KUBE_STATE_METRICS) / "kube-state-metrics"
+    return built((KUBE_STATE_METRICS,)) / "kube-state-metrics"
 
 
 @pytest.fixture(scope="session")
 def api_client(kubeconfig: Path) -> Program:
     """The client in `tests/controlplane/modules/programs/client`."""
-    return Program(built(PROGRAMS) / "api-client", kubeconfig)
+    return Program(built((PROGRAMS,)) / "api-client", kubeconfig)

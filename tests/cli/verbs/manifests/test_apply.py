@@ -181,6 +181,7 @@ def test_the_seeds_commands_create_the_job(applier: Applier) -> None:
     )
 
 
+@pytest.mark.kube
 def test_a_field_removed_from_the_manifest_is_removed_from_the_object(
     real_applier: Applier,
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_field_removed_from_the_manifest_is_removed_from_the_object(
     assert real_applier.data("x") == {"b": "2"}
 
 
+@pytest.mark.kube
 def test_a_conflict_names_the_owner_and_the_flag_that_resolves_it(real_applier: Applier) -> None:
     body = json.dumps(deployment("web", 1)).encode()
     path = f"/apis/apps/v1/namespaces/{real_applier.namespace}/deployments"
