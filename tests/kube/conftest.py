@@ -1,8 +1,9 @@
-"""A client of the real control plane."""
+"""A client of the real control plane, and names that do not depend on the machine's resolver."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +13,19 @@ from tests.controlplane.control_plane import ControlPlane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+def unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names for tests are unknown at once: a machine may ask the network, or have an answer."""
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *words: Any, **given: Any) -> Any:
+        if str(host).endswith((".example", ".invalid")):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *words, **given)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 @pytest.fixture

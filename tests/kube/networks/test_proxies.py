@@ -117,6 +117,7 @@ async def test_requests_watches_and_logs_go_through_the_proxy_of_the_environment
     assert set(proxy.asked) == {NAME}
 
 
+@pytest.mark.usefixtures("unknown_names")
 async def test_a_server_in_no_proxy_is_reached_directly(
     gateway: Gateway, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +166,7 @@ async def test_a_proxy_that_refuses_is_named_and_the_next_step_too(  # noqa: PLR
     assert gateway.asked == []
 
 
+@pytest.mark.usefixtures("unknown_names")
 async def test_a_proxy_that_cannot_be_reached_or_hangs_up_is_named(
     gateway: Gateway, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,7 @@ async def test_a_rejected_stream_raises_the_error() -> None:
                 pass
 
 
+@pytest.mark.usefixtures("unknown_names")
 async def test_a_missing_server_a_timeout_and_an_unknown_host_are_unreachable() -> None:
     released = asyncio.Event()
 
