@@ -21,6 +21,11 @@ asyncio.set_event_loop(None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# A developer's shell and CI have settings that a fresh machine lacks. The programs that tests start
+# behave as they do there.
+for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES", "NO_COLOR"):
+    os.environ.pop(name, None)
+
 # A broken invariant of the scheduler fails a test; in production it is logged and retried.
 os.environ["MUSTER_ASSERT"] = "1"
 

@@ -24,7 +24,7 @@ if file is not None:
 logging_setup.setup(file=file)
 for number in range(1000):
     logging.getLogger("test").warning("line %d %s", number, "x" * 50)
-print("the end of standard output")
+print("the end of standard output", flush=True)
 """
 
 
