@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import os
 import shutil
 import site
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from tests.as_nobody import NOBODY
 from tests.prerequisites import missing_prerequisite
 
 ROOT = Path(__file__).parents[1]
-NOBODY = 65534
 
 
 def run_as_nobody(
-    home: str, *words: str, cwd: str, timeout: float, **variables: str
+    home: str, *words: str, cwd: str = "", timeout: float, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python with these arguments as nobody, whose home directory is `home`."""
-    paths = [*site.getsitepackages(), str(ROOT / "src"), str(ROOT)]
+    """Run Python with these arguments as nobody, in `cwd`, else in the root of this project.
+
+    Nobody finds the project and its environment at a place of its own, wherever the clone lies.
+    """
+    folders, place = [str(ROOT), *site.getsitepackages()], _place()
+    root, *packages = (f"{place}/{number}" for number in range(len(folders)))
     environment = {
         "HOME": home,
         "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "PYTHONPATH": ":".join(paths),
+        "PWD": cwd or root,
+        "PYTHONPATH": ":".join([*packages, f"{root}/src", root]),
         "PYTHONDONTWRITEBYTECODE": "1",
         **variables,
     }
+    becoming = [sys.executable, "-m", "tests.as_nobody", place, *folders, "--"]
     return subprocess.run(
-        [python_for_everyone(), *words],
-        cwd=cwd,
+        [*becoming, python_for_everyone(), *words],
+        cwd=ROOT,
         env=environment,
-        user=NOBODY,
-        group=NOBODY,
-        extra_groups=[],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -40,6 +47,16 @@ def run_as_nobody(
     )
 
 
+@functools.cache
+def _place() -> str:
+    """The folder for nobody's mounts; kept until our end, since nobody's programs may run on."""
+    folder = tempfile.mkdtemp(prefix="nobody-")
+    atexit.register(os.rmdir, folder)
+    os.chmod(folder, 0o755)
+    return folder
+
+
+@functools.cache
 def python_for_everyone() -> str:
     """A Python of our version that every user may run: ours may be in root's own home."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
-from tests.ordinary_user import NOBODY, ROOT, run_as_nobody
+from tests.ordinary_user import NOBODY, ROOT, python_for_everyone, run_as_nobody
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,12 +38,33 @@ FILES = [
 ]
 
 
+def test_an_ordinary_user_reads_a_folder_below_one_that_is_closed(tmp_path: Path) -> None:
+    closed, folder = tmp_path / "closed", tmp_path / "closed" / "folder"
+    folder.mkdir(parents=True)
+    (folder / "program.py").write_text("import os; print(os.getuid(), os.getcwd())")
+    closed.chmod(0o700)
+
+    with tempfile.TemporaryDirectory() as place:
+        becoming = [sys.executable, "-m", "tests.as_nobody", place, str(folder), "--"]
+        result = subprocess.run(
+            [*becoming, python_for_everyone(), "program.py"],
+            cwd=ROOT,
+            env={"PWD": f"{place}/0"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert os.listdir(place) == [], "the mount is nobody's alone"
+
+    assert (result.stdout, result.stderr) == (f"{NOBODY} {place}/0\n", "")
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_an_ordinary_user_runs_the_same_pods(file: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, NOBODY, NOBODY)
         options = ["-q", "-p", "no:cacheprovider", f"--basetemp={home}/t", "-o", "addopts="]
         words = ["-m", "pytest", *options, f"tests/local/node/{file}"]
-        result = run_as_nobody(home, *words, cwd=str(ROOT), timeout=300)
+        result = run_as_nobody(home, *words, timeout=300)
 
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]

@@ -1,0 +1,34 @@
+"""The process that becomes nobody: `python -m tests.as_nobody PLACE FOLDER… -- PROGRAM…`.
+
+The folders may lie where nobody may not enter, as below a home directory of mode 700. So they are
+mounted below PLACE, by their numbers, in a mount namespace that ends with the program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from muster.local.node.standalone.linux import kernel
+
+NOBODY = 65534
+
+
+def main(place: str, *words: str) -> None:
+    end = words.index("--")
+    kernel.unshare(kernel.CLONE_NEWNS)
+    kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", place, "tmpfs", data="mode=755")
+    for number, folder in enumerate(words[:end]):
+        target = f"{place}/{number}"
+        os.mkdir(target, 0o755)
+        kernel.mount(folder, target, flags=kernel.MS_REC | kernel.MS_BIND)
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    os.chdir(os.environ["PWD"])
+    os.execv(words[end + 1], words[end + 1 :])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
