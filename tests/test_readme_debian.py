@@ -98,7 +98,7 @@ import subprocess, urllib.request, waiting
 def page():
     shown = subprocess.run(["arena", "open", "--print", "board"], capture_output=True, text=True)
     try:
-        return urllib.request.urlopen(shown.stdout.strip(), timeout=5).read().decode()
+        return urllib.request.urlopen(shown.stdout.strip(), timeout=30).read().decode()
     except (OSError, ValueError):
         return ""
 assert "<title>TensorBoard</title>" in waiting.until(page, timeout=60, what="TensorBoard")

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def until(
-    check: Callable[[], T | None], *, timeout: float = 20.0, what: str = "", every: float = 0.02
+    check: Callable[[], T | None], *, timeout: float = 60.0, what: str = "", every: float = 0.02
 ) -> T:
     """Poll `check`; returns its first truthy result, or raises AssertionError with `what`."""
     deadline = time.monotonic() + timeout
@@ -42,7 +42,7 @@ async def eventually(
 
 
 async def eventually(
-    check: Callable[[], Any], *, timeout: float = 20.0, what: str = "", every: float = 0.02
+    check: Callable[[], Any], *, timeout: float = 60.0, what: str = "", every: float = 0.02
 ) -> Any:
     """`until` for coroutines: does not block the loop."""
     deadline = asyncio.get_running_loop().time() + timeout

@@ -34,7 +34,7 @@ class LocalCluster:
         self.env = {**inherited, "PATH": path, "MUSTER_HOME": str(home)}
 
     def arena(
-        self, *words: str, check: bool = True, timeout: float = 120, cwd: Path | None = None
+        self, *words: str, check: bool = True, timeout: float = 240, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run `arena …`; a failure shows its output and the end of the daemon's log."""
         # An ordinary user's test has no environment of its own, only PYTHONPATH.
@@ -87,7 +87,7 @@ class LocalCluster:
         job: dict[str, Any] = json.loads(self.arena("get", name, "-o", "json").stdout)
         return job
 
-    def wait_job(self, name: str, *statuses: str, timeout: float = 60) -> dict[str, Any]:
+    def wait_job(self, name: str, *statuses: str, timeout: float = 120) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:
             job = self.job(name)
             return job if job["status"] in statuses else None

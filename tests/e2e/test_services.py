@@ -92,7 +92,7 @@ def test_pods_and_the_host_reach_a_deployment_behind_another_port(tmp_path: Path
         # Without root, this machine has an address of its own for each service.
         host = address if ROOT else f"127.{address.partition('.')[2]}"
         port = 80 if ROOT or lowest_port() <= 80 else 8080
-        with urllib.request.urlopen(f"http://{host}:{port}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}", timeout=30) as answer:
             assert answer.read().decode() in pods
         if not ROOT:
             assert f"reaches port 80 at {host}:{port}" in described(local)

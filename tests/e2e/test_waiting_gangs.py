@@ -34,9 +34,9 @@ def test_a_waiting_gang_that_is_scaled_starts_with_the_new_numbers(local: LocalC
 
     # Room that becomes free changes the reason at once, and everywhere.
     local.arena("delete", "first")
-    until(lambda: "short 1 cpu" in local.job("g")["reason"], timeout=5, what="the new reason")
+    until(lambda: "short 1 cpu" in local.job("g")["reason"], what="the new reason")
     reason = local.job("g")["reason"]
-    until(lambda: waits_with(local, reason), timeout=5, what="the reason of every pod")
+    until(lambda: waits_with(local, reason), what="the reason of every pod")
 
     local.arena("scale", "g", "--workers=2")
 
@@ -60,7 +60,7 @@ def test_a_running_gang_that_grows_beyond_the_room_still_runs(local: LocalCluste
     local.arena("scale", "g", "--workers=5")
 
     text = "2 of 5 run; 0 of 3 more workers fit; short 3 cpu"
-    until(lambda: local.job("g")["reason"].startswith(text), timeout=5, what="the reason")
+    until(lambda: local.job("g")["reason"].startswith(text), what="the reason")
     assert local.job("g")["status"] == "RUNNING"
 
     def explained() -> Any:

@@ -25,7 +25,7 @@ requests, autoscalers, volume attachments); and endpoint slices."""
 
 
 def page(port: int, path: str = "/metrics") -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
         return str(answer.read().decode())
 
 

@@ -174,5 +174,5 @@ def test_a_firewall_that_drops_forwarded_packets_is_found(tmp_path: Path) -> Non
 
 
 def answer(address: str) -> str:
-    with closing(socket.create_connection((address, 80), timeout=5)) as connection:
+    with closing(socket.create_connection((address, 80), timeout=30)) as connection:
         return connection.recv(99).decode()
