@@ -6,6 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import ThreadedResolver
 
 from muster.kube.auth import kube_config
 from muster.kube.client import Client
@@ -21,11 +22,14 @@ def unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
     look_up = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *words: Any, **given: Any) -> Any:
-        if str(host).endswith((".example", ".invalid")):
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        if name.endswith((".example", ".invalid")):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return look_up(host, *words, **given)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    # Where aiodns is installed, aiohttp would not ask `socket`.
+    monkeypatch.setattr("aiohttp.connector.DefaultResolver", ThreadedResolver)
 
 
 @pytest.fixture
