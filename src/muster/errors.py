@@ -26,7 +26,8 @@ MusterError                     exit 1
 │   └── RemoteError             rank 0 of a function raised an exception that cannot be rebuilt here
 ├── WaitTimeout                 the awaited state was not reached in time
 ├── CannotRun                   this machine could not run a pod's processes
-│   └── OutOfDescriptors        too many files are open for one more pod
+│   ├── OutOfDescriptors        too many files are open for one more pod
+│   └── OutOfAddresses          other pods hold all addresses of the pods' network
 ├── MissingReference            a pod refers to something that does not exist (yet)
 ├── InvalidImageName            a pod's image has a name that no image can have
 ├── ResultError                 a function ran as a job, and its value cannot be delivered
@@ -273,6 +274,10 @@ class CannotRun(MusterError):
 
 class OutOfDescriptors(CannotRun):
     """The share of the daemon's descriptors that pods may use is in use."""
+
+
+class OutOfAddresses(CannotRun):
+    """Other pods hold all addresses of the pods' network."""
 
 
 class MissingReference(MusterError):

@@ -202,7 +202,8 @@ class Agent:
         pods = manager.informer(Informer(client, PODS_TO_RUN))
         services = manager.informer(Informer(client, SERVICES))
         events = PodEvents(client, clock)
-        hosts_files = HostsFiles(self.runtime, pods, services, self._pods_dir)
+        nodes = {node.name for node in settings.nodes}
+        hosts_files = HostsFiles(self.runtime, nodes, pods, services, self._pods_dir)
         references = ReferenceInformers(
             manager.informer(Informer(client, CONFIG_MAPS.read_as(PartialObjectMetadata))),
             manager.informer(Informer(client, SECRETS.read_as(PartialObjectMetadata))),
@@ -212,7 +213,6 @@ class Agent:
         handlers, probes, hooks = HandlerRunner(self.runtime), ContainerTasks(), ContainerTasks()
         prober = Prober(handlers, events, clock, probes)
         stopper = ContainerStopper(self.runtime, handlers, events, hooks)
-        nodes = {node.name for node in settings.nodes}
         loop = PodLoop(nodes, client, self.runtime, pods, starter, prober, stopper, events, clock)
         queue: WorkQueue[Key] = WorkQueue("pods")
         process_changed = self._wire(loop, queue)

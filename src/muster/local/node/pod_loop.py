@@ -21,6 +21,7 @@ from muster.errors import (
     InvalidImageName,
     MissingReference,
     NotFound,
+    OutOfAddresses,
     OutOfDescriptors,
 )
 from muster.local.node.decide import (
@@ -58,6 +59,9 @@ _MAX_ROUNDS = 6
 """How often one visit decides and acts, before other pods get their turn."""
 _RETRY = 2.0
 """Seconds until an action that failed is tried again."""
+_OUT_OF_ADDRESSES = "OutOfAddresses"
+_ADDRESS_RETRY = 15.0
+"""Seconds until a pod asks for an address again: thousands of pods may wait for one."""
 
 
 @dataclass
@@ -110,7 +114,10 @@ class PodLoop:
         if Remove() in decision.actions:
             await self._remove(pod)
             return None
-        seconds = _RETRY if waiting or left else await self._renew(pod, decision.revisit_in)
+        if waiting or left:
+            full = any(reason.reason == _OUT_OF_ADDRESSES for reason in waiting.values())
+            return RequeueAfter(_ADDRESS_RETRY if full and not left else _RETRY)
+        seconds = await self._renew(pod, decision.revisit_in)
         return None if seconds is None else RequeueAfter(max(seconds, 0.0))
 
     async def _renew(self, pod: Pod, revisit_in: float | None) -> float | None:
@@ -181,6 +188,8 @@ class PodLoop:
             waiting[name] = WaitingReason("InvalidImageName", str(error))
         except OutOfDescriptors as error:
             waiting[name] = WaitingReason("OutOfDescriptors", str(error))
+        except OutOfAddresses as error:
+            waiting[name] = WaitingReason(_OUT_OF_ADDRESSES, str(error))
         except (CannotRun, OSError) as error:
             waiting[name] = WaitingReason("RunContainerError", errors.describe(error))
         if name in waiting:

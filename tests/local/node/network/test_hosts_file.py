@@ -77,12 +77,6 @@ def test_a_service_resolves_to_the_last_address_while_its_pod_is_replaced() -> N
     assert names(hosts_file.render_hosts_file("default", table))["gone"] == ["10.1.0.9"]
 
 
-def test_finished_pods_have_no_name() -> None:
-    done = make_pod("a", status={"phase": "Succeeded"})
-
-    assert hosts_file.hosts_entries([done], [], address, last) == []
-
-
 def test_a_pod_resolves_by_its_hostname_and_subdomain() -> None:
     table = hosts_file.hosts_entries(
         [make_pod("a", hostname="w-0", subdomain="job")], [], address, last
@@ -141,6 +135,9 @@ def test_the_file_is_rewritten_in_place(tmp_path: Path) -> None:
     assert file.stat().st_ino == inode
 
 
+NODES = {"muster-0"}
+
+
 class Listed:
     """Stands in for an informer whose objects do not change."""
 
@@ -162,6 +159,12 @@ class Addresses:
 
     host_address = "10.0.0.1"
 
+    def assign_addresses(self, keys: object) -> None:
+        pass
+
+    async def save_addresses(self) -> None:
+        pass
+
     def address(self, _: object) -> str:
         return "10.0.0.2"
 
@@ -174,7 +177,7 @@ async def test_a_pod_that_is_removed_while_files_are_written_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods = [make_pod(name) for name in ("a", "b")]
-    hosts_files = HostsFiles(Addresses(), Listed(*pods), Listed(), tmp_path)  # type: ignore[arg-type]
+    hosts_files = HostsFiles(Addresses(), NODES, Listed(*pods), Listed(), tmp_path)  # type: ignore[arg-type]
     files = [tmp_path / p.metadata.uid / "hosts" for p in pods]
     for file in files:
         file.parent.mkdir(parents=True)

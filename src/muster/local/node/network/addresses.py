@@ -1,20 +1,20 @@
 """Addresses of pods: the cluster's subnet, and one address per pod name.
 
-A pod name keeps its address when the pod is deleted, so that peers reach the replacement at the
-address that they know. When the subnet is full, the address that was unused longest is reused.
+Only pods with a node hold an address. A name keeps its address when its pod ends or is deleted, so
+that peers reach the replacement at the address that they know. When the subnet is full, the address
+that was unused longest is reused; a pod waits while other pods hold all of them.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from collections import deque
 from typing import TYPE_CHECKING
 
 from muster.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
-    from muster.api.meta import Key
+    from collections.abc import Collection, Iterable, Iterator
 
 Address = ipaddress.IPv4Address
 Subnet = ipaddress.IPv4Network
@@ -46,50 +46,55 @@ def free_subnet(routes: Iterable[Subnet], seed: int) -> Subnet:
 
 
 class Addresses:
-    """The addresses of pod names; the least recently used name is first."""
+    """The addresses of pod names: held by pods on this machine, or kept for their replacements."""
 
     def __init__(self, subnet: Subnet, saved: dict[str, str] | None = None) -> None:
         self.subnet = subnet
         self.gateway = subnet[1]
-        self._by_name = {
-            name: Address(text)
-            for name, text in (saved or {}).items()
-            if Address(text) in subnet and Address(text) != self.gateway
-        }
-        self._used = set(self._by_name.values())
-        self._next = 2
+        self.unsaved = False
+        """Whether a name got a new address since this was last set to False."""
+        # Not the network (0), the gateway (1) or the broadcast address (the last one).
+        addresses = dict.fromkeys(subnet[number] for number in range(2, subnet.num_addresses - 1))
+        self.size = len(addresses)
+        self._held: dict[str, Address] = {}
+        self._kept: dict[str, Address] = {}  # the name that lost its pod longest ago is first
+        for name, text in (saved or {}).items():
+            address = Address(text)
+            if address in addresses:
+                del addresses[address]
+                self._kept[name] = address
+        self._free = deque(addresses)
 
-    def find(self, key: Key) -> Address | None:
-        """The address that a pod name has or had."""
-        return self._by_name.get(str(key))
+    def held(self, name: str) -> Address | None:
+        """The address that a pod of this name has now."""
+        return self._held.get(name)
 
-    def allocate(self, key: Key, busy: Container[str] = ()) -> tuple[Address, bool]:
-        """The address of a pod name, and whether it is new. Names in `busy` keep theirs."""
-        name = str(key)
-        if name in self._by_name:
-            self._by_name[name] = self._by_name.pop(name)  # now the most recently used
-            return self._by_name[name], False
-        address = self._free() or self._reuse(busy)
-        self._by_name[name] = address
-        self._used.add(address)
-        return address, True
+    def find(self, name: str) -> Address | None:
+        """The address that a pod of this name has or had."""
+        return self._held.get(name) or self._kept.get(name)
 
-    def _free(self) -> Address | None:
-        size = self.subnet.num_addresses
-        for offset in range(size):
-            # Not the network (0), the gateway (1) or the broadcast address (the last one).
-            number = 2 + (self._next - 2 + offset) % (size - 3)
-            address = self.subnet[number]
-            if address not in self._used:
-                self._next = number + 1
-                return address
-        return None
+    def assign(self, names: Collection[str]) -> None:
+        """Let exactly these names hold addresses, as far as there are enough."""
+        for name in [name for name in self._held if name not in names]:
+            self._kept[name] = self._held.pop(name)
+        missing = [name for name in names if name not in self._held]
+        # Names that had an address come first: a new name could take it from them.
+        for name in sorted(missing, key=lambda name: name not in self._kept):
+            self.hold(name)
 
-    def _reuse(self, busy: Container[str]) -> Address:
-        for name in self._by_name:
-            if name not in busy:
-                return self._by_name.pop(name)
-        raise UsageError(f"all {self.subnet.num_addresses} addresses of {self.subnet} are in use")
+    def hold(self, name: str) -> Address | None:
+        """Let this name hold its address, or a new one; None if other names hold them all."""
+        address = self._held.get(name) or self._kept.pop(name, None)
+        if address is None and (self._free or self._kept):
+            address = self._free.popleft() if self._free else self._forget_oldest()
+            self.unsaved = True
+        if address is not None:
+            self._held[name] = address
+        return address
+
+    def _forget_oldest(self) -> Address:
+        return self._kept.pop(next(iter(self._kept)))
 
     def table(self) -> dict[str, str]:
-        return {name: str(address) for name, address in self._by_name.items()}
+        """All names with their addresses; those whose pods are gone longest come first."""
+        return {name: str(address) for name, address in (self._kept | self._held).items()}

@@ -6,6 +6,7 @@ crash, and two clusters on one machine do not collide.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import json
@@ -13,7 +14,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from muster.errors import CannotRun, UsageError
+from muster.errors import CannotRun, OutOfAddresses, UsageError
 from muster.local.home import cluster_hash
 from muster.local.node.network.addresses import (
     Address,
@@ -30,7 +31,7 @@ from muster.local.node.standalone.linux import files, netfilter, nftables
 from muster.local.node.standalone.linux.netlink import Netlink
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from muster.api.meta import Key, Raw
@@ -57,6 +58,7 @@ class BridgeNetwork(Network):
         self._netfilter: socket.socket | None = None
         self._services_open = False
         self._writing_rules = threading.Lock()
+        self._saving = asyncio.Lock()
 
     @property
     def addresses(self) -> Addresses:
@@ -163,19 +165,34 @@ class BridgeNetwork(Network):
         routes, saved = list(routes), files.read_json(self._file)
         self._addresses = self._saved(saved, routes)
         self._service_range = self._saved_range(saved, [*routes, self._addresses.subnet])
-        self._save()
+        self._save(self._addresses.table())
 
     @property
     def interface(self) -> ipaddress.IPv4Interface:
         """The bridge's own address."""
         return ipaddress.IPv4Interface((self.gateway, self.addresses.subnet.prefixlen))
 
-    def allocate(self, key: Key, busy: Container[str] = ()) -> str:
-        """The address of a pod name. Names in `busy` keep theirs when the subnet is full."""
-        address, new = self.addresses.allocate(key, busy)
-        if new:
-            self._save()
+    def allocate(self, key: Key) -> str:
+        """The address of a pod name; raises OutOfAddresses if other pods hold all of them."""
+        address = self.addresses.hold(str(key))
+        if address is None:
+            raise OutOfAddresses(
+                f"pods hold all {self.addresses.size} addresses of {self.addresses.subnet}: "
+                "this pod starts when another one ends or is deleted"
+            )
         return str(address)
+
+    async def save_addresses(self) -> None:
+        """Write the addresses of pod names to disk if there are new ones."""
+        async with self._saving:
+            if not self.addresses.unsaved:
+                return
+            self.addresses.unsaved = False
+            try:
+                await asyncio.to_thread(self._save, self.addresses.table())
+            except OSError:
+                self.addresses.unsaved = True
+                raise
 
     def link(self, address: str) -> dict[str, str]:
         """The settings of the pod's `pause` process for this address."""
@@ -221,11 +238,11 @@ class BridgeNetwork(Network):
                 return service_range
         return free_subnet(routes, self._seed + 1)
 
-    def _save(self) -> None:
+    def _save(self, addresses: dict[str, str]) -> None:
         body = {
             "subnet": str(self.addresses.subnet),
             "services": str(self.service_range),
-            "addresses": self.addresses.table(),
+            "addresses": addresses,
         }
         if files.read_json(self._file) != body:  # on a full disk nothing can be written
             files.write_atomically(self._file, json.dumps(body))

@@ -19,7 +19,7 @@ from muster.local.node.pod import Pod
 from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
     from muster.api.core import Service
@@ -57,8 +57,6 @@ def hosts_entries(
     entries = set[HostsEntry]()
     labelled: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:
-        if pod.finished:
-            continue
         meta = pod.metadata
         entries.add(HostsEntry(meta.namespace, meta.name, address(pod)))
         if pod.spec.hostname and pod.spec.subdomain:
@@ -131,15 +129,24 @@ def write_in_place(path: Path, text: str) -> None:
 
 
 class HostsFiles:
+    """Also gives pods their addresses, as soon as they are bound to one of our nodes."""
+
     def __init__(
-        self, runtime: Runtime, pods: Informer[Pod], services: Informer[Service], pods_dir: Path
+        self,
+        runtime: Runtime,
+        nodes: Collection[str],
+        pods: Informer[Pod],
+        services: Informer[Service],
+        pods_dir: Path,
     ) -> None:
         self._runtime = runtime
+        self._nodes = nodes
         self._pods = pods
         self._services = services
         self._pods_dir = pods_dir
         self._changed = asyncio.Event()
         self._table: list[HostsEntry] | None = None
+        self._named: set[str] = set()  # the uids of the pods in the table
         pods.subscribe(self._on_change)
         services.subscribe(self._on_change)
 
@@ -149,38 +156,64 @@ class HostsFiles:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            written = [pod for pod in self._pods.all() if self._file(pod).exists()]
-            for pod in written:
+            self._entries()
+            try:
+                await self._runtime.save_addresses()
+            except OSError as error:
+                self._try_again("addresses of pods", error)
+            for pod in self._on_our_nodes():
                 try:
-                    self.write(pod)
+                    if self._file(pod).exists():
+                        self.write(pod)
                 except FileNotFoundError:
                     pass  # the pod is gone
-                except OSError as error:  # a full disk, or no descriptor is left
-                    _not_written.log("hosts file of %s: %s", pod.metadata.key, describe(error))
-                    asyncio.get_running_loop().call_later(_WRITE_AGAIN, self._changed.set)
+                except OSError as error:
+                    self._try_again(f"hosts file of {pod.metadata.key}", error)
                 await asyncio.sleep(0)  # a thousand files must not hold up the event loop
+
+    def _try_again(self, what: str, error: OSError) -> None:
+        """A full disk, or no descriptor is left."""
+        _not_written.log("%s: %s", what, describe(error))
+        asyncio.get_running_loop().call_later(_WRITE_AGAIN, self._changed.set)
 
     def write(self, pod: Pod) -> None:
         """Bring one pod's file up to date."""
+        address = self._address(pod)
+        if address and pod.metadata.uid not in self._named:  # it had to wait for its address
+            self._table = None
+            self._changed.set()
         write_in_place(
             self._file(pod),
             render_hosts_file(
                 pod.metadata.namespace,
                 self._entries(),
                 pod.spec.host_aliases,
-                own_entry(pod, self._address(pod)),
+                own_entry(pod, address),
             ),
         )
 
     def _entries(self) -> Iterable[HostsEntry]:
         if self._table is None:
+            pods = self._on_our_nodes()
+            self._runtime.assign_addresses(
+                pod.metadata.key for pod in pods if not pod.spec.host_network
+            )
+            self._named = {pod.metadata.uid for pod in pods if self._address(pod)}
             self._table = hosts_entries(
-                self._pods.all(),
+                pods,
                 self._services.all(),
                 self._address,
                 self._runtime.last_address,
             )
         return self._table
+
+    def _on_our_nodes(self) -> list[Pod]:
+        """The pods that run here or will run here. Others have no address: there may be far more
+        of them than addresses."""
+        return [pod for pod in self._pods.all() if self._is_ours(pod)]
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.spec.node_name in self._nodes and not pod.finished
 
     def _address(self, pod: Pod) -> str:
         if pod.spec.host_network:
@@ -191,14 +224,12 @@ class HostsFiles:
         return self._pods_dir / pod.metadata.uid / "hosts"
 
     def _on_change(self, change: Change[Pod] | Change[Service]) -> None:
-        old, new = change.old, change.new
-        if old is None or new is None or _relevant(old) != _relevant(new):
+        if self._relevant(change.old) != self._relevant(change.new):
             self._table = None
             self._changed.set()
 
-
-def _relevant(item: Pod | Service) -> tuple[object, ...]:
-    """The fields that names and addresses depend on."""
-    if isinstance(item, Pod):
-        return item.metadata.key, item.finished, item.metadata.labels
-    return item.spec.selector, item.spec.cluster_ip, item.spec.type
+    def _relevant(self, item: Pod | Service | None) -> tuple[object, ...] | None:
+        """The fields that names and addresses depend on; None if no name depends on the object."""
+        if isinstance(item, Pod):
+            return (item.metadata.uid, item.metadata.labels) if self._is_ours(item) else None
+        return None if item is None else (item.spec.selector, item.spec.cluster_ip, item.spec.type)

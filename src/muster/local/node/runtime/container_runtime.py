@@ -29,7 +29,7 @@ from muster.local.node.standalone.linux import files
 from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
     from socket import socket
@@ -106,8 +106,17 @@ class Runtime(ABC):
         """The address of this machine as pods see it."""
 
     @abstractmethod
+    def assign_addresses(self, keys: Iterable[Key]) -> None:
+        """Give addresses to the pods of these names, as far as there are enough; other pods lose
+        theirs, unless they still run."""
+
+    @abstractmethod
+    async def save_addresses(self) -> None:
+        """Write new addresses of pod names to disk."""
+
+    @abstractmethod
     def address(self, key: Key) -> str:
-        """The address that a pod of this name has or will have."""
+        """The address that a pod of this name has or will have; empty if it has none yet."""
 
     @abstractmethod
     def last_address(self, key: Key) -> str:

@@ -21,7 +21,7 @@ from muster.local.node.runtime.sandbox import open_sandbox
 from muster.local.node.standalone.linux import files, kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from socket import socket
 
@@ -47,22 +47,39 @@ class NamespaceRuntime(Runtime):
         self._network = network
         self._rules = rules
         self._tree = HostTree()
-        # Names of pods with a record: their addresses are not reused.
-        self._busy: set[str] = set()
+        # The names of pods with namespaces, by uid: they use their addresses whatever the API says.
+        self._open: dict[str, str] = {}
+        self._bound: dict[str, None] = {}  # the names of pods that are to run here
 
     async def run(self, changed: Callable[[str], None]) -> None:
-        self._busy |= {self.records.read(uid).key for uid in self.records.uids()}
+        records = [self.records.read(uid) for uid in self.records.uids()]
+        self._open |= {
+            record.uid: record.key
+            for record in records
+            if record.pause and record.address != self._network.gateway
+        }
+        self.assign_addresses(())
         await super().run(changed)
 
     @property
     def host_address(self) -> str:
         return self._network.gateway
 
+    def assign_addresses(self, keys: Iterable[Key]) -> None:
+        self._bound = dict.fromkeys(map(str, keys))
+        self._assign()
+
+    def _assign(self) -> None:
+        self._network.addresses.assign(dict.fromkeys(self._open.values()) | self._bound)
+
+    async def save_addresses(self) -> None:
+        await self._network.save_addresses()
+
     def address(self, key: Key) -> str:
-        return self._network.allocate(key, self._busy)
+        return str(self._network.addresses.held(str(key)) or "")
 
     def last_address(self, key: Key) -> str:
-        return str(self._network.addresses.find(key) or "")
+        return str(self._network.addresses.find(str(key)) or "")
 
     async def open(self, spec: SandboxSpec) -> None:
         before = self.records.read(spec.uid)
@@ -73,9 +90,10 @@ class NamespaceRuntime(Runtime):
             raise CannotRun("the pod's earlier first process does not exit")
         folder = self.records.pod(spec.uid)
         folder.mkdir(parents=True, exist_ok=True)
-        address = "" if spec.host_network else self.address(spec.key)
-        self._busy.add(str(spec.key))
+        address = "" if spec.host_network else self._network.allocate(spec.key)
         if address:  # a pod on the host's network has the host's file
+            self._open[spec.uid] = str(spec.key)
+            await self.save_addresses()
             files.write_atomically(folder / "resolv.conf", self._network.resolv_conf, 0o644)
         files.write_atomically(folder / "hostname", f"{spec.hostname}\n", 0o644)
         body: Raw = {
@@ -142,10 +160,8 @@ class NamespaceRuntime(Runtime):
         self.remove_cgroups(uid)
         if record.address and record.address != self._network.gateway and record.pause:
             await asyncio.to_thread(self._network.detach, record.address)
-
-    async def forget(self, uid: str) -> bool:
-        self._busy.discard(self.records.read(uid).key)
-        return await super().forget(uid)
+        if self._open.pop(uid, None):
+            self._assign()
 
     async def reach(self, uid: str, port: int) -> socket:
         record = self.records.read_open(uid)

@@ -44,6 +44,12 @@ class PlainRuntime(Runtime):
         super().__init__(data_dir, groups)
         self._programs = data_dir / PROGRAMS_FOLDER
 
+    def assign_addresses(self, keys: Iterable[Key]) -> None:
+        """Nothing to do: all pods have the machine's address."""
+
+    async def save_addresses(self) -> None:
+        pass
+
     def address(self, key: Key) -> str:
         return LOOPBACK
 
