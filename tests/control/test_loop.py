@@ -11,8 +11,16 @@ from muster.control.loop import Outcome, RequeueAfter, run_workers
 from muster.control.work_queue import WorkQueue
 from muster.errors import Bug, Conflict, TerminalError, TooManyRequests, Unreachable
 from muster.kube.retry import Backoff
+from muster.telemetry import unexpected_errors
+from tests.unexpected_errors import counted
 
 pytestmark = pytest.mark.looptime
+
+
+@pytest.fixture(autouse=True)
+def _first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has one line per place and interval: no earlier test may have written it."""
+    monkeypatch.setattr(unexpected_errors, "_lines", {})
 
 
 class Bench:
@@ -272,3 +280,19 @@ async def test_an_error_at_the_moment_of_cancellation_does_not_keep_a_worker_run
     await asyncio.wait([task], timeout=60)
 
     assert task.cancelled()
+
+
+async def test_bugs_are_counted_and_logged_at_a_bounded_rate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(*(ValueError("9" * 5000) for _ in range(20)))
+    before = counted().get("bench", 0)
+    for key in "abcdefghijklmnopqrst":
+        bench.queue.add(key)
+
+    await bench.run(100)
+
+    assert counted()["bench"] == before + 20
+    assert len([key for _, key in bench.visits]) == 40  # each was tried again
+    assert len(caplog.messages) == 1
+    assert len(caplog.messages[0]) < 1000

@@ -378,3 +378,26 @@ async def test_a_metric_says_whether_the_process_leads() -> None:
 
     assert leading == [0, 1, 0, 1]
     assert REGISTRY.get_sample_value("muster_leading", {"component": "metered"}) == 0
+
+
+async def test_with_restarts_what_crashes_starts_again_and_the_rest_goes_on() -> None:
+    manager = Manager("m", restarts=True)
+    runs: list[float] = []
+
+    async def crash() -> None:
+        runs.append(now())
+        raise OverflowError("date value out of range")
+
+    manager.background("hostile", crash)
+    manager.background("led", crash, led=True)
+    informer = manager.informer(FakeInformer(crashes=5))
+    reconcile = Slow(1)
+    queue = queue_of("a")
+    manager.loop(queue, reconcile)
+    asyncio.get_running_loop().call_later(500, queue.add, "b")
+
+    await stop_at(manager, 1000)
+
+    assert reconcile.finished == [1, 501]
+    assert informer.ended
+    assert 40 < len(runs) < 100  # two tasks, each less and less often: about once a minute

@@ -22,6 +22,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from muster.errors import Bug, Conflict, MusterError, TerminalError, TooManyRequests, describe
+from muster.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -95,7 +96,7 @@ async def _attempt(queue: WorkQueue[K], reconcile: Reconcile[K], key: K) -> Outc
         return Outcome.TERMINAL
     except Exception as error:  # noqa: BLE001 - the one place that catches all: the loop must go on
         delay = queue.retry(key, at_least=_retry_after(error))
-        _report(f"{queue.name} {key}", error, delay)
+        _report(queue.name, key, error, delay)
         return Outcome.RETRY
     queue.done(key, again=None if after is None else after.seconds)
     return Outcome.DONE if after is None else Outcome.AGAIN
@@ -142,8 +143,8 @@ def _retry_after(error: BaseException) -> float:
     return max(seconds, default=0.0)
 
 
-def _report(subject: str, error: BaseException, delay: float) -> None:
-    causes = list(_causes(error))
+def _report(name: str, key: object, error: BaseException, delay: float) -> None:
+    causes, subject = list(_causes(error)), f"{name} {key}"
     text = "; ".join(describe(cause) for cause in causes if isinstance(cause, Exception))
     if all(isinstance(cause, Conflict) for cause in causes):
         # Ordinary: the next attempt reads the newer object.
@@ -153,4 +154,4 @@ def _report(subject: str, error: BaseException, delay: float) -> None:
     ):
         log.warning("%s: will retry in %.2f s: %s", subject, delay, text)
     else:
-        log.error("%s: bug, will retry in %.2f s: %s", subject, delay, text, exc_info=error)
+        unexpected_errors.survived(name, key, error, f", will retry in {delay:.2f} s")

@@ -11,7 +11,9 @@ Promises:
   attempt hangs. (A stuck event loop answers no probe at all.)
 - When `stop` is set or `run` is cancelled, no new key is taken, running attempts get `grace`
   seconds, and then the rest is cancelled.
-- When any part crashes, everything stops and `run` raises that error.
+- When any part crashes, everything stops and `run` raises that error. With `restarts`, informers
+  and background tasks that crash are started again instead, later each time: a daemon that no
+  cluster would start again must survive what strangers write.
 - A lost lease is not a crash: led tasks stop, and start again from the informers' current state
   when the lease is won back.
 """
@@ -24,8 +26,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from muster.control import metrics
-from muster.control.loop import Hook, Reconcile, run_workers
+from muster.control.loop import Hook, Reconcile, is_cancelled, run_workers
 from muster.errors import LeaseLost, single_error
+from muster.kube.retry import Backoff
+from muster.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -41,6 +45,7 @@ Lead: TypeAlias = Callable[[Run], Awaitable[None]]
 
 _CONTEND_PAUSE = 1.0
 """Seconds after a lost lease, so that a lease that is lost at once does not make a busy loop."""
+_RESTART = Backoff(first=0.5, cap=60.0)
 STUCK = 600.0
 """Seconds after which an attempt counts as hung: every request has a shorter limit of its own."""
 
@@ -78,9 +83,11 @@ class Manager:
         health: Health | None = None,
         lead: Lead | None = None,
         grace: float = 20,
+        restarts: bool = False,
     ) -> None:
         self.name = name
         self.grace = grace
+        self._restarts = restarts
         self._lead = lead or _call
         self._informers: list[Syncing] = []
         self._loops: list[tuple[WorkQueue[Any], Run]] = []
@@ -129,7 +136,7 @@ class Manager:
         try:
             async with asyncio.TaskGroup() as group:
                 background = [
-                    group.create_task(_call(run), name=f"{self.name}/{name}")
+                    group.create_task(self._guarded(name, run), name=f"{self.name}/{name}")
                     for name, run in self._background_tasks()
                 ]
                 if stop is not None:
@@ -171,7 +178,10 @@ class Manager:
         self._leading.set(1)
         try:
             async with asyncio.TaskGroup() as group:
-                led = [group.create_task(_call(run), name=name) for name, run in self._led]
+                led = [
+                    group.create_task(self._guarded(name, run), name=name)
+                    for name, run in self._led
+                ]
                 loops = [
                     group.create_task(_call(run), name=queue.name) for queue, run in self._loops
                 ]
@@ -184,6 +194,22 @@ class Manager:
         finally:
             self._active = False
             self._leading.set(0)
+
+    async def _guarded(self, name: str, run: Run) -> None:
+        clock = asyncio.get_running_loop().time
+        failures, started = 0, clock()
+        while True:
+            try:
+                return await run()
+            except Exception as error:
+                if not self._restarts or is_cancelled():
+                    raise
+                failures = 1 if clock() - started > _RESTART.cap else failures + 1
+                delay = _RESTART.delay(failures)
+                then = f", will start again in {delay:.2f} s"
+                unexpected_errors.survived(self.name, name, error, then)
+                await asyncio.sleep(delay)
+                started = clock()
 
     async def _wind_down(self, foreground: asyncio.Task[None]) -> None:
         self._stopping.set()

@@ -91,7 +91,7 @@ class RepeatedLine:
         self._next = float("-inf")
         self._omitted = 0
 
-    def log(self, message: str, *args: object) -> None:
+    def log(self, message: str, *args: object, exc_info: BaseException | None = None) -> None:
         now = self._clock()
         if now < self._next:
             self._omitted += 1
@@ -99,4 +99,4 @@ class RepeatedLine:
         if self._omitted:
             message += f" ({self._omitted} more like it since the last such line)"
         self._next, self._omitted = now + self._every, 0
-        self._logger.log(self._level, message, *args)
+        self._logger.log(self._level, message, *args, exc_info=exc_info)

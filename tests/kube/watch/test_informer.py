@@ -16,6 +16,7 @@ from muster.kube.client import Client
 from muster.kube.watch.informer import Informer
 from muster.kube.watch.informer_cache import Change
 from tests.kube.fake_apiserver import FakeApiServer, pod, status_response
+from tests.unexpected_errors import counted
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -241,3 +242,26 @@ async def test_an_informer_of_raw_objects_works_the_same() -> None:
         await server.cut()
         await eventually(lambda: informer.get(Key("ns", "b")) is not None)
         task.cancel()
+
+
+async def test_a_listener_that_fails_for_one_object_does_not_end_the_watch() -> None:
+    server = FakeApiServer()
+    await server.put(pod("a"))
+    informer, seen = Informer(Client(server), PODS), Seen()
+
+    def fail(change: Change[Pod]) -> None:
+        if change.current.metadata.name == "b":
+            raise OverflowError("date value out of range")
+
+    informer.subscribe(fail)
+    informer.subscribe(seen)
+    before = counted().get("watch of pods", 0)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await server.put(pod("b"))
+        await server.put(pod("c"))
+        await eventually(lambda: len(seen.words) >= 3, timeout=60)
+        task.cancel()
+
+    assert sorted(seen.words) == ["+a", "+b", "+c"]
+    assert counted()["watch of pods"] == before + 1

@@ -80,3 +80,15 @@ def test_a_raw_object_has_the_same_identity_as_its_struct() -> None:
     raw = {"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "5"}}
     assert identity_of(raw) == identity_of(msgspec.convert(raw, Pod))
     assert identity_of({}).version == ""
+
+
+def test_an_index_that_fails_for_one_object_leaves_the_others_indexed() -> None:
+    cache: InformerCache[Pod] = InformerCache({"number": lambda p: [str(int(p.metadata.name))]})
+    good, bad = pod("1", "u1", 1), pod("²", "u2", 1)
+
+    assert [change.new for change in cache.replace([bad, good])] == [bad, good]
+    assert cache.by("number", "1") == [good]
+    assert cache.get(bad.metadata.key) is bad
+
+    assert [change.old for change in cache.replace([])] == [bad, good]
+    assert cache.by("number", "1") == []

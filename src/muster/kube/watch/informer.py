@@ -25,6 +25,7 @@ from muster.errors import (
 )
 from muster.kube.retry import Backoff
 from muster.kube.watch.informer_cache import Change, InformerCache, identity_of
+from muster.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -138,7 +139,8 @@ class Informer(Generic[T]):
         return self._cache.by(index, value)
 
     def subscribe(self, listener: Callable[[Change[T]], None]) -> None:
-        """Call `listener` with every later change. It must neither block nor raise."""
+        """Call `listener` with every later change. It must neither block nor raise; if it raises,
+        the other listeners hear of the change all the same."""
         self._listeners.append(listener)
 
     @property
@@ -205,7 +207,11 @@ class Informer(Generic[T]):
     def _notify(self, changes: list[Change[T]]) -> None:
         for change in changes:
             for listener in self._listeners:
-                listener(change)
+                try:
+                    listener(change)
+                except Exception as error:  # noqa: BLE001 - one object must not end the watch
+                    key = identity_of(change.current).key
+                    unexpected_errors.survived(f"watch of {self.kind.plural}", key, error)
 
     def _recovered(self) -> None:
         if self.failure:

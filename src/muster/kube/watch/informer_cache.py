@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 import msgspec
 
 from muster.api.meta import key_of
+from muster.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -112,14 +113,20 @@ class InformerCache(Generic[T]):
         return old
 
     def _index(self, key: Key, item: T) -> None:
-        for name, values in self._indexers.items():
-            for value in values(item):
+        for name in self._indexers:
+            for value in self._values(name, key, item):
                 self._indexes[name].setdefault(value, {})[key] = item
 
+    def _values(self, name: str, key: Key, item: T) -> list[str]:
+        try:
+            return list(self._indexers[name](item))
+        except Exception as error:  # noqa: BLE001 - one object must not end the watch
+            unexpected_errors.survived(f"index {name}", key, error)
+            return []
+
     def _unindex(self, key: Key, item: T) -> None:
-        for name, values in self._indexers.items():
-            index = self._indexes[name]
-            for value in values(item):
+        for name, index in self._indexes.items():
+            for value in self._values(name, key, item):
                 bucket = index.get(value)
                 if bucket is not None:
                     bucket.pop(key, None)
