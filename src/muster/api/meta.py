@@ -6,7 +6,7 @@ or keep the raw object. All are frozen; change one with `msgspec.structs.replace
 
 # No `from __future__ import annotations`: msgspec would have to compile each of them again.
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -21,6 +21,7 @@ MAX_SECONDS = 2**31 - 1
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated name suffixes: no vowels, so that they never form words."""
+_BEGINNING, _END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _CAPITALS = {
     "cluster_ip": "clusterIP",
     "downward_api": "downwardAPI",
@@ -75,8 +76,12 @@ def object_name(item: Raw) -> str:
 
 def timestamp(moment: datetime, *, micro: bool = False) -> str:
     """A time as the API writes it: metav1.Time, or metav1.MicroTime with `micro`."""
-    utc = moment.astimezone(UTC)
-    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+    try:
+        utc = moment.astimezone(UTC)
+    except OverflowError:  # a stranger's time in the year 1 or 9999, that in UTC is in none
+        utc = moment
+    text = utc.replace(tzinfo=None).isoformat(timespec="microseconds" if micro else "seconds")
+    return f"{text}Z"
 
 
 def read_timestamp(value: object) -> datetime | None:
@@ -92,6 +97,14 @@ def in_utc(moment: datetime | None) -> datetime | None:
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except OverflowError:
         return None
+
+
+def later(moment: datetime, seconds: float) -> datetime:
+    """So many seconds after the moment; the end of time if that is later."""
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return _END if seconds > 0 else _BEGINNING
 
 
 def seconds_left(since: datetime, delay: float, now: datetime) -> float:

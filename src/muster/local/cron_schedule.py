@@ -159,7 +159,10 @@ class _Every:
     delay: timedelta
 
     def next_after(self, time: datetime) -> datetime | None:
-        return time.replace(microsecond=0) + self.delay
+        try:
+            return time.replace(microsecond=0) + self.delay
+        except OverflowError:  # after the year 9999
+            return None
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,12 @@ class _Calendar:
     zone: tzinfo
 
     def next_after(self, time: datetime) -> datetime | None:
+        try:
+            return self._next_after(time)
+        except OverflowError:  # after the year 9999
+            return None
+
+    def _next_after(self, time: datetime) -> datetime | None:
         # In steps of real time: an hour that a change of the clock skips does not occur, and an
         # hour that it repeats occurs twice.
         moment = time.astimezone(UTC).replace(second=0, microsecond=0) + _MINUTE

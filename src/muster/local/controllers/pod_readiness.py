@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from muster.api.meta import condition_is_true, find_condition
+from muster.api.annotation_values import read_integer
+from muster.api.meta import condition_is_true, find_condition, later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def available_at(pod: Pod, min_ready_seconds: int) -> datetime | None:
     condition = find_condition(pod.status.conditions, "Ready")
     if condition is None or condition.status != "True" or condition.last_transition_time is None:
         return None
-    return condition.last_transition_time + timedelta(seconds=min_ready_seconds)
+    return later(condition.last_transition_time, min_ready_seconds)
 
 
 def available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
@@ -66,7 +66,6 @@ def deletion_order(pods: Sequence[Pod], neighbours: Sequence[Pod]) -> list[Pod]:
 
 
 def _cost(pod: Pod) -> int:
-    try:
-        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
-    except ValueError:  # people write annotations, and nothing checks them
-        return 0
+    text = pod.metadata.annotations.get(DELETION_COST, "")
+    cost = read_integer(text.removeprefix("-")) or 0
+    return -cost if text.startswith("-") else cost

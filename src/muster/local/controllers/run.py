@@ -88,7 +88,7 @@ class ControllerManager:
         self.clock = clock
         self.informers = SharedInformers(client)
         self.recorder = EventRecorder(client, clock)
-        self.manager = Manager("controllers")
+        self.manager = Manager("controllers", restarts=True)
 
     def pod_control(self, kind: Kind[Any], component: str) -> PodControl:
         expectations = Expectations(asyncio.get_running_loop().time)

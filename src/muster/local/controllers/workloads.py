@@ -10,6 +10,7 @@ from typing import Any
 
 from muster.api import core, kinds
 from muster.api.affinity import LabelSelector, Toleration
+from muster.api.annotation_values import read_integer
 from muster.api.kinds import Kind
 from muster.api.meta import ApiObject, Condition, Object, ObjectMeta, Raw, condition_is_true
 
@@ -275,7 +276,7 @@ def share(value: int | str, whole: int, *, round_up: bool = True) -> int:
     """A number, or a percentage of `whole`."""
     if isinstance(value, int):
         return value
-    exact = int(value.rstrip("%")) * whole / 100
+    exact = (read_integer(value.rstrip("%")) or 0) * whole / 100
     return math.ceil(exact) if round_up else math.floor(exact)
 
 

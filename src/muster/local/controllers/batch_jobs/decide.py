@@ -8,13 +8,12 @@ is final: a job that is going to fail does not succeed because its last pod happ
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from muster.api import conditions
 from muster.api.events import EventText
-from muster.api.meta import timestamp
+from muster.api.meta import later, read_timestamp, timestamp
 from muster.local.controllers import pod_readiness
 from muster.local.controllers.batch_jobs import index_failures, job_end, pod_tracking
 from muster.local.controllers.batch_jobs.job_end import JobEnd
@@ -22,6 +21,7 @@ from muster.local.controllers.workloads import BURST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.local.controllers.batch_jobs.pod_tracking import PodCounts
@@ -67,8 +67,8 @@ def expires(job: Job) -> datetime | None:
     known = _conditions(job)
     end = conditions.find(known, "Complete") or conditions.find(known, "Failed")
     assert end is not None
-    since = datetime.fromisoformat(end["lastTransitionTime"])
-    return since + timedelta(seconds=job.spec.ttl_seconds_after_finished)
+    since = read_timestamp(end.get("lastTransitionTime"))
+    return None if since is None else later(since, job.spec.ttl_seconds_after_finished)
 
 
 def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:

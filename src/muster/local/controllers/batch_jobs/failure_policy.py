@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.local.controllers.batch_jobs.pod_tracking import parse_indexes
+from muster.local.controllers.batch_jobs.pod_tracking import parse_ranges
 
 if TYPE_CHECKING:
     from muster.local.controllers.workloads import ExitCodes, FailureRule, Job, Pod, SuccessRule
@@ -74,6 +75,9 @@ def met_success_rule(job: Job, completed: frozenset[int]) -> int | None:
 def _is_met(rule: SuccessRule, completed: frozenset[int], completions: int) -> bool:
     if rule.succeeded_indexes is None:
         return len(completed) >= (rule.succeeded_count or 0)
-    named = parse_indexes(rule.succeeded_indexes, completions)
-    required = len(named) if rule.succeeded_count is None else rule.succeeded_count
-    return len(named & completed) >= required
+    named = parse_ranges(rule.succeeded_indexes, completions)  # up to 2**31 indexes
+    count = rule.succeeded_count
+    required = sum(map(len, named)) if count is None else count
+    ordered = sorted(completed)
+    met = sum(bisect_left(ordered, r.stop) - bisect_left(ordered, r.start) for r in named)
+    return met >= required

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
 from muster.api.meta import seconds_left
 from muster.local.controllers.batch_jobs import failure_policy
 from muster.local.controllers.batch_jobs.job_end import backoff_delay, ended_at
@@ -106,5 +107,4 @@ def _all_failures(pod: Pod) -> int:
 
 
 def _count(pod: Pod, annotation: str) -> int:
-    text = pod.metadata.annotations.get(annotation, "")
-    return int(text) if text.isdigit() else 0
+    return read_integer(pod.metadata.annotations.get(annotation, "")) or 0

@@ -7,15 +7,15 @@ success policy, its completions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from muster.api.meta import MAX_SECONDS, seconds_left
+from muster.api.meta import MAX_SECONDS, later, read_timestamp, seconds_left
 from muster.local.controllers.batch_jobs.failure_policy import matching_rule, met_success_rule
 from muster.local.controllers.batch_jobs.pod_tracking import is_indexed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from muster.local.controllers.batch_jobs.pod_tracking import PodCounts
     from muster.local.controllers.workloads import Job, Pod
@@ -104,7 +104,8 @@ def deadline(job: Job) -> datetime | None:
     started, allowed = job.status.get("startTime"), job.spec.active_deadline_seconds
     if allowed is None or not started or job.spec.suspend:
         return None
-    return datetime.fromisoformat(started) + timedelta(seconds=min(allowed, MAX_SECONDS))
+    since = read_timestamp(started)
+    return None if since is None else later(since, min(allowed, MAX_SECONDS))
 
 
 def backoff(pods: Sequence[Pod], now: datetime) -> float:

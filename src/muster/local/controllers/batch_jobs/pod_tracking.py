@@ -10,8 +10,10 @@ such as `0-3,5,7-8`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING
+
+from muster.api.annotation_values import read_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,16 +24,29 @@ if TYPE_CHECKING:
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
+_MOST_INDEXES = 1_000_000
+
+
+def parse_ranges(text: str, below: int) -> list[range]:
+    """The ranges in a text, in order and apart; indexes beyond the job's completions do not
+    count."""
+    ranges: list[range] = []
+    parts = (part.partition("-") for part in text.split(","))
+    numbers = ((read_integer(first), read_integer(last or first)) for first, _, last in parts)
+    for first, last in sorted(
+        (first, min(last, below - 1))
+        for first, last in numbers
+        if first is not None and last is not None
+    ):
+        begin = max(first, ranges[-1].stop) if ranges else first
+        if begin <= last:
+            ranges.append(range(begin, last + 1))
+    return ranges
 
 
 def parse_indexes(text: str, below: int) -> set[int]:
-    """The indexes in a text of ranges; indexes beyond the job's completions do not count."""
-    indexes: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            indexes.update(range(int(first), min(int(last or first), below - 1) + 1))
-    return indexes
+    """The indexes in a text of ranges; the first million, which no local job reaches."""
+    return set(islice(chain.from_iterable(parse_ranges(text, below)), _MOST_INDEXES))
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
@@ -45,8 +60,7 @@ def format_indexes(indexes: Iterable[int]) -> str:
 
 def completion_index(pod: Pod) -> int | None:
     """The pod's index, if it has one."""
-    text = pod.metadata.annotations.get(INDEX, "")
-    return int(text) if text.isdigit() else None
+    return read_integer(pod.metadata.annotations.get(INDEX, ""))
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ that a job whose creation was not recorded in the status is found and not create
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.events import EventText
-from muster.api.meta import read_timestamp, timestamp
+from muster.api.meta import later, read_timestamp, timestamp
 from muster.local import cron_schedule
 from muster.local.controllers.batch_jobs.decide import end_of
 from muster.local.controllers.workloads import CRON_JOBS, owner_reference
@@ -140,7 +140,7 @@ def _begin_of(cron_job: CronJob) -> datetime:
 
 def _earliest(cron_job: CronJob, begin: datetime, now: datetime) -> datetime:
     deadline = cron_job.spec.starting_deadline_seconds
-    return begin if deadline is None else max(begin, now - timedelta(seconds=deadline))
+    return begin if deadline is None else max(begin, later(now, -deadline))
 
 
 def most_recent(
@@ -156,12 +156,13 @@ def most_recent(
     gap = second - first
     count = (now - first) // gap + 1
     # Counting each time would take too long after years, so the search starts near the end. In an
-    # uneven schedule there may be no time so late: then it starts earlier.
-    skipped = count - 2
-    following = schedule.next_after(first + gap * skipped)
+    # uneven schedule there may be no time so late: then it starts earlier, but never so early that
+    # many times follow.
+    back = gap
+    following = schedule.next_after(max(earliest, now - back))
     while following is None or following > now:
-        skipped //= 2
-        following = schedule.next_after(first + gap * skipped)
+        back *= 2
+        following = schedule.next_after(max(earliest, later(now, -back.total_seconds())))
     recent = first
     while following is not None and following <= now:
         recent, following = following, schedule.next_after(following)
@@ -171,7 +172,7 @@ def most_recent(
 def _may_start(plan: Plan, cron_job: CronJob, due: datetime, now: datetime) -> bool:
     spec, active = cron_job.spec, plan.status.get("active") or ()
     deadline = spec.starting_deadline_seconds
-    if deadline is not None and due + timedelta(seconds=deadline) < now:
+    if deadline is not None and later(due, deadline) < now:
         text = f"Missed scheduled time to start a job: {due:%a, %d %b %Y %H:%M:%S +0000}"
         plan.events.append(EventText("MissSchedule", text, "Warning"))
         return False

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 # The API server counts the templates of a set in the annotation; its pods carry the count.
 _GENERATION = "deprecated.daemonset.template.generation"
 POD_GENERATION = "pod-template-generation"
+_LONGEST = 63
+"""Characters of the value of a label."""
 
 
 def template_generation(daemon_set: DaemonSet) -> str:
     """The number of the set's template; empty if the set has none."""
     text = daemon_set.metadata.annotations.get(_GENERATION, "")
-    return text if text.isdigit() else ""
+    return text if text.isascii() and text.isdigit() and len(text) < _LONGEST else ""
 
 
 def is_updated(daemon_set: DaemonSet, revision_hash: str, pod: Pod) -> bool:

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from muster.api import conditions
+from muster.api.meta import later, read_timestamp
 from muster.local.controllers.deployments.scaling import bounds, total_replicas
 from muster.local.controllers.workloads import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from muster.api.meta import Raw
     from muster.local.controllers.workloads import Deployment, ReplicaSet
@@ -165,13 +166,13 @@ def late(deployment: Deployment, progressing: Raw | None, now: datetime) -> bool
     """Whether there was no progress for longer than the deadline."""
     if progressing is None or progressing.get("reason") == DONE:
         return False
-    return progressing.get("reason") == LATE or now >= _due(deployment, progressing)
+    return progressing.get("reason") == LATE or now >= _due(deployment, progressing, now)
 
 
-def _due(deployment: Deployment, progressing: Raw) -> datetime:
-    since = datetime.fromisoformat(progressing["lastUpdateTime"])
+def _due(deployment: Deployment, progressing: Raw, now: datetime) -> datetime:
+    since = read_timestamp(progressing.get("lastUpdateTime")) or now
     # Times are written in whole seconds: a deadline counts from the end of that second.
-    return since + timedelta(seconds=deployment.spec.progress_deadline_seconds + 1)
+    return later(since, deployment.spec.progress_deadline_seconds + 1)
 
 
 def deadline_in(deployment: Deployment, status: Raw, now: datetime) -> float | None:
@@ -181,7 +182,7 @@ def deadline_in(deployment: Deployment, status: Raw, now: datetime) -> float | N
         return None
     if not has_deadline(deployment) or deployment.spec.paused:
         return None
-    return max(0.0, (_due(deployment, progressing) - now).total_seconds())
+    return max(0.0, (_due(deployment, progressing, now) - now).total_seconds())
 
 
 def _with_failure(known: list[Raw], sets: Sequence[ReplicaSet]) -> list[Raw]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.api.annotation_values import MAX_INTEGER, read_integer
 from muster.api.meta import SUFFIX_LETTERS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAXIMUM = "deployment.kubernetes.io/max-replicas"
+_LONGEST_HISTORY = 2000
 _NOT_COPIED = {
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -69,12 +71,12 @@ def by_age(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
 
 
 def number(meta: ObjectMeta) -> int:
-    """The revision of a set or a deployment; 0 if it has none."""
-    return _integer(meta.annotations.get(REVISION, ""))
+    """The revision of a set or a deployment; 0 if it has none that can be read."""
+    return read_integer(meta.annotations.get(REVISION, "")) or 0
 
 
 def next_number(old: Sequence[ReplicaSet]) -> int:
-    return max((number(rs.metadata) for rs in old), default=0) + 1
+    return min(max((number(rs.metadata) for rs in old), default=0) + 1, MAX_INTEGER)
 
 
 def set_annotations(
@@ -83,13 +85,16 @@ def set_annotations(
     """The annotations of the current set: the deployment's own, and the revision."""
     copied = {k: v for k, v in deployment.metadata.annotations.items() if k not in _NOT_COPIED}
     known = current_set.metadata.annotations if current_set is not None else {}
-    before = _integer(known.get(REVISION, ""))
+    before = read_integer(known.get(REVISION, "")) or 0
     # A revision never falls: a set that is current again gets a higher one (`next_number`).
     if before >= revision:
         return {**known, **copied}
     annotations = {**known, **copied, REVISION: str(revision)}
     if before:
         history = [number for number in known.get(HISTORY, "").split(",") if number]
+        # As in Kubernetes, the oldest ones are forgotten: the length of annotations is limited.
+        while history and len(",".join([*history, str(before)])) > _LONGEST_HISTORY:
+            del history[: -(-len(history) // 2)]
         annotations[HISTORY] = ",".join([*history, str(before)])
     return annotations
 
@@ -121,7 +126,3 @@ def _selector(deployment: Deployment, hashed: str) -> Raw:
     """The deployment's selector with the hash, so that it selects pods of this template only."""
     selector: Raw = msgspec.to_builtins(deployment.spec.selector)
     return {**selector, "matchLabels": {**selector["matchLabels"], HASH: hashed}}
-
-
-def _integer(text: str) -> int:
-    return int(text) if text.isdigit() else 0

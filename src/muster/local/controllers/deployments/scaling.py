@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
 from muster.local.controllers.deployments.revisions import DESIRED, MAXIMUM, by_age
 from muster.local.controllers.workloads import share
 
@@ -122,9 +123,9 @@ def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> Size
 def _part(rs: ReplicaSet, deployment: Deployment, allowed: int, left: int) -> int:
     if not rs.spec.replicas or not left:
         return 0
-    before = rs.metadata.annotations.get(MAXIMUM, "")
+    before = read_integer(rs.metadata.annotations.get(MAXIMUM, ""))
     # The size that the set's share was computed from: at the last scaling, surge included.
-    basis = int(before) if before.isdigit() and int(before) else deployment.status.get("replicas")
+    basis = before or deployment.status.get("replicas")
     exact = rs.spec.replicas * allowed / (basis or 1)
     fair = math.floor(exact + 0.5) - rs.spec.replicas
     return min(fair, left) if left > 0 else max(fair, left)

@@ -7,10 +7,9 @@ now must count as unavailable.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.meta import Raw, read_timestamp, timestamp
+from muster.api.meta import Raw, later, read_timestamp, timestamp
 from muster.local.controllers.pod_readiness import ready
 from muster.local.controllers.workloads import share
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
     from muster.local.controllers.workloads import DisruptionBudget, DisruptionBudgetSpec, Pod
 
-DELETION_TIMEOUT = timedelta(minutes=2)
-"""An evicted pod that is not being deleted after this time counts as healthy again."""
+DELETION_TIMEOUT = 120.0
+"""Seconds after which an evicted pod that is not being deleted counts as healthy again."""
 
 
 class OwnerSizes(NamedTuple):
@@ -72,7 +71,9 @@ def still_disrupted(
     alive = {pod.metadata.name for pod in pods if not pod.terminating}
     times = {name: read_timestamp(at) for name, at in recorded.items() if name in alive}
     return {
-        name: at for name, at in times.items() if at is not None and now < at + DELETION_TIMEOUT
+        name: at
+        for name, at in times.items()
+        if at is not None and now < later(at, DELETION_TIMEOUT)
     }
 
 

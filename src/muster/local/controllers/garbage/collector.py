@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from muster.api.meta import Key, preconditions
+from muster.control import metrics
 from muster.control.loop import RequeueAfter, run_workers
 from muster.control.work_queue import WorkQueue
 from muster.errors import Conflict, NotFound
@@ -54,7 +55,9 @@ class GarbageCollector:
         """Collect until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.inventory.run())
-            group.create_task(run_workers(self._queue, self.reconcile, workers=_WORKERS))
+            group.create_task(
+                run_workers(self._queue, self.reconcile, workers=_WORKERS, hook=metrics.attempt)
+            )
 
     def _new_kinds(self) -> None:
         """Owners of kinds that were unknown can be checked now."""

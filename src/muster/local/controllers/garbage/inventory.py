@@ -15,6 +15,7 @@ from muster.errors import ApiError, MusterError
 from muster.kube import discovery
 from muster.kube.watch.informer import Informer
 from muster.local.controllers.garbage.owner_graph import Item, OwnerGraph
+from muster.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,9 @@ class Inventory:
                 break
             except MusterError as error:
                 log.warning("garbage collection: cannot read the API's kinds: %s", error)
-                await asyncio.sleep(_RETRY_DISCOVERY)
+            except Exception as error:  # noqa: BLE001 - of one definition's fields
+                unexpected_errors.survived("garbage", "the API's kinds", error)
+            await asyncio.sleep(_RETRY_DISCOVERY)
         new = [kind for kind in kinds if (kind.group, kind.kind) not in self.kinds]
         self.kinds |= {(kind.group, kind.kind): kind for kind in new}
         if new:

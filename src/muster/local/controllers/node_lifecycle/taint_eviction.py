@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from muster.api.conditions import disruption_condition
 from muster.api.events import EventText
-from muster.api.meta import MAX_SECONDS, Key
+from muster.api.meta import MAX_SECONDS, Key, later, read_timestamp
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.local.controllers.informers import NODE
@@ -21,6 +20,7 @@ from muster.local.controllers.workloads import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from muster.kube.watch.informer_cache import Change
     from muster.local.controllers.informers import SharedInformers
@@ -38,13 +38,13 @@ def evict_at(pod: Pod, taints: Sequence[TimedTaint], now: datetime) -> datetime 
     for taint in taints:
         if taint.effect != "NoExecute":
             continue
-        since = datetime.fromisoformat(taint.time_added) if taint.time_added else now
+        since = read_timestamp(taint.time_added) or now
         matching = [t.toleration_seconds for t in pod.spec.tolerations if tolerates(t, taint)]
         if not matching:
             return now
         limits = [seconds for seconds in matching if seconds is not None]
         if limits:
-            times.append(since + timedelta(seconds=max(0, min(*limits, MAX_SECONDS))))
+            times.append(later(since, max(0, min(*limits, MAX_SECONDS))))
     return min(times, default=None)
 
 

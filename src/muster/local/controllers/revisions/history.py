@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from muster.api.quantity import MAX_INT64
 from muster.local.controllers.deployments.revisions import template_hash
 from muster.local.controllers.workloads import owner_reference
 
@@ -27,8 +28,10 @@ def by_number(revisions: Iterable[ControllerRevision]) -> list[ControllerRevisio
 
 
 def template_of(revision: ControllerRevision) -> Raw:
-    template = (revision.data.get("spec") or {}).get("template") or {}
-    return {name: value for name, value in template.items() if name != "$patch"}
+    spec = revision.data.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    fields = template.items() if isinstance(template, dict) else ()
+    return {name: value for name, value in fields if name != "$patch"}
 
 
 def find(template: Raw, revisions: Iterable[ControllerRevision]) -> ControllerRevision | None:
@@ -38,7 +41,7 @@ def find(template: Raw, revisions: Iterable[ControllerRevision]) -> ControllerRe
 
 
 def next_number(revisions: Sequence[ControllerRevision]) -> int:
-    return max((r.revision for r in revisions), default=0) + 1
+    return min(max((r.revision for r in revisions), default=0) + 1, MAX_INT64)
 
 
 def collisions(owner: StatefulSet | DaemonSet) -> int:

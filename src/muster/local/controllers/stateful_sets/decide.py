@@ -51,7 +51,7 @@ class Progress:
     @property
     def condemned(self) -> list[int]:
         """The numbers of pods beyond the replicas, the last one first."""
-        return sorted(set(self.pods) - set(self.ordinals), reverse=True)
+        return sorted((n for n in self.pods if n not in self.ordinals), reverse=True)
 
     def is_available(self, pod: Pod | None) -> bool:
         if pod is None or pod.terminating or pod.status.phase != "Running":
@@ -75,8 +75,9 @@ def _fill(plan: Plan, progress: Progress, ordered: bool) -> bool:
     for ordinal in progress.ordinals:
         pod = progress.pods.get(ordinal)
         if pod is None:
-            if len(plan.create) < BURST:
-                plan.create.append((ordinal, _revision_of_new(progress, ordinal)))
+            plan.create.append((ordinal, _revision_of_new(progress, ordinal)))
+            if len(plan.create) == BURST:  # there may be billions of numbers
+                return False
         elif pod.finished:
             if not pod.terminating:
                 plan.delete.append(pod)
@@ -98,9 +99,10 @@ def _revision_of_new(progress: Progress, ordinal: int) -> str:
 
 def _shrink(plan: Plan, progress: Progress, ordered: bool) -> bool:
     """Delete the pods beyond the replicas; whether the next steps may follow."""
+    # In order, all pods that stay are available here.
     unavailable = [
         ordinal
-        for ordinal in (*progress.ordinals, *reversed(progress.condemned))
+        for ordinal in reversed(progress.condemned)
         if not progress.is_available(progress.pods.get(ordinal))
     ]
     for ordinal in progress.condemned:
