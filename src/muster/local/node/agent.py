@@ -198,7 +198,7 @@ class Agent:
     def manager(self, client: Client, api: ApiAddress) -> Manager:
         """The pod loop and all background tasks of the node."""
         settings, clock = self._settings, self._settings.clock
-        manager = Manager("node")
+        manager = Manager("node", restarts=True)
         pods = manager.informer(Informer(client, PODS_TO_RUN))
         services = manager.informer(Informer(client, SERVICES))
         events = PodEvents(client, clock)

@@ -13,12 +13,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from muster import errors
+from muster.api.annotation_values import read_integer
 from muster.api.kinds import PODS
+from muster.api.quantity import MAX_INT64
 from muster.control.loop import RequeueAfter
 from muster.errors import (
     CannotRun,
     Conflict,
     InvalidImageName,
+    InvalidQuantity,
     MissingReference,
     NotFound,
     OutOfAddresses,
@@ -190,7 +193,7 @@ class PodLoop:
             waiting[name] = WaitingReason("OutOfDescriptors", str(error))
         except OutOfAddresses as error:
             waiting[name] = WaitingReason(_OUT_OF_ADDRESSES, str(error))
-        except (CannotRun, OSError) as error:
+        except (CannotRun, InvalidQuantity, OSError, ValueError, OverflowError) as error:
             waiting[name] = WaitingReason("RunContainerError", errors.describe(error))
         if name in waiting:
             self.events.record(pod, "Failed", waiting[name].message, warning=True)
@@ -270,4 +273,4 @@ class PodLoop:
 def _version(pod: Pod) -> int:
     # Only because this is our own API server: its resource versions are increasing numbers.
     text = pod.metadata.resource_version
-    return int(text) if text.isdigit() else 0
+    return read_integer(text, most=MAX_INT64) or 0

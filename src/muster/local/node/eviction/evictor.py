@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from muster.api.kinds import PODS
 from muster.api.limits import EVICTED
-from muster.errors import MusterError
+from muster.errors import MusterError, describe
 from muster.local.node.eviction.disk_limits import over_limit
 from muster.local.node.eviction.disk_usage import Disk, disk_usage
+from muster.telemetry import unexpected_errors
+from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from muster.local.node.pod import Pod
 
 log = logging.getLogger(__name__)
+_not_measured = RepeatedLine(log, logging.WARNING)
 
 _INTERVAL = 5.0
 _PAUSE_PER_WORK = 20.0
@@ -58,7 +61,10 @@ class Evictor:
         try:
             message, work = await asyncio.to_thread(self._measure, pod)
         except OSError as error:  # one pod's trouble must not end the checks of the others
-            log.warning("cannot measure the disk usage of pod %s: %s", pod.metadata.key, error)
+            _not_measured.log("the disk usage of pod %s: %s", pod.metadata.key, describe(error))
+            return 0.0
+        except Exception as error:  # noqa: BLE001 - and neither must its fields
+            unexpected_errors.survived("eviction", pod.metadata.key, error)
             return 0.0
         if message:
             await self._evict(pod, message)

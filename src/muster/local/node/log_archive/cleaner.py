@@ -8,7 +8,6 @@ are removed, because the watches may be behind.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from muster.errors import MusterError, NotFound, describe
 from muster.jobs.job_status import decode_status
 from muster.kube.watch.informer import Informer
 from muster.local.node.log_archive import bound
+from muster.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,6 +70,8 @@ class ArchiveCleaner:
                 await self.clean()
             except OSError as error:  # the next change tries again
                 log.warning("archived logs are not removed: %s", describe(error))
+            except Exception as error:  # noqa: BLE001 - of one job's fields
+                unexpected_errors.survived("log archive", "", error)
 
     async def clean(self) -> None:
         """Remove the logs of deleted jobs, then logs beyond the bound."""
@@ -111,12 +113,16 @@ class ArchiveCleaner:
         ends = {}
         owners = {log.metadata.owner_references[0].uid: log for log in logs}
         for uid, log in owners.items():
-            with contextlib.suppress(MusterError):
+            try:
                 job = await self._read(log.metadata.namespace, log.metadata.owner_references[0])
                 status = decode_status(job.get("status"))
                 if status.outcome is not None:
                     ended = status.finished_at
                     ends[uid] = ended.timestamp() if ended is not None else 0.0
+            except MusterError:
+                pass  # it is gone, or cannot be read now: its logs stay
+            except Exception as error:  # noqa: BLE001 - of this job's fields
+                unexpected_errors.survived("log archive", log.metadata.key, error)
         return ends
 
 

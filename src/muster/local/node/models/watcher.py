@@ -23,6 +23,7 @@ from muster.jobs import exported_models
 from muster.jobs.exported_models import Model
 from muster.local.node.models import location, version_reader
 from muster.local.node.models.watched_models import LAST_LOOKS, ModelFile, WatchedModel
+from muster.telemetry import unexpected_errors
 from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
@@ -112,7 +113,12 @@ class ModelWatcher:
     async def _round(self, *, check_ended: bool) -> float:
         """Returns the processor time of directories that are cheap to look at."""
         for uid, pod in list(self._new.items()):
-            if await self._add(pod):
+            try:
+                done = await self._add(pod)
+            except Exception as error:  # noqa: BLE001 - of this pod's fields: it is left out
+                unexpected_errors.survived("models", pod.metadata.key, error)
+                done = True
+            if done:
                 self._new.pop(uid, None)
         work = 0.0
         for model in list(self._models.values()):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.errors import describe
 from muster.local.node.network.services.ports import has_address
 from muster.local.node.pod import Pod
+from muster.telemetry import unexpected_errors
 from muster.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
@@ -169,6 +170,8 @@ class HostsFiles:
                     pass  # the pod is gone
                 except OSError as error:
                     self._try_again(f"hosts file of {pod.metadata.key}", error)
+                except Exception as error:  # noqa: BLE001 - of one pod's fields
+                    unexpected_errors.survived("hosts files", pod.metadata.key, error)
                 await asyncio.sleep(0)  # a thousand files must not hold up the event loop
 
     def _try_again(self, what: str, error: OSError) -> None:

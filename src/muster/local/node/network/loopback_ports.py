@@ -137,7 +137,8 @@ class LoopbackPorts:
         for place in targets.keys() - self._listening:
             try:
                 sock = socket.create_server(place, backlog=_BACKLOG)
-            except OSError as error:  # another program has the port: the rest must work
+            except (OSError, OverflowError, ValueError) as error:
+                # Another program has the port, or it is none: the rest must work.
                 if place not in self._failed:
                     self._report_failure(place, targets[place], error)
                 self._failed.add(place)
@@ -152,8 +153,10 @@ class LoopbackPorts:
                 self._record(targets[place], EventText("HostAddress", message))
         self._failed &= targets.keys()
 
-    def _report_failure(self, place: Place, target: Target, error: OSError) -> None:
-        why = os.strerror(error.errno or 0)  # `create_server` adds the address to the error's text
+    def _report_failure(self, place: Place, target: Target, error: Exception) -> None:
+        number = error.errno if isinstance(error, OSError) else None
+        # `create_server` adds the address to the error's text.
+        why = os.strerror(number) if number else str(error)
         log.warning("service %s: cannot listen at %s: %s", target.service, place, why)
         message = f"This machine does not reach the service at {place}: {why}"
         self._record(target, EventText("HostAddressFailed", message, "Warning"))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster import errors
 from muster.api.core import port_number
-from muster.errors import CannotRun
 from muster.local.descriptors import is_lack
 from muster.local.node.standalone import shim_socket
 
@@ -50,7 +49,7 @@ class HandlerRunner:
                     return await self._run(uid, container, handler)
             except TimeoutError:
                 return HandlerResult(False, f"no answer in {limit:g} s")
-            except (OSError, CannotRun, ValueError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever the pod's fields lead to
                 if not is_lack(error):  # which says nothing about the container
                     return HandlerResult(False, errors.describe(error))
             await asyncio.sleep(_RETRY)

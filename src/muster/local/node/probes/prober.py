@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from muster.local.node.runtime.pod_records import PodRecord
 
 
+_SHORTEST_PERIOD = 0.02
+"""Seconds. The API allows no less than a second; a probe without a pause would stall the node."""
+
+
 class ProbeStreak(NamedTuple):
     """Whether a probe counts as passing, and its successes or failures in a row."""
 
@@ -162,7 +166,7 @@ class Prober:
             streak = streak.after(probe, ok=result.ok)
             if self._apply(key, container, kind, streak, probe):
                 return
-            await asyncio.sleep(probe.period_seconds)
+            await asyncio.sleep(max(_SHORTEST_PERIOD, probe.period_seconds))
 
     def _apply(
         self, key: AttemptKey, container: Container, kind: str, streak: ProbeStreak, probe: Probe

@@ -6,6 +6,7 @@ endpoints of a service without a selector are whatever its slices say.
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.kinds import Kind
@@ -87,6 +88,7 @@ def service_ports(
         for service in services
         if has_address(service)
         for port in service.spec.ports
+        if _leads_somewhere(Endpoint(service.spec.cluster_ip, port.port))
     )
 
 
@@ -97,8 +99,17 @@ def _endpoints(slices: Iterable[EndpointSlice], name: str, protocol: str) -> tup
         for endpoint_slice in slices
         if endpoint_slice.address_type == "IPv4"
         for port in endpoint_slice.ports
-        if (port.name, port.protocol) == (name, protocol) and port.port
+        if (port.name, port.protocol) == (name, protocol)
         for endpoint in endpoint_slice.endpoints
         if endpoint.addresses and endpoint.conditions.ready is not False
     }
-    return tuple(sorted(found))
+    return tuple(sorted(filter(_leads_somewhere, found)))
+
+
+def _leads_somewhere(endpoint: Endpoint) -> bool:
+    """Whether it is an address and a port: who may write slices may write anything into them."""
+    try:
+        IPv4Address(endpoint.address)
+    except ValueError:
+        return False
+    return 0 < endpoint.port < 2**16
