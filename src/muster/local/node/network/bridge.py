@@ -10,11 +10,14 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import logging
+import os
 import socket
 import threading
 from typing import TYPE_CHECKING
 
-from muster.errors import CannotRun, OutOfAddresses, UsageError
+from muster.api.annotation_values import read_integer
+from muster.errors import CannotRun, OutOfAddresses, UsageError, describe
 from muster.local.home import cluster_hash
 from muster.local.node.network.addresses import (
     Address,
@@ -37,7 +40,16 @@ if TYPE_CHECKING:
     from muster.api.meta import Key, Raw
     from muster.local.node.network.services.ports import ServicePort
 
+log = logging.getLogger(__name__)
+
 _BACKLOG = 1024
+
+
+def owners() -> set[int]:
+    """The users of this machine who may reach the pods of root's cluster: root, and whoever ran
+    `sudo`."""
+    sudo = read_integer(os.environ.get("SUDO_UID", ""), most=2**32 - 2)
+    return {0, sudo or 0}
 
 
 class BridgeNetwork(Network):
@@ -121,6 +133,18 @@ class BridgeNetwork(Network):
                 if link.name.startswith(self.prefix) and link.name not in live_links:
                     net.delete(link.number)
         self._nat.open(self.addresses.subnet)
+        self._refuse_other_users()
+
+    def _refuse_other_users(self) -> None:
+        subnets = (self.addresses.subnet, self.service_range)
+        try:
+            nftables.write_users_table(self._users_table, subnets, owners())
+        except OSError as error:
+            log.warning("other users of this machine reach pods and services: %s", describe(error))
+
+    @property
+    def _users_table(self) -> str:
+        return f"{self.bridge}-users"
 
     def open_services(self) -> None:
         with Netlink(self.netlink(socket.NETLINK_ROUTE)) as net:
@@ -215,8 +239,9 @@ class BridgeNetwork(Network):
                 if link.name == self.bridge or link.name.startswith(self.prefix):
                     with contextlib.suppress(OSError):  # deleting one end deletes the other
                         net.delete(link.number)
-        with contextlib.suppress(OSError):  # the kernel has no packet filter
-            nftables.remove(rules.table_name(self.bridge))
+        for table in (rules.table_name(self.bridge), self._users_table):
+            with contextlib.suppress(OSError):  # the kernel has no packet filter
+                nftables.remove(table)
         self._nat.close()
 
     def _link(self, address: Address) -> str:

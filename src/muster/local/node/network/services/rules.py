@@ -24,7 +24,6 @@ from muster.local.node.standalone.linux.netfilter import (
     NETWORK_HEADER,
     OUT_NAME,
     SOURCE,
-    TRANSPORT,
     TRANSPORT_HEADER,
     base_chain,
     compare,
@@ -34,9 +33,10 @@ from muster.local.node.standalone.linux.netfilter import (
     link,
     load,
     number,
+    reject,
     rule,
+    transport,
 )
-from muster.local.node.standalone.linux.netlink import attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from muster.local.node.standalone.linux.netfilter import Change, Expressions
 
 _CHAIN = "services"
-_PROTOCOLS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP}
+_TCP = socket.IPPROTO_TCP
+_PROTOCOLS = {"TCP": _TCP, "UDP": socket.IPPROTO_UDP}
 _PORT_OFFSET = 2
 _ADDRESS_REGISTER, _PORT_REGISTER = 1, 2
 _RANDOM, _JENKINS, _SEED = 1, 0, 1
 _DESTINATION_NAT, _IPV4 = 1, 2
-_CONNECTION_STATUS, _WAS_REDIRECTED = 2, 1 << 5
-_ICMP, _TCP_RESET, _PORT_UNREACHABLE = 0, 1, 3
+_WAS_REDIRECTED = 1 << 5
 
 
 class Networks(NamedTuple):
@@ -86,20 +86,16 @@ def table(networks: Networks, ports: Iterable[ServicePort]) -> list[Change]:
         rule(name, "output", *to_service, jump(_CHAIN)),
         rule(name, "postrouting", *_redirected_of_pods(networks), expression("masq", b"")),
         *(rule(name, _CHAIN, *choice) for port in ports for choice in _choices(port)),
-        rule(name, "input", *to_service, *_protocol("TCP"), _reject(_TCP_RESET)),
-        rule(name, "input", *to_service, _reject(_ICMP)),
+        rule(name, "input", *to_service, *transport(_TCP), reject(_TCP)),
+        rule(name, "input", *to_service, reject()),
     ]
 
 
 def _redirected_of_pods(networks: Networks) -> Expressions:
-    status = expression("ct", number(1, 1) + number(2, _CONNECTION_STATUS))
-    mask = struct.pack("=I", _WAS_REDIRECTED)
     return (
         *in_subnet(SOURCE, networks.pods),
         *link(OUT_NAME, EQUAL, networks.bridge),
-        status,
-        netfilter.bitwise(mask),
-        compare(EQUAL, mask),
+        *netfilter.connection(netfilter.CONNECTION_STATUS, _WAS_REDIRECTED, _WAS_REDIRECTED),
     )
 
 
@@ -111,7 +107,7 @@ def _choices(port: ServicePort) -> Iterator[Expressions]:
     matches = (
         netfilter.payload(NETWORK_HEADER, DESTINATION, 4),
         compare(EQUAL, address),
-        *_protocol(port.protocol),
+        *transport(_PROTOCOLS[port.protocol]),
         netfilter.payload(TRANSPORT_HEADER, _PORT_OFFSET, 2),
         compare(EQUAL, struct.pack(">H", port.port)),
     )
@@ -141,14 +137,6 @@ def _same_for_client(index: int, count: int) -> Expressions:
     return client, hashed, compare(EQUAL, struct.pack("=I", index))
 
 
-def _protocol(name: str) -> Expressions:
-    return netfilter.meta(TRANSPORT), compare(EQUAL, bytes([_PROTOCOLS[name]]))
-
-
 def _redirect() -> bytes:
     kind = number(1, _DESTINATION_NAT) + number(2, _IPV4)
     return expression("nat", kind + number(3, _ADDRESS_REGISTER) + number(5, _PORT_REGISTER))
-
-
-def _reject(kind: int) -> bytes:
-    return expression("reject", number(1, kind) + attribute(2, bytes([_PORT_UNREACHABLE])))

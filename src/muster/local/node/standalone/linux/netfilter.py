@@ -34,11 +34,14 @@ if TYPE_CHECKING:
 PROTOCOL = 12
 """Of netlink sockets for the packet filter."""
 PRE_ROUTING, LOCAL_IN, FORWARD, LOCAL_OUT, POST_ROUTING = 0, 1, 2, 3, 4
-RAW, DESTINATION_NAT, FILTER, SOURCE_NAT = -300, -100, 0, 100
+RAW, MANGLE, DESTINATION_NAT, FILTER, SOURCE_NAT = -300, -150, -100, 0, 100
 SOURCE, DESTINATION = 12, 16
 """Offsets of the two addresses in the header of a packet."""
-IN_NAME, OUT_NAME, TRANSPORT = 6, 7, 16
-"""Keys of `meta`: the links by which a packet comes and leaves, and its transport protocol."""
+IN_NAME, OUT_NAME, SOCKET_USER, TRANSPORT = 6, 7, 10, 16
+"""Keys of `meta`: the links by which a packet comes and leaves, the user whose socket sends it, and
+its transport protocol."""
+CONNECTION_STATE, CONNECTION_STATUS = 0, 2
+"""Keys of `ct`."""
 EQUAL, DIFFERENT = 0, 1
 NETWORK_HEADER, TRANSPORT_HEADER = 1, 2
 DROP, _JUMP = 0, -3
@@ -54,6 +57,7 @@ _SUBSYSTEM = 10
 _NESTED = 0x8000
 _VERDICT, _REGISTER = 0, 1
 _NAME_SIZE = 16
+_ICMP, _TCP_RESET, _PORT_UNREACHABLE = 0, 1, 3
 _MAX_BATCH = 150_000
 """Bytes of one batch; the kernel's buffer for a message has at least 200,000."""
 
@@ -173,6 +177,22 @@ def bitwise(mask: bytes) -> bytes:
 
 def meta(key: int) -> bytes:
     return expression("meta", number(1, _REGISTER) + number(2, key))
+
+
+def connection(key: int, mask: int, value: int) -> Expressions:
+    """These bits of a field of the packet's connection have this value."""
+    load_field = expression("ct", number(1, _REGISTER) + number(2, key))
+    return load_field, bitwise(struct.pack("=I", mask)), compare(EQUAL, struct.pack("=I", value))
+
+
+def transport(protocol: int) -> Expressions:
+    return meta(TRANSPORT), compare(EQUAL, bytes([protocol]))
+
+
+def reject(protocol: int = 0) -> bytes:
+    """Refuse the packet: a TCP connection is reset, others get "port unreachable"."""
+    kind = _TCP_RESET if protocol == socket.IPPROTO_TCP else _ICMP
+    return expression("reject", number(1, kind) + attribute(2, bytes([_PORT_UNREACHABLE])))
 
 
 def compare(operator: int, value: bytes) -> bytes:

@@ -1,37 +1,50 @@
-"""Two rules of the kernel's packet filter for the pods' bridge.
+"""Rules of the kernel's packet filter for the pods' bridge.
 
-Other hosts reach neither pods nor this machine's address on the bridge, and packets of pods leave
-with the machine's address (NAT). The rules of services are in `network/services/rules.py`.
+Other hosts reach neither pods nor this machine's address on the bridge, other users of the machine
+reach neither pods nor services, and packets of pods leave with the machine's address (NAT). The
+rules of services are in `network/services/rules.py`.
 """
 
 from __future__ import annotations
 
+import socket
+import struct
 from typing import TYPE_CHECKING
 
 from muster.local.node.standalone.linux import netfilter
 from muster.local.node.standalone.linux.netfilter import (
+    CONNECTION_STATE,
     DESTINATION,
     DIFFERENT,
     DROP,
     IN_NAME,
+    LOCAL_OUT,
+    MANGLE,
     OUT_NAME,
     POST_ROUTING,
     PRE_ROUTING,
     RAW,
+    SOCKET_USER,
     SOURCE,
     SOURCE_NAT,
     base_chain,
+    compare,
     expression,
     in_subnet,
     link,
+    reject,
     rule,
+    transport,
     verdict,
 )
 
 if TYPE_CHECKING:
     import ipaddress
+    from collections.abc import Iterable
 
     from muster.local.node.standalone.linux.netfilter import Expressions
+
+_ESTABLISHED, _RELATED = 2, 4
 
 
 def write_table(subnet: ipaddress.IPv4Network, bridge: str, *, masquerade: bool = True) -> None:
@@ -47,6 +60,35 @@ def write_table(subnet: ipaddress.IPv4Network, bridge: str, *, masquerade: bool 
         rules.append(rule(bridge, "postrouting", *_to_outside(subnet, bridge)))
     with netfilter.connect() as kernel:
         netfilter.apply([*netfilter.new_table(bridge), *chains, *rules], kernel)
+
+
+def write_users_table(
+    table: str, subnets: Iterable[ipaddress.IPv4Network], users: Iterable[int]
+) -> None:
+    """Write a table of its own that refuses new connections of other users to these subnets.
+
+    What a server of any user answers to a pod is part of the pod's connection and passes, and so do
+    the packets of pods, which this machine forwards and does not send. The chain is before the
+    addresses of services are translated.
+    """
+    changes = [
+        *netfilter.new_table(table),
+        base_chain(table, "output", "filter", LOCAL_OUT, MANGLE),
+    ]
+    others = (
+        netfilter.meta(SOCKET_USER),
+        *(compare(DIFFERENT, struct.pack("=I", user)) for user in users),
+    )
+    new = netfilter.connection(CONNECTION_STATE, _ESTABLISHED | _RELATED, 0)
+    tcp = socket.IPPROTO_TCP
+    for subnet in subnets:
+        matches = (*in_subnet(DESTINATION, subnet), *others, *new)
+        changes += [
+            rule(table, "output", *matches, *transport(tcp), reject(tcp)),
+            rule(table, "output", *matches, reject()),
+        ]
+    with netfilter.connect() as kernel:
+        netfilter.apply(changes, kernel)
 
 
 def remove(table: str) -> None:
