@@ -43,8 +43,8 @@ class Machine:
         return self._run("-m", "tests.controlplane.build", **environment)
 
     def pytest(self, test: Path, **environment: str) -> str:
-        arguments = ("-m", "pytest", "-q", "-rsfE", "-p", "tests.controlplane.fixture")
-        arguments += ("-p", "tests.controlplane.helm", "-o", "markers=kube")
+        arguments = ["-m", "pytest", "-q", "-rsfE", "-p", "tests.controlplane.fixture"]
+        arguments += ["-p", "tests.controlplane.helm", "-o", "markers=kube"]
         root = f"--rootdir={test.parent}"
         return self._run(*arguments, root, str(test), PYTHONPATH=str(ROOT), **environment).stdout
 

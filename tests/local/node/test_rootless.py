@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ordinary_user import NOBODY, ROOT, python_for_everyone, run_as_nobody
+from tests.as_nobody import NOBODY
+from tests.ordinary_user import ROOT, python_for_everyone, run_as_nobody
 
 pytestmark = [
     pytest.mark.slow,
