@@ -11,9 +11,9 @@ Promises:
   attempt hangs. (A stuck event loop answers no probe at all.)
 - When `stop` is set or `run` is cancelled, no new key is taken, running attempts get `grace`
   seconds, and then the rest is cancelled.
-- When any part crashes, everything stops and `run` raises that error. With `restarts`, informers
-  and background tasks that crash are started again instead, later each time: a daemon that no
-  cluster would start again must survive what strangers write.
+- When any part crashes, everything stops and `run` raises that error. With `restarts`, an informer
+  or a background task that crashes is started again instead, later each time, and the rest goes on:
+  what a stranger wrote for one of them must not stop the others.
 - A lost lease is not a crash: led tasks stop, and start again from the informers' current state
   when the lease is won back.
 """
