@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from muster.api.meta import key_of
 from muster.errors import MusterError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
     from muster.api.core import Pod
     from muster.api.kinds import Kind
@@ -36,11 +36,11 @@ async def created(client: Client, kind: Kind[Raw], body: Raw) -> AsyncGenerator[
     A cancellation takes effect only when the object is gone. If it comes before the server has
     answered the creation, the answer is waited for: nobody else knows what is to be deleted.
     """
-    creation = asyncio.ensure_future(client.create(kind, body))
+    creation = asyncio.ensure_future(client.create(kind, body))  # owner: _delete awaits it
     try:
         yield await asyncio.shield(creation)
     finally:
-        await _completed(asyncio.ensure_future(_delete(client, kind, creation)))
+        await _completed(_delete(client, kind, creation))
 
 
 async def _delete(client: Client, kind: Kind[Raw], creation: asyncio.Future[Raw]) -> None:
@@ -52,9 +52,9 @@ async def _delete(client: Client, kind: Kind[Raw], creation: asyncio.Future[Raw]
         )
 
 
-async def _completed(task: asyncio.Future[None]) -> None:
-    """Wait for the end of a task; cancellations that come before are raised after it."""
-    cancelled = False
+async def _completed(work: Coroutine[Any, Any, None]) -> None:
+    """Do this work to its end; cancellations that come before are raised after it."""
+    task, cancelled = asyncio.ensure_future(work), False  # owner: the loop below awaits it
     while not task.done():
         try:
             await asyncio.wait([task])
