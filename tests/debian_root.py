@@ -89,7 +89,7 @@ class DebianRoot:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                timeout=1800,
+                timeout=5400,
                 preexec_fn=own_network.leave,
                 check=False,
             )

@@ -1,10 +1,12 @@
-"""The README followed on a fresh Debian, by root and by an ordinary user: install, first job, demo.
+"""The README followed on a fresh Debian, by root and by an ordinary user: install, first job, demo,
+the whole suite.
 
 Results are recorded in benchmarks/results/readme_debian.md.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,12 @@ def test_a_tool_that_installs_programs_works_too(
 
 def test_make_demo_runs_on_a_fresh_machine(debian: DebianRoot, user: str) -> None:
     assert "Done." in follow(debian, user, "make demo")
+
+
+def test_make_test_passes_on_a_fresh_machine(debian: DebianRoot, user: str) -> None:
+    output = follow(debian, user, "make test")
+
+    assert re.search(r"^=+ \d+ passed, \d+ skipped in ", output, re.MULTILINE), output[-6000:]
 
 
 def test_tensorboard_answers_after_the_documented_install(debian: DebianRoot, user: str) -> None:
