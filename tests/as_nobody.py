@@ -1,7 +1,8 @@
-"""The process that becomes nobody: `python -m tests.as_nobody PLACE FOLDER… -- PROGRAM…`.
+"""The process that becomes nobody: `python -m tests.as_nobody USER PLACE FOLDER… -- PROGRAM…`.
 
-The folders may lie where nobody may not enter, as below a home directory of mode 700. So they are
-mounted below PLACE, by their numbers, in a mount namespace that ends with the program.
+USER is the number of nobody, who may not enter the directories in which the folders lie, as
+below a home directory of mode 700. So the folders are mounted below PLACE, by their numbers, in a
+mount namespace that ends with the program.
 """
 
 from __future__ import annotations
@@ -11,10 +12,8 @@ import sys
 
 from muster.local.node.standalone.linux import kernel
 
-NOBODY = 65534
 
-
-def main(place: str, *words: str) -> None:
+def main(user: str, place: str, *words: str) -> None:
     end = words.index("--")
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
@@ -24,8 +23,8 @@ def main(place: str, *words: str) -> None:
         os.mkdir(target, 0o755)
         kernel.mount(folder, target, flags=kernel.MS_REC | kernel.MS_BIND)
     os.setgroups([])
-    os.setgid(NOBODY)
-    os.setuid(NOBODY)
+    os.setgid(int(user))
+    os.setuid(int(user))
     os.chdir(os.environ["PWD"])
     os.execv(words[end + 1], words[end + 1 :])
 

@@ -12,10 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.as_nobody import NOBODY
 from tests.prerequisites import missing_prerequisite
 
 ROOT = Path(__file__).parents[1]
+NOBODY = 65534
 
 
 def run_as_nobody(
@@ -35,7 +35,7 @@ def run_as_nobody(
         "PYTHONDONTWRITEBYTECODE": "1",
         **variables,
     }
-    becoming = [sys.executable, "-m", "tests.as_nobody", place, *folders, "--"]
+    becoming = [sys.executable, "-m", "tests.as_nobody", str(NOBODY), place, *folders, "--"]
     return subprocess.run(
         [*becoming, python_for_everyone(), *words],
         cwd=ROOT,

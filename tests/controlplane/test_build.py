@@ -43,10 +43,10 @@ class Machine:
         return self._run("-m", "tests.controlplane.build", **environment)
 
     def pytest(self, test: Path, **environment: str) -> str:
-        arguments = ["-m", "pytest", "-q", "-rsfE", "-p", "tests.controlplane.fixture"]
-        arguments += ["-p", "tests.controlplane.helm", "-o", "markers=kube"]
-        root = f"--rootdir={test.parent}"
-        return self._run(*arguments, root, str(test), PYTHONPATH=str(ROOT), **environment).stdout
+        plugins = ("-p", "tests.controlplane.fixture", "-p", "tests.controlplane.helm")
+        options = ("-q", "-rsfE", "-o", "markers=kube", f"--rootdir={test.parent}", *plugins)
+        words = ("-m", "pytest", *options, str(test))
+        return self._run(*words, PYTHONPATH=str(ROOT), **environment).stdout
 
     def _run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

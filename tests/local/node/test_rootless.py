@@ -46,9 +46,9 @@ def test_an_ordinary_user_reads_a_folder_below_one_that_is_closed(tmp_path: Path
     closed.chmod(0o700)
 
     with tempfile.TemporaryDirectory() as place:
-        becoming = [sys.executable, "-m", "tests.as_nobody", place, str(folder), "--"]
+        becoming = [sys.executable, "-m", "tests.as_nobody", str(NOBODY), place, str(folder)]
         result = subprocess.run(
-            [*becoming, python_for_everyone(), "program.py"],
+            [*becoming, "--", python_for_everyone(), "program.py"],
             cwd=ROOT,
             env={"PWD": f"{place}/0"},
             capture_output=True,
