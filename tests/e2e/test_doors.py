@@ -19,9 +19,8 @@ import pytest
 from muster.api.kinds import EVENTS
 from muster.kube.auth import kube_config
 from muster.kube.blocking_client import BlockingClient
-from tests.as_nobody import NOBODY
 from tests.e2e.local_cluster import ARENA, LocalCluster
-from tests.ordinary_user import python_for_everyone
+from tests.ordinary_user import NOBODY, python_for_everyone
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

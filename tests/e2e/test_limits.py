@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.as_nobody import NOBODY
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import LocalCluster
-from tests.ordinary_user import run_as_nobody
+from tests.ordinary_user import NOBODY, run_as_nobody
 from tests.prerequisites import missing_prerequisite
 from tests.waiting import until
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.as_nobody import NOBODY
 from tests.e2e.local_cluster import LocalCluster
 from tests.local.node import leftovers
+from tests.ordinary_user import NOBODY
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

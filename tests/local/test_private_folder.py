@@ -11,7 +11,7 @@ import pytest
 from muster.errors import UsageError
 from muster.local.data_directory import claimed
 from muster.local.home import Home
-from tests.as_nobody import NOBODY
+from tests.ordinary_user import NOBODY
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can give a file to another user"

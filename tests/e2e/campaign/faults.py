@@ -20,14 +20,13 @@ from threading import Event
 import psutil
 
 from muster.errors import MusterError
-from tests.as_nobody import NOBODY
 from tests.e2e.campaign.disk_space import DiskSpace
 from tests.e2e.campaign.hostile import Hostile
 from tests.e2e.campaign.job_slots import JobSlots
 from tests.e2e.campaign.wall_clock import WallClock
 from tests.e2e.chaos import FAILURES, Chaos
 from tests.e2e.local_cluster import LocalCluster, over
-from tests.ordinary_user import python_for_everyone
+from tests.ordinary_user import NOBODY, python_for_everyone
 
 FLOOD = Path(__file__).parent.parent / "flood.py"
 LASTING = ["full disk"] * 2 + ["descriptors"] * 2 + ["half-headers", "large-headers", "malformed"]

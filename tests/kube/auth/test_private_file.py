@@ -9,7 +9,7 @@ import pytest
 
 from muster.errors import ConfigError
 from muster.kube.auth.private_file import read_private
-from tests.as_nobody import NOBODY
+from tests.ordinary_user import NOBODY
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.as_nobody import NOBODY
-from tests.ordinary_user import ROOT, python_for_everyone, run_as_nobody
+from tests.ordinary_user import NOBODY, ROOT, python_for_everyone, run_as_nobody
 
 pytestmark = [
     pytest.mark.slow,

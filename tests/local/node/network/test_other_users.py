@@ -17,10 +17,9 @@ from muster.local.node.network import bridge
 from muster.local.node.network.bridge import BridgeNetwork
 from muster.local.node.network.services.ports import SERVICE_NAME, SLICES
 from muster.local.node.standalone.linux import netfilter, nftables
-from tests.as_nobody import NOBODY
 from tests.local.node.local_node import ROOTLESS, LocalNode, local_node, needs_namespaces
 from tests.local.node.pod_builders import python
-from tests.ordinary_user import python_for_everyone
+from tests.ordinary_user import NOBODY, python_for_everyone
 from tests.waiting import eventually
 
 pytestmark = [
