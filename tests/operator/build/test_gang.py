@@ -258,6 +258,39 @@ def test_the_policy_of_the_job_shapes_its_group() -> None:
     }
 
 
+@pytest.mark.parametrize("dialect", ["volcano", "kube-batch", "pdb", "coscheduling", "native"])
+def test_the_class_of_the_gang_is_the_class_of_pods_that_name_none(dialect: str) -> None:
+    raw = manifest(
+        roles={
+            "Worker": replica(1),
+            "PS": replica(1, priorityClassName="low"),
+            "Evaluator": replica(1, priority=0),
+        },
+        runPolicy={"schedulingPolicy": {"priorityClass": "high"}},
+    )
+    model = settled(raw, Settings(dialect=dialect))
+
+    def of(name: str) -> Any:
+        return model.manifests[name]["spec"].get("priorityClassName")
+
+    assert [of("j-worker-0"), of("j-ps-0"), of("j-evaluator-0")] == ["high", "low", None]
+
+
+def test_without_a_gang_pods_keep_their_own_class() -> None:
+    raw = manifest(runPolicy={"schedulingPolicy": {"priorityClass": "high"}})
+    model = settled(raw, Settings(gang=False))
+
+    assert "priorityClassName" not in model.manifests["j-worker-0"]["spec"]
+
+
+def test_a_class_that_does_not_exist_is_warned_of_and_not_written() -> None:
+    raw = manifest(runPolicy={"schedulingPolicy": {"priorityClass": "high"}})
+    model = settled(raw, priorities={"system-node-critical": 2_000_001_000})
+
+    assert "priorityClassName" not in model.manifests["j-worker-0"]["spec"]
+    assert "NoPriorityClass" in [event.reason for event in model.events]
+
+
 def test_min_resources_are_the_sum_of_the_requests_of_the_first_members() -> None:
     worker, ps = replica(2, priorityClassName="high"), replica(3)
     asks = {"limits": {"nvidia.com/gpu": 1, "cpu": "9"}, "requests": {"cpu": "500m"}}

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from muster.api.kinds import EVENTS, MPIJOBS, POD_DISRUPTION_BUDGETS, PODS, SERVICES, TFJOBS, Kind
+from muster.api.kinds import (
+    EVENTS,
+    MPIJOBS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    TFJOBS,
+    Kind,
+)
 from muster.api.meta import Key, Raw
 from muster.api.pod_groups import VOLCANO_POD_GROUPS
 from muster.jobs import names
@@ -181,6 +190,33 @@ async def test_a_gang_that_a_quota_refuses_is_deleted_and_created_whole_later(
 
         await client.patch(quotas, Key(ns, "q"), {"spec": {"hard": {"pods": "10"}}})
         assert await pods(client, ns, 3) == ["j-ps-0", "j-worker-0", "j-worker-1"]
+
+
+async def test_a_class_that_a_quota_forbids_is_refused_with_the_quotas_words(
+    client: Client, ns: str
+) -> None:
+    name = f"{ns}-high"
+    await client.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1000})
+    quotas = Kind("", "v1", "resourcequotas", "ResourceQuota", TFJOBS.model)
+    scope = {"operator": "In", "scopeName": "PriorityClass", "values": [name]}
+    spec = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [scope]}}
+    await client.create(quotas, {"metadata": {"name": "forbids", "namespace": ns}, "spec": spec})
+
+    async def counted() -> bool:
+        return "used" in (await client.get(quotas, Key(ns, "forbids"))).get("status", {})
+
+    await eventually(counted, what="the quota's count")
+    asks = tfjob(ns)
+    asks["spec"]["runPolicy"] = {"schedulingPolicy": {"priorityClass": name}}
+    async with operating(client):
+        await client.create(TFJOBS, asks)
+
+        async def refused() -> bool:
+            waiting = (await client.get(TFJOBS, Key(ns, "j"))).get("status", {}).get("waiting", {})
+            return waiting.get("reason") == "QuotaExceeded" and "forbids" in waiting["message"]
+
+        await eventually(refused, what="the quota's words in the job's status")
+        await nothing(client, PODS, ns)
 
 
 async def test_an_mpi_job_gets_its_workers_then_its_launcher(client: Client, ns: str) -> None:

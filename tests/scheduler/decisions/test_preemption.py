@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from muster.api.core import Pod
+from muster.api.core import Pod, PriorityClass
 from muster.api.meta import Key
 from muster.scheduler.settings import Settings
 from tests.scheduler.builders import budget, gang, native_group, node, pod, volcano_group
@@ -294,3 +295,18 @@ async def test_a_gang_evicts_pods_whose_binds_were_in_flight_when_it_came() -> N
         await cluster.settle()
 
     assert cluster.bound() == {"high": "n1"}
+
+
+async def test_a_class_that_only_the_group_names_evicts_nothing() -> None:
+    cluster = FakeCluster()
+    critical = {"metadata": {"name": "system-node-critical"}, "value": 2_000_001_000}
+    cluster.add(msgspec.convert(critical, PriorityClass))
+    cluster.add(node("n1", gpus=4), volcano_group("theirs", 4), *gang("theirs", 4, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("mine", 4, priority_class="system-node-critical", created=9))
+        cluster.add(*gang("mine", 4, gpus=1))
+        await cluster.settle(60)
+
+    assert cluster.deletes == []
+    assert len(cluster.bound("theirs")) == 4

@@ -154,13 +154,35 @@ def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
 
 def test_the_groups_class_decides_the_priority_else_the_lowest_member() -> None:
     index = gang_index(
-        volcano_group("classed", 1, priority_class="gold"),
-        pod("a", group="classed", priority=1),
+        volcano_group("classed", 1, priority_class="bronze"),
+        pod("a", group="classed", priority=7),
         volcano_group("plain", 2),
         pod("b", group="plain", priority=7),
         pod("c", group="plain", priority=3),
     )
-    index.put_priority_class("gold", convert({"value": 100}, PriorityClass))
+    index.put_priority_class("bronze", convert({"value": 1}, PriorityClass))
 
-    assert index.priority(index.gangs[GangKey("volcano", "default", "classed")]) == 100
+    assert index.priority(index.gangs[GangKey("volcano", "default", "classed")]) == 1
     assert index.priority(index.gangs[GangKey("volcano", "default", "plain")]) == 3
+
+
+@pytest.mark.parametrize("dialect", ["volcano", "native", "native-number"])
+@pytest.mark.parametrize("left", ["all", "failed", "none"])
+def test_a_gangs_priority_is_never_above_that_of_its_lowest_member(dialect: str, left: str) -> None:
+    group: Any = volcano_group("g", 2, priority_class="gold")
+    if dialect != "volcano":
+        group = native_group("g", 2)
+        given = {"priority": 100} if dialect == "native-number" else {"priority_class_name": "gold"}
+        group = replace(group, spec=replace(group.spec, **given))
+    dialect = dialect.removesuffix("-number")
+    members = [pod(f"p-{n}", group="g", dialect=dialect, priority=n) for n in (5, 3)]
+    index = gang_index(group, *members)
+    index.put_priority_class("gold", convert({"value": 100}, PriorityClass))
+    if left == "failed":
+        for member in members:
+            index.put_pod(replace(member, status=replace(member.status, phase="Failed")))
+    elif left == "none":
+        for member in members:
+            index.drop_pod(member.metadata.uid)
+
+    assert index.priority(index.gangs[GangKey(dialect, "default", "g")]) == 3

@@ -237,17 +237,19 @@ async def test_a_parked_gang_is_tried_again_when_the_settings_are_reloaded() -> 
     assert set(cluster.bound()) == {"high"}
 
 
-async def test_a_parked_gang_is_tried_again_when_its_priority_class_is_created() -> None:
+async def test_a_parked_gang_is_tried_again_when_its_priority_class_is_recreated() -> None:
     cluster = FakeCluster()
     cluster.add(node("n1", gpus=1), pod("low", gpus=1))
     async with cluster.running():
         await cluster.settle()
-        group = volcano_group("g", 1, priority_class="gold")
-        cluster.add(group, *gang("g", 1, gpus=1))
+        lowered = {"metadata": {"name": "class"}, "value": 0}
+        cluster.add(msgspec.convert(lowered, PriorityClass))
+        group = volcano_group("g", 1, priority_class="class")
+        cluster.add(group, *gang("g", 1, gpus=1, priority=100))
         await cluster.settle(5)
         assert cluster.deletes == []
-        gold = {"metadata": {"name": "gold"}, "value": 100}
-        cluster.add(msgspec.convert(gold, PriorityClass))
+        raised = {"metadata": {"name": "class"}, "value": 100}
+        cluster.add(msgspec.convert(raised, PriorityClass))
         await cluster.settle(5)
 
     assert set(cluster.bound()) == {"g-0"}

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from muster.operator.observe.informers import Informers
     from muster.operator.observe.own_writes import OwnWrites
 
+QUOTA_WORDS = ("exceeded quota", "insufficient quota to match these scopes")
+"""How the API server refuses a pod for a quota, and for a class that only quotas may allow."""
 NAME_RETRY = 2.0
 """Seconds after which a creation is repeated whose name was taken."""
 
@@ -197,7 +199,7 @@ class Executor:
                 rejection = _template_rejection(job, action, error)
                 self.own_writes.record_template_rejection(job.uid, job.generation, rejection)
                 raise StopActions(0.0) from error
-            if "exceeded quota" in str(error):
+            if any(words in str(error) for words in QUOTA_WORDS):
                 self.own_writes.record_quota_refusal(job.uid, str(error))
                 raise StopActions(0.0) from error
         verb = "created" if isinstance(action, Create) else "changed"

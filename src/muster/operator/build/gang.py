@@ -53,6 +53,8 @@ class Gang:
     scheduler: str
     """The scheduler for pods that name none; empty: leave them as they are."""
     resources: Raw
+    priority_class: str
+    """The class for pods that name none; empty: leave them as they are."""
 
     @property
     def kind(self) -> Kind[Any] | None:
@@ -127,14 +129,28 @@ def gang_of(job: Job, observed: Observed, settings: Settings) -> Gang:
     dialect = dialect_of(job, observed, settings)
     scheduler = settings.scheduler if dialect != "none" else ""
     resources = policy.min_resources or _resources(roles, size, observed.priorities)
-    return Gang(job, dialect, size, scheduler, resources)
+    named, known = policy.priority_class, observed.priorities
+    priority_class = named if scheduler and not _lacks_class(named, known) else ""
+    return Gang(job, dialect, size, scheduler, resources, priority_class)
+
+
+def _lacks_class(name: str, known: Mapping[str, int]) -> bool:
+    """Whether a priority class is known not to exist: every cluster has some if we may list any."""
+    return bool(name and known) and name not in known
 
 
 def warnings(job: Job, observed: Observed, settings: Settings) -> list[EmitEvent]:
     """Warnings about a gang that the job needs and that pods or annotations prevent."""
     if wanted_dialect(job, observed, settings) == "none":
         return [TOPOLOGY_WITHOUT_GANG] if TOPOLOGY_ANNOTATION in job.annotations else []
-    return [
+    named = job.policy.scheduling.priority_class
+    lacks_class = EmitEvent(
+        "NoPriorityClass",
+        f"there is no PriorityClass {named}, which schedulingPolicy names: "
+        "the pods have the default priority",
+        "Warning",
+    )
+    return [lacks_class] * _lacks_class(named, observed.priorities) + [
         EmitEvent(
             "SetPodTemplateSchedulerName",
             f"{spec.path}.template.spec.schedulerName {spec.scheduler} is kept: "

@@ -50,6 +50,9 @@ def pod_manifest(job: Job, replica: Replica, hosts: Addresses, gang: Gang) -> Ra
         spec |= {"serviceAccountName": account, "automountServiceAccountToken": True}
     if gang.scheduler and not spec.get("schedulerName"):
         spec["schedulerName"] = gang.scheduler
+    # Quotas and admission look at pods: a class that only the group names would pass them by.
+    if gang.priority_class and not spec.get("priorityClassName") and spec.get("priority") is None:
+        spec["priorityClassName"] = gang.priority_class
     spec["containers"] = [
         _training_container(job, replica, container, hosts)
         if container["name"] == replica_spec.container

@@ -49,6 +49,8 @@ class Gang:
     """The members as last sorted; None once one of them has changed."""
     earlier_run: set[str] = field(default_factory=set)
     """Pods that ended in an earlier run: they no longer count."""
+    last_priority: int = 0
+    """The priority of the last member that left: room may be held for a gang without members."""
 
     @property
     def terms(self) -> GangTerms | None:
@@ -225,14 +227,18 @@ class GangIndex:
         return self._classes.values()
 
     def priority(self, gang: Gang) -> int:
-        """The priority of the group's class, else the lowest of the members."""
+        """The priority of the group's class, but never more than that of the lowest member.
+
+        Quotas and admission limit the priorities of pods. Nothing limits the class that a group
+        names, and many users may write groups.
+        """
+        live = [p for p in gang.pods.values() if not p.finished]
+        priorities = (p.spec.priority for p in live or gang.pods.values())
+        lowest = min(priorities, default=gang.last_priority)
         terms = gang.terms or GangTerms()
         if terms.priority is not None:
-            return terms.priority
-        if terms.priority_class in self._classes:
-            return self._classes[terms.priority_class]
-        live = [p.spec.priority for p in gang.pods.values() if not p.finished]
-        return min(live, default=0)
+            return min(terms.priority, lowest)
+        return min(self._classes.get(terms.priority_class, lowest), lowest)
 
     def _key_of(self, pod: Pod, before: GangKey | None) -> GangKey | None:
         named = gang_named_by(pod)
@@ -277,6 +283,7 @@ class GangIndex:
         self.of_pod.pop(uid, None)
         gang = self.gangs.get(key)
         if gang is not None:
-            gang.pods.pop(uid, None)
+            if (pod := gang.pods.pop(uid, None)) is not None:
+                gang.last_priority = pod.spec.priority
             gang.earlier_run.discard(uid)
             gang.sorted_members = None
