@@ -69,6 +69,7 @@ class FakeCluster:
         self.scheduler(State(self.settings))
         pods = sorted(self.pods.values(), key=lambda pod: pod.metadata.name, reverse=True)
         self.add(*self.nodes.values(), *self.groups.values(), *pods)
+        self.state.begin_writing()
 
     # -- what happens in the cluster ---------------------------------------------------------------
 

@@ -52,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
     names: Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)] = NAMES
     hold_seconds: Seconds = 300.0
+    max_hold_seconds: Seconds = 900.0
+    """The longest time that a group's annotation may ask for, if `hold_seconds` is not longer."""
     repair_seconds: Seconds = 5.0
     """How long a half-bound gang may look for room before it is released."""
     starvation_after: Seconds = 1800.0

@@ -160,7 +160,12 @@ class State:
         self.line.wake_at(when, gang)
 
     def begin_writing(self) -> None:
-        """This process leads now: choices that its last term left unwritten are decided again."""
+        """This process leads now: choices that its last term left unwritten are decided again.
+
+        What it finds was there before: gangs that have members have had all of them.
+        """
+        for gang in self.index.gangs.values():
+            self.record(gang.key).run.inherited = gang.started
         for claim in list(self.snapshot.volumes.chosen):
             self.snapshot.volumes.not_chosen(claim)
             self._happened(Wake.STORAGE)
@@ -273,6 +278,7 @@ class State:
             self.assumed[placement.pod.metadata.uid] = placement.node
         self.snapshot.assume(placements, gang.key)
         gang.sorted_members = None
+        self.record(gang.key).run.met = gang.terms.min if gang.terms is not None else 0
 
     def _not_assumed(self, uid: str) -> None:
         self.assumed.pop(uid, None)

@@ -15,6 +15,7 @@ from muster.api.pod_groups import (
     NATIVE_POD_GROUPS,
     VOLCANO_POD_GROUPS,
 )
+from muster.operator.build.gang import GROUP_ANNOTATIONS
 from muster.operator.settings import Settings
 from tests.operator.builders import ALL_DIALECTS, Model, manifest, replica
 
@@ -256,6 +257,56 @@ def test_the_policy_of_the_job_shapes_its_group() -> None:
         "minResources": {"cpu": "3"},
         "scheduleTimeoutSeconds": 7,
     }
+
+
+@pytest.mark.parametrize("dialect", ["volcano", "kube-batch", "pdb", "coscheduling", "native"])
+@pytest.mark.parametrize("kind", ["TFJob", "MPIJob"])
+def test_a_group_gets_only_annotations_that_are_meant_for_users(dialect: str, kind: str) -> None:
+    mpi = {"Launcher": replica(1, name="mpi"), "Worker": replica(2, name="mpi")}
+    raw = manifest(kind, roles=mpi if kind == "MPIJob" else None)
+    meant = dict.fromkeys(GROUP_ANNOTATIONS, "5")
+    forged = '{"launcher": {"cpu": "999"}}'
+    raw["metadata"]["annotations"] = meant | {
+        "muster.dev/late": forged,
+        "muster.dev/plan": "x/1/1",
+        "muster.dev/takedown": "Preempted/2026-01-01T00:00:00Z",
+        "muster.dev/some-later-annotation": "x",
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "note": "x",
+    }
+    (group,) = [
+        found
+        for (resource, _), found in settled(raw, Settings(dialect=dialect)).objects.items()
+        if resource in ALL_DIALECTS
+    ]
+
+    annotations = group["metadata"]["annotations"]
+    late = annotations.pop("muster.dev/late", "")
+    assert annotations == meant
+    assert late == ('{"launcher": {}}' if kind == "MPIJob" and dialect != "coscheduling" else "")
+
+
+def test_the_annotations_of_a_group_are_these() -> None:
+    ours = {name for name in GROUP_ANNOTATIONS if name.startswith("muster.dev/")}
+
+    assert ours == {
+        "muster.dev/hold",
+        "muster.dev/on-hold-end",
+        "muster.dev/placement",
+        "muster.dev/restart",
+        "muster.dev/topology",
+        "muster.dev/topology-preferred",
+    }
+
+
+def test_late_members_that_somebody_else_wrote_on_the_group_are_removed() -> None:
+    model = settled(manifest())
+    group = model.objects[VOLCANO_POD_GROUPS.resource, "j"]
+    group["metadata"].setdefault("annotations", {})["muster.dev/late"] = '{"x": {"cpu": "99"}}'
+    model.settle()
+
+    group = model.objects[VOLCANO_POD_GROUPS.resource, "j"]
+    assert "muster.dev/late" not in (group["metadata"].get("annotations") or {})
 
 
 @pytest.mark.parametrize("dialect", ["volcano", "kube-batch", "pdb", "coscheduling", "native"])

@@ -6,15 +6,16 @@ import asyncio
 
 import pytest
 
+from muster.scheduler.settings import Settings
 from tests.scheduler.builders import START, gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.looptime
 
 
-async def full(**group: object) -> FakeCluster:
+async def full(settings: Settings | None = None, **group: object) -> FakeCluster:
     """A gang of four that fills a node, whole, and a rival that wants one GPU."""
-    cluster = FakeCluster()
+    cluster = FakeCluster(settings)
     cluster.add(node("n1", gpus=4))
     cluster.add(volcano_group("g", 4, **group), *gang("g", 4, gpus=1))  # type: ignore[arg-type]
     async with cluster.running():
@@ -69,6 +70,28 @@ async def test_a_gang_can_set_how_long_its_room_is_held() -> None:
     async with cluster.running():
         cluster.finish("g-1", "Failed")
         await cluster.settle(59)
+        assert cluster.bound("rival") == {}
+        await cluster.settle(2)
+        assert cluster.bound("rival") == {"rival": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        (Settings(), 900),
+        (Settings(max_hold_seconds=60), 300),  # what the administrator gives to all
+        (Settings(hold_seconds=30, max_hold_seconds=60), 60),
+        (Settings(hold_seconds=1000), 1000),
+    ],
+)
+@pytest.mark.parametrize("asked", ["277777h", "999999999"])
+async def test_a_gang_holds_room_for_no_longer_than_the_administrator_allows(
+    settings: Settings, seconds: int, asked: str
+) -> None:
+    cluster = await full(settings, annotations={"muster.dev/hold": asked})
+    async with cluster.running():
+        cluster.finish("g-1", "Failed")
+        await cluster.settle(seconds - 1)
         assert cluster.bound("rival") == {}
         await cluster.settle(2)
         assert cluster.bound("rival") == {"rival": "n1"}

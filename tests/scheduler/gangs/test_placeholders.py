@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muster.api.core import Pod
 from muster.errors import Unreachable
 from muster.scheduler.gangs import holds
 from muster.scheduler.state import State
-from tests.scheduler.builders import gang, node, pod, volcano_group
+from tests.scheduler.builders import GPU, budget, gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.looptime
@@ -111,21 +113,121 @@ async def test_a_minimum_larger_than_the_cluster_costs_nothing_and_is_reported(
     assert len(cluster.bound()) == 8
 
 
-async def test_room_is_held_for_missing_members_once_the_nodes_could_hold_them() -> None:
+@pytest.mark.parametrize("dialect", ["volcano", "pdb", "labels"])
+async def test_a_raised_minimum_holds_no_room_for_members_that_never_were_there(
+    dialect: str,
+) -> None:
+    def group(size: int) -> list[Any]:
+        if dialect == "labels":
+            member = pod(f"g-x{size}", group="g", dialect=f"labels:{size}", gpus=1)
+            return [member]
+        declared = {"volcano": volcano_group("g", size), "pdb": budget("g", size, {"gang": "g"})}
+        return [declared[dialect]]
+
     cluster = FakeCluster()
-    cluster.add(node("n1", gpus=8, pods=2), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    marks = "labels:2" if dialect == "labels" else dialect
+    cluster.add(node("n1", gpus=8), *(() if dialect == "labels" else group(2)))
+    cluster.add(*gang("g", 2, gpus=1, dialect=marks))
     async with cluster.running():
         await cluster.settle()
-        cluster.add(volcano_group("g", 5))
+        cluster.add(*group(8))
         await cluster.settle()
-        assert cluster.reason("g") == "2 of 5 members exist; needs 3 more members"
-        cluster.add(node("n2", gpus=3))
+        assert "needs" in cluster.reason("g")
+        cluster.add(*(pod(f"rival-{i}", gpus=1, created=50) for i in range(5)))
         await cluster.settle()
-        cluster.add(pod("rival", gpus=1, created=50))
+        assert len(cluster.bound("rival")) == 5
+        cluster.delete_pod("g-1")  # its own room is held, as before
+        cluster.add(pod("late", gpus=2, created=60))
+        await cluster.settle(20)
+
+    assert cluster.bound("late") == {}
+    assert sum(map(len, cluster.state.snapshot.held_for.values())) == 1
+
+
+async def test_members_that_a_raised_minimum_adds_start_once_they_exist() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 2), *gang("g", 2, gpus=1))
+    async with cluster.running():
         await cluster.settle()
+        cluster.add(volcano_group("g", 4), pod("g-2", gpus=1, group="g"))
+        await cluster.settle()
+        assert cluster.bound("g-2") == {}
+        cluster.add(pod("g-3", gpus=1, group="g"))
+        await cluster.settle()
+        assert len(cluster.bound("g")) == 4
+        cluster.finish("g-3", "Failed")
+        await cluster.settle(20)
+
+    assert sum(map(len, cluster.state.snapshot.held_for.values())) == 1
+
+
+async def test_a_restarted_scheduler_holds_the_room_of_members_that_died_meanwhile() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 4), *gang("g", 4, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.delete_pod("g-2")
+    cluster.restart()
+    cluster.add(pod("rival", gpus=1, created=50))
+    async with cluster.running():
+        await cluster.settle(20)
 
     assert cluster.bound("rival") == {}
-    assert "room for 3 pods is held for default/g" in cluster.reason("rival")
+
+
+async def test_a_placeholder_is_like_a_member_that_had_a_node() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=8), volcano_group("g", 3), *gang("g", 3, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        gated = {"schedulingGates": [{"name": "wait"}]}
+        cluster.add(pod("a-giant", gpus=5, group="g", spec=gated))
+        cluster.delete_pod("g-1")
+    cluster.restart()
+    async with cluster.running():
+        await cluster.settle(5)
+        held = [
+            slot.cls.requests["nvidia.com/gpu"]
+            for slots in cluster.state.snapshot.held_for.values()
+            for slot in slots.values()
+        ]
+
+    assert held == [1]
+
+
+@pytest.mark.parametrize(
+    ("late", "held"),
+    [
+        ('{"launcher": {"nvidia.com/gpu": "1", "cpu": "2"}}', (1, 2000)),
+        ('{"launcher": {"nvidia.com/gpu": "999", "cpu": "1e9"}}', (2, 2000)),
+        ('{"a": {"nvidia.com/gpu": "1"}, "b": {"nvidia.com/gpu": "3"}}', (2, 0)),
+        ('{"a": {"nvidia.com/gpu": "-7", "cpu": -1}, "b": {"nvidia.com/gpu": "9"}}', (2, 0)),
+    ],
+)
+async def test_late_members_get_no_more_room_than_the_others(
+    late: str, held: tuple[int, int]
+) -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=8), volcano_group("g", 2, annotations={"muster.dev/late": late}))
+    cluster.add(*gang("g", 2, gpus=1, role="worker"))
+    async with cluster.running():
+        await cluster.settle()
+        slots = [s for row in cluster.state.snapshot.held_for.values() for s in row.values()]
+
+    sums = [sum(slot.cls.requests.get(name, 0) for slot in slots) for name in (GPU, "cpu")]
+    assert tuple(sums) == held
+
+
+async def test_a_small_launcher_has_room_beside_members_that_request_nothing() -> None:
+    cluster = FakeCluster()
+    late = {"muster.dev/late": '{"launcher": {"cpu": "500m", "memory": "1Gi"}}'}
+    cluster.add(node("n1"), volcano_group("g", 2, annotations=late))
+    cluster.add(*gang("g", 2, cpu="0", memory="0", role="worker"))
+    async with cluster.running():
+        await cluster.settle()
+        (slots,) = cluster.state.snapshot.held_for.values()
+
+    assert [slot.cls.requests["cpu"] for slot in slots.values()] == [500]
 
 
 async def test_a_half_bound_gang_is_released_even_if_no_nodes_could_hold_its_missing_members() -> (

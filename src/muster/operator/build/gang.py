@@ -11,13 +11,17 @@ from msgspec.structs import replace
 
 from muster.api import quantity
 from muster.api.gang import (
+    HOLD_ANNOTATION,
     LATE_ANNOTATION,
+    ON_HOLD_END_ANNOTATION,
+    PLACEMENT_ANNOTATION,
     PREFERRED_TOPOLOGY_ANNOTATION,
+    RESTART_ANNOTATION,
     TOPOLOGY_ANNOTATION,
     GroupSpec,
     PodMarks,
 )
-from muster.api.gang_dialects import DIALECT_BY_NAME, dialect_of_scheduler
+from muster.api.gang_dialects import DIALECT_BY_NAME, PREEMPTABLE_MARK, dialect_of_scheduler
 from muster.errors import InvalidQuantity
 from muster.operator.action_types import EmitEvent
 from muster.operator.build.dialect_choice import GROUP_KINDS, dialect_of, gang_roles, wanted_dialect
@@ -40,6 +44,29 @@ TOPOLOGY_WITHOUT_GANG = EmitEvent(
     "Warning",
 )
 TOPOLOGY_MARKS = (TOPOLOGY_ANNOTATION, PREFERRED_TOPOLOGY_ANNOTATION)
+GROUP_ANNOTATIONS = frozenset(
+    {
+        *TOPOLOGY_MARKS,
+        HOLD_ANNOTATION,
+        ON_HOLD_END_ANNOTATION,
+        PLACEMENT_ANNOTATION,
+        RESTART_ANNOTATION,
+        # Volcano reads these on PodGroups, and its users write them on jobs.
+        PREEMPTABLE_MARK,
+        "sla-waiting-time",
+        "volcano.sh/cooldown-time",
+        "volcano.sh/jdb-max-unavailable",
+        "volcano.sh/jdb-min-available",
+        "volcano.sh/qos-level",
+        "volcano.sh/revocable-zone",
+        "volcano.sh/sla-waiting-time",
+        "volcano.sh/task-topology-affinity",
+        "volcano.sh/task-topology-anti-affinity",
+        "volcano.sh/task-topology-task-order",
+    }
+)
+"""The annotations of a job that its group gets. Users who may not write groups may write jobs, so
+it gets no others: `muster.dev/late`, for one, is the operator's own."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +92,9 @@ class Gang:
         """The manifest of its group object."""
         assert self.kind is not None
         manifest = owned_manifest(self.job, self.kind, self.job.name, job_selector(self.job))
-        annotations = self._job_annotations() | self._late_members()
+        own = self.job.annotations.items()
+        chosen = {name: value for name, value in own if name in GROUP_ANNOTATIONS}
+        annotations = chosen | self._late_members()
         if annotations:
             manifest["metadata"]["annotations"] = annotations
         return {**manifest, "spec": self._group_spec()}
@@ -83,14 +112,6 @@ class Gang:
             timeout=policy.timeout,
         )
         return write_spec(spec)
-
-    def _job_annotations(self) -> dict[str, str]:
-        # kubectl's copy of the last applied manifest belongs to the job alone.
-        return {
-            name: value
-            for name, value in self.job.annotations.items()
-            if not name.startswith("kubectl.kubernetes.io/")
-        }
 
     def _late_members(self) -> dict[str, str]:
         """An annotation with the launcher's requests.

@@ -237,7 +237,7 @@ def _fill_placeable(view: GangView) -> Decision:
     if not view.started or phase.holds_ended(view.record.phase) or holds.holds_will_follow(view):
         too_few = reasons.too_few(view.terms, view.members, absent)
         return Decision(Parked(too_few, Wake.OWN) if pending else Idle())
-    if holds.exceeds_cluster(view, absent):
+    if holds.exceeds_last_minimum(view) or holds.exceeds_cluster(view, absent):
         too_few = reasons.too_few(view.terms, view.members, absent)
         return shortage.repair_or_release(view, Parked(too_few, Wake.NODES))
     placeholders = tuple(holds.placeholders(view, absent))

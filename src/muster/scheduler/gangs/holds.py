@@ -7,12 +7,18 @@ in the snapshot; `held_for` finds it by gang.
 
 A hold lasts for the full time after a failure, an eviction or the loss of a node; half a minute
 after a plain deletion, and the full time once the replacement exists. A cordoned or lost node ends
-its holds. Members without a pod (after a restart of the scheduler, after the minimum was raised, or
-a launcher that comes late) are placed as placeholders: copies of a sibling that are never created.
+its holds. Members without a pod (after a restart of the scheduler, or a launcher that comes late)
+are placed as placeholders: copies of a sibling that are never created.
+
+Users write the annotations and minimums that holds follow, and no quota counts held room. So a hold
+is never larger than what was there: as many members as the gang had when it was last whole, each
+like one that had a node, late members together no larger than the others, and no longer than the
+administrator allows.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import count, islice
@@ -27,7 +33,7 @@ from muster.api.gang_dialects import ROLE_ANNOTATION, SINGLE_POD, role_of
 from muster.api.meta import ObjectMeta, condition_is_true
 from muster.api.selectors import is_label_key, is_label_value
 from muster.scheduler.cluster.nodes import is_schedulable
-from muster.scheduler.cluster.pod_class import PODS
+from muster.scheduler.cluster.pod_class import PODS, parse_resources
 from muster.scheduler.cluster.snapshot import Hold, Slot, SlotKind
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.members import find_missing
@@ -49,6 +55,8 @@ MAX_PLACEHOLDERS = 10_000
 """Members for which room is held before they exist."""
 MAX_LATE_ROLES, MAX_LATE_RESOURCES = 8, 32
 """Roles that come late, and resources of each, that an annotation may declare."""
+SMALL_LAUNCHER = {"cpu": 1000, "memory": 1 << 30}
+"""Room for late members, in millicores and bytes, that every gang may have."""
 
 
 # -- how long --------------------------------------------------------------------------------------
@@ -80,7 +88,9 @@ def full_hold(state: State, gang: Gang) -> Hold:
 
 
 def _seconds(state: State, gang: Gang) -> float:
-    return hold_seconds(gang.annotations, state.settings.hold_seconds)
+    """How long room is held for a gang: its users choose within the administrator's limit."""
+    default, most = state.settings.hold_seconds, state.settings.max_hold_seconds
+    return min(hold_seconds(gang.annotations, default), max(default, most))
 
 
 def restarts_on_end(annotations: Mapping[str, str]) -> bool:
@@ -228,6 +238,14 @@ def exceeds_cluster(view: GangView, lacking: Mapping[str, int]) -> bool:
     return sum(lacking.values()) > min(MAX_PLACEHOLDERS, int(room))
 
 
+def exceeds_last_minimum(view: GangView) -> bool:
+    """Whether members are absent that the gang never had: its minimum was raised since it was met.
+
+    No quota counts held room, so room is held for members that were there and for no others.
+    """
+    return view.terms.min > view.record.run.met
+
+
 def holds_will_follow(view: GangView) -> bool:
     """Whether members being deleted still use the room that will be held for the missing ones."""
     held = len(view.state.snapshot.held_for.get(view.key, ()))
@@ -235,11 +253,15 @@ def holds_will_follow(view: GangView) -> bool:
 
 
 def placeholders(view: GangView, lacking: Mapping[str, int]) -> Iterator[Pod]:
-    """Placeholders for members that have no pod yet: copies of a sibling of the same role."""
-    numbers = count(1)
+    """Placeholders for members that have no pod yet: copies of a sibling of the same role.
+
+    Only a sibling that has or had a node: a pod that never got one could be of any size.
+    """
+    numbers, members = count(1), view.members
+    placed = (*members.bound, *members.leaving, *members.succeeded, *members.failed)
     for role, n in sorted(lacking.items()):
-        siblings = [pod for pod in view.gang.pods.values() if not role or role_of(pod) == role]
-        sibling = min(siblings or view.members.bound, key=lambda pod: pod.metadata.name)
+        siblings = [pod for pod in placed if not role or role_of(pod) == role]
+        sibling = min(siblings or members.bound, key=lambda pod: pod.metadata.name)
         for number in islice(numbers, n):
             yield _placeholder(sibling, f"{sibling.metadata.uid}/{number}")
 
@@ -248,18 +270,33 @@ def late_members(view: GangView) -> dict[str, Pod]:
     """Placeholders for the late members that have no pod yet, by role.
 
     The annotation `muster.dev/late` declares members that their operator creates only once the
-    others run, such as the launcher of an MPIJob, with their requests.
+    others run, such as the launcher of an MPIJob, with their requests. No quota counts them yet,
+    so together they get no more room than the other members request.
     """
     requested = _read_late(view.annotations) if LATE_ANNOTATION in view.annotations else {}
     if not requested:
         return {}
     succeeded = view.record.run.succeeded.values()
     present = {role_of(pod) for pod in view.gang.pods.values()} | set(succeeded)
-    return {
-        role: _late(view, role, requests)
-        for role, requests in sorted(requested.items())
-        if role not in present
-    }
+    left = _room_for_late(view)
+    late: dict[str, Pod] = {}
+    for role, requests in sorted(requested.items()):
+        if role not in present:
+            wanted = parse_resources(requests).items()
+            room = {name: max(0, min(n, left[name])) for name, n in wanted}
+            left.subtract(room)
+            # Millicores, bytes, and counts of everything else.
+            amounts = {name: f"{n}m" if name == "cpu" else n for name, n in room.items()}
+            late[role] = _late(view, role, amounts)
+    return late
+
+
+def _room_for_late(view: GangView) -> Counter[str]:
+    """The room that late members may get together: as much as the members that exist request."""
+    classes, room = view.state.snapshot.classes, Counter[str]()
+    for pod in (*view.members.pending, *view.members.bound):
+        room.update(classes.of(pod).requests)
+    return room | Counter(SMALL_LAUNCHER)
 
 
 def late_holds(view: GangView) -> tuple[Slot, ...]:

@@ -67,6 +67,10 @@ class Run:
     """Members that succeeded before this process started and whose objects are gone."""
     succeeded_last_run: int = 0
     """Members that succeeded in the last run, until the next one begins."""
+    met: int = 0
+    """The minimum that the gang last met."""
+    inherited: bool = False
+    """Whether an earlier process has bound members: their minimum counts as met."""
     expects: list[float] = field(default_factory=list)
     """Until when replacements are expected, one time for each member that died."""
 
@@ -209,6 +213,8 @@ def review_run(state: State, gang: Gang, now: float) -> None:
         return
     run, members = state.record(gang.key).run, state.members(gang)
     first, run.seen = not run.seen, True
+    if run.inherited or not find_missing(state, gang).total:
+        run.met, run.inherited = terms.min, False
     if first:
         status = getattr(gang.declared, "status", None)
         if isinstance(status, PodGroupStatus):
