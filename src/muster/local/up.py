@@ -259,7 +259,7 @@ class _Cluster:
         jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
         local = controllers.Settings(server.ca.decode(), self.settings.data / "volumes")
         api = agent.api(server.port, server.ca)
-        names = scheduler.Options(SCHEDULER_NAMES, unserved=(CSI_NODES,))
+        names = scheduler.Options(SCHEDULER_NAMES, unserved=(CSI_NODES,), one_user=True)
         return {
             "housekeeping": server.run,
             "controllers": lambda: controllers.run(client, local),

@@ -67,6 +67,8 @@ class Options:
     shadow: bool = False
     unserved: tuple[Kind[Any], ...] = ()
     """Kinds that the cluster is known not to serve."""
+    one_user: bool = False
+    """Whether all namespaces are those of one person: reasons then name gangs of others."""
     health: Health = field(default_factory=Health)
 
 
@@ -92,7 +94,7 @@ class Service:
     ) -> None:
         self._client, self._shadow = client, options.shadow
         self._errors = IsolatedErrors(log)
-        self.state = State(settings, process_id=secrets.token_hex(4))
+        self.state = State(settings, process_id=secrets.token_hex(4), one_user=options.one_user)
         self._acceptor = GroupAcceptor(client, settings.names)
         self.informers = list(self._informers(options.unserved))
         may_act = election.is_leader if election else lambda: True
@@ -153,7 +155,8 @@ class Service:
         self._loop.settled(result)
 
     def delete(self, delete: Delete) -> None:
-        log.warning("%s: pods are deleted: %s: %s", delete.gang, delete.reason, delete.why)
+        why = delete.why if delete.preemptor is None else f"for {delete.preemptor}"
+        log.warning("%s: pods are deleted: %s: %s", delete.gang, delete.reason, why)
         if self._shadow:
             log.info("would delete %s", [pod.metadata.name for pod in delete.pods])
         else:

@@ -50,8 +50,11 @@ NO_GANG = GangKey("", "", "")
 class State:
     """Nodes, pods and gangs, and the scheduler's memory of each gang."""
 
-    def __init__(self, settings: Settings, process_id: str = "plan") -> None:
-        self.settings = settings
+    def __init__(
+        self, settings: Settings, process_id: str = "plan", *, one_user: bool = False
+    ) -> None:
+        self.settings, self.one_user = settings, one_user
+        """`one_user`: all namespaces are those of one person, so reasons name their gangs."""
         self.snapshot = Snapshot()
         self.index = GangIndex(settings.names)
         self.parked: dict[GangKey, Parked] = {}

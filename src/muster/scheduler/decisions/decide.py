@@ -27,7 +27,7 @@ from muster.scheduler.decisions import (
     volume_provisioning,
 )
 from muster.scheduler.decisions.decision import Action, Bind, Decision, Delete, GangView, Report
-from muster.scheduler.decisions.reasons import Reason
+from muster.scheduler.decisions.reasons import Reader, Reason
 from muster.scheduler.gangs import holds, phase, plan_annotation
 from muster.scheduler.gangs.members import (
     count_succeeded,
@@ -82,6 +82,7 @@ def _view(state: State, gang: Gang, now: float) -> GangView:
         started=any(pod.spec.scheduler_name in names for pod in members.bound),
         now=now,
         explained_at=record.rest.explained_at if isinstance(record.rest, Parked) else -math.inf,
+        reader=Reader(gang.key.namespace, state.one_user),
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from muster.api.gang import GangKey, GangTerms, Topology
     from muster.api.meta import Key
     from muster.scheduler.cluster.volumes import VolumeChoice
-    from muster.scheduler.decisions.reasons import Reason
+    from muster.scheduler.decisions.reasons import Reader, Reason
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.gangs.members import Members, Missing
     from muster.scheduler.gangs.phase import GangRecord, Phase
@@ -52,6 +52,8 @@ class Delete:
     """Whether the whole gang is deleted, rather than some of its surplus."""
     since: datetime | None = None
     """When the deletion was decided, if that was before now."""
+    preemptor: GangKey | None = None
+    """The gang that gets the room, for the log: `why` may not name it."""
 
 
 @dataclass(frozen=True)
@@ -106,5 +108,7 @@ class GangView:
     now: float
     explained_at: float
     """When the numbers in the gang's reason were last computed."""
+    reader: Reader
+    """Who reads the reasons of this gang."""
     observed: bool = False
     """Whether the phase was observed: only then are the counts for the group's status right."""

@@ -18,7 +18,7 @@ from muster.api.annotation_values import read_time
 from muster.api.conditions import PREEMPTION, disruption_condition
 from muster.api.meta import find_condition, timestamp
 from muster.scheduler.decisions.decision import PREEMPTED, RELEASED, Decision, Delete
-from muster.scheduler.decisions.reasons import LEAVING, Reason
+from muster.scheduler.decisions.reasons import LEAVING, Reader, Reason
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.holds import drop_holds
 from muster.scheduler.gangs.phase import Leaving
@@ -159,8 +159,10 @@ def decide_deletion(view: GangView, deletes: tuple[Delete, ...]) -> Decision:
 
 def deletion_failed(state: State, pod: Pod, why: str) -> None:
     """Note that a pod could not be deleted, or (no `why`) now was, for the gangs that wait."""
-    text = f"{pod.metadata.name} could not be deleted: {why}" if why else ""
     for key, record in state.records.items():
+        text = f"{pod.metadata.name} could not be deleted: {why}" if why else ""
+        if text and not Reader(key.namespace, state.one_user).knows(pod.metadata.key):
+            text = "a pod of another namespace could not be deleted"
         if phase.deletion_failed(record, pod.metadata.uid, text):
             state.mark_due(key)
 

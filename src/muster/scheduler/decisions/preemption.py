@@ -23,6 +23,7 @@ from muster.api.gang import GangKey, GangTerms
 from muster.api.gang_dialects import is_protected, role_of, single_pod_gang
 from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
 from muster.scheduler.decisions.decision import PREEMPTED, Delete
+from muster.scheduler.decisions.reasons import Reader
 from muster.scheduler.gangs.holds import drop_holds, hold_plan
 from muster.scheduler.gangs.members import count_by_role
 from muster.scheduler.gangs.phase import Preempting
@@ -328,7 +329,10 @@ def evict(view: GangView, preemption: Preemption) -> tuple[Delete, ...]:
             drop_holds(state, victim.gang)
             state.mark_due(victim.gang)
         pods = tuple(slot.pod for slot in victim.slots if slot.kind is SlotKind.POD)
-        why = preemption_message(str(view.key))
-        deletes += [Delete(victim.gang, pods, why, PREEMPTED, victim.whole)] if pods else []
+        if pods:
+            reader = Reader(victim.gang.namespace, state.one_user)
+            why = preemption_message(reader.name_of(view.key))
+            delete = Delete(victim.gang, pods, why, PREEMPTED, victim.whole, preemptor=view.key)
+            deletes.append(delete)
     hold_plan(state, view.gang, preemption.plan.placements)
     return tuple(deletes)

@@ -1,6 +1,8 @@
 """Why a gang waits, in words a person can act on. Pure.
 
-The same sentence goes to pod conditions, events, group status and `muster explain`.
+The same sentence goes to pod conditions, events, group status and `muster explain`. These are
+objects of one namespace, whose readers need not know the jobs of others: it names none of them. The
+published line, for administrators, has the sentence with all names.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.api.gang import TOPOLOGY_ANNOTATION
 from muster.api.gang_dialects import DIALECT_BY_NAME
@@ -36,10 +38,44 @@ class Reason:
     text: str
     short: tuple[tuple[str, int], ...] = ()
     """The resources that nodes have too little of, with the amounts that are missing."""
+    full: str = ""
+    """The sentence with the names of other namespaces' objects; empty if it is the same."""
 
     def __post_init__(self) -> None:
-        if len(self.text) > MAX_TEXT:  # roles and resources have the names that strangers give
-            object.__setattr__(self, "text", f"{self.text[:MAX_TEXT]}…")
+        for field in ("text", "full"):  # roles and resources have the names that strangers give
+            if len(text := getattr(self, field)) > MAX_TEXT:
+                object.__setattr__(self, field, f"{text[:MAX_TEXT]}…")
+
+    @property
+    def for_administrator(self) -> str:
+        return self.full or self.text
+
+    @property
+    def for_namespace(self) -> Reason:
+        """The reason without names of other namespaces' objects."""
+        return replace(self, full="") if self.full else self
+
+    def and_also(self, text: str, full: str = "") -> Reason:
+        """The reason with another sentence."""
+        long = f"{self.for_administrator}; {full or text}"
+        text = f"{self.text}; {text}"
+        return replace(self, text=text, full=long if long != text else "")
+
+
+class Reader(NamedTuple):
+    """Who reads a sentence: users of one namespace, or (`sees_all`) of the whole cluster."""
+
+    namespace: str
+    sees_all: bool = False
+
+    def knows(self, key: GangKey | Key) -> bool:
+        return self.sees_all or key.namespace == self.namespace
+
+    def name_of(self, gang: GangKey) -> str:
+        return str(gang) if self.knows(gang) else "a job of another namespace"
+
+
+ADMINISTRATOR = Reader("", sees_all=True)
 
 
 MAX_TEXT = 2000
@@ -122,34 +158,51 @@ def _unplaced(result: Unplaced, nodes: int) -> Reason:
 
 
 def with_holds(
-    reason: Reason, held: Mapping[GangKey, Sequence[Hold]], wall_offset: float
+    reason: Reason, held: Mapping[GangKey, Sequence[Hold]], wall_offset: float, reader: Reader
 ) -> Reason:
     """A reason, with the gangs for which helpful room is held, and until when."""
-    parts = [reason.text]
     for key, holds in islice(held.items(), MAX_NAMED_GANGS):
         until = datetime.fromtimestamp(max(hold.until for hold in holds) + wall_offset, UTC)
         pods = "1 pod" if len(holds) == 1 else f"{len(holds)} pods"
-        parts.append(f"room for {pods} is held for {key} until {until:%H:%M:%SZ}")
+        text, full = (
+            f"room for {pods} is held for {one.name_of(key)} until {until:%H:%M:%SZ}"
+            for one in (reader, ADMINISTRATOR)
+        )
+        reason = reason.and_also(text, full)
     if len(held) > MAX_NAMED_GANGS:
-        parts.append(f"more is held for {len(held) - MAX_NAMED_GANGS} other gangs")
-    return replace(reason, text="; ".join(parts))
+        reason = reason.and_also(f"more is held for {len(held) - MAX_NAMED_GANGS} other gangs")
+    return reason
 
 
-def with_reserved(reason: Reason, nodes: int, gang: GangKey) -> Reason:
+def with_reserved(reason: Reason, nodes: int, gang: GangKey, reader: Reader) -> Reason:
     """A reason, with the nodes that are reserved for a starving gang."""
-    text = f"{nodes} nodes are reserved for {gang}, which has waited too long"
-    return replace(reason, text=f"{reason.text}; {text}")
-
-
-def with_budgets(reason: Reason, budgets: Sequence[Key]) -> Reason:
-    """A reason, with the disruption budgets that alone prevent an eviction that would help."""
-    names, more = ", ".join(map(str, budgets[:MAX_NAMED_GANGS])), len(budgets) - MAX_NAMED_GANGS
-    names += f" and {more} more" if more > 0 else ""
-    subject = (
-        f"the budget {names} protects" if len(budgets) == 1 else f"the budgets {names} protect"
+    text, full = (
+        f"{nodes} nodes are reserved for {one.name_of(gang)}, which has waited too long"
+        for one in (reader, ADMINISTRATOR)
     )
-    text = f"it would fit in place of pods of lower priority, but {subject} them"
-    return replace(reason, text=f"{reason.text}; {text}")
+    return reason.and_also(text, full)
+
+
+def with_budgets(reason: Reason, budgets: Sequence[Key], reader: Reader) -> Reason:
+    """A reason, with the disruption budgets that alone prevent an eviction that would help."""
+    text, full = (
+        f"it would fit in place of pods of lower priority, but {_budgets(budgets, one)} them"
+        for one in (reader, ADMINISTRATOR)
+    )
+    return reason.and_also(text, full)
+
+
+def _budgets(budgets: Sequence[Key], reader: Reader) -> str:
+    """`the budget team/x protects`."""
+    known = [key for key in budgets if reader.knows(key)]
+    verb, n = "protects" if len(budgets) == 1 else "protect", len(budgets) - len(known)
+    others = "a budget of another namespace" if n == 1 else f"{n} budgets of other namespaces"
+    if not known:
+        return f"{others} {verb}"
+    names, more = ", ".join(map(str, known[:MAX_NAMED_GANGS])), len(known) - MAX_NAMED_GANGS
+    names += f" and {more} more" if more > 0 else ""
+    subject = f"the budget{'s' * (len(known) > 1)} {names}"
+    return f"{subject} and {others} {verb}" if n else f"{subject} {verb}"
 
 
 def _not_together(short: ClassShortage) -> str:

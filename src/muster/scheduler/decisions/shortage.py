@@ -50,8 +50,10 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decisio
             return _wait(view, demand, result, parked)
         eviction, budgets = preemption.find_preemption(view, demand)
         if eviction is None:
-            reason = reasons.with_budgets(parked.reason, budgets) if budgets else parked.reason
-            return _wait(view, demand, result, replace(parked, reason=reason))
+            if budgets:
+                reason = reasons.with_budgets(parked.reason, budgets, view.reader)
+                parked = replace(parked, reason=reason)
+            return _wait(view, demand, result, parked)
         deletes = preemption.evict(view, eviction)
         victims = frozenset(pod.metadata.uid for delete in deletes for pod in delete.pods)
         current = phase.Preempting(phase.standing(current), victims)
@@ -91,11 +93,11 @@ def _reason(view: GangView, demand: Demand, result: Unplaced) -> Reason:
         nodes = filters.fits_if_empty(state.snapshot, *(short.want.cls for short in result.short))
         held = holds_on(state.snapshot, nodes)
         others = {key: holds for key, holds in sorted(held.items()) if key != view.key}
-        reason = reasons.with_holds(reason, others, state.wall_offset)
+        reason = reasons.with_holds(reason, others, state.wall_offset, view.reader)
     head = starving_head(state)
     if demand.reserved is None or head is None:
         return reason
-    return reasons.with_reserved(reason, int(demand.reserved.sum()), head.key)
+    return reasons.with_reserved(reason, int(demand.reserved.sum()), head.key, view.reader)
 
 
 def below_min_resources(view: GangView, demand: Demand) -> Reason | None:
@@ -135,7 +137,7 @@ def repair_or_release(view: GangView, parked: Parked) -> Decision:
         if released is not None:
             return released
         current = phase.HalfBound(undeletable=True, holds_ended=True)
-    reason = Reason(parked.reason.code, f"{parked.reason.text}; {CANNOT_DELETE}")
+    reason = replace(parked.reason.and_also(CANNOT_DELETE), short=())
     return Decision(replace(parked, reason=reason), (), current)
 
 

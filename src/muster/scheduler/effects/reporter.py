@@ -137,7 +137,8 @@ class Reporter:
         refill = (now - self._early_at) * EARLY_WRITES_PER_SECOND
         self._early, self._early_at = min(EARLY_WRITES, self._early + refill), now
         # One write for each pod, and two for the event and the group's status.
-        cost = 2 + sum(self._pods.get(pod.metadata.uid) != reason for pod in pending)
+        shown = reason.for_namespace
+        cost = 2 + sum(self._pods.get(pod.metadata.uid) != shown for pod in pending)
         if cost > self._early:
             return False
         self._early -= cost
@@ -200,7 +201,7 @@ class Reporter:
             return
         reported = self._reported.setdefault(key, _Reported(self._subject_uid(key)))
         # The reason of now, not of the time when the report was asked for.
-        reason = record.rest.reason
+        reason = record.rest.reason and record.rest.reason.for_namespace
         if reason is None and self._busy() and reported.deferred < MAX_DEFERRALS:
             reported.deferred += 1
             self._due[key] = now + 1.0

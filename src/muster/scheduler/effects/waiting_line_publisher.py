@@ -83,7 +83,7 @@ def _waiting_gang(state: State, number: int, place: LinePosition, now: float) ->
         gang=str(place.key)[:MAX_NAME],
         place=number,
         code=rest.reason.code,
-        reason=rest.reason.text,
+        reason=rest.reason.for_administrator,
         since=timestamp(datetime.fromtimestamp(since, UTC)),
         dialect=place.key.dialect,
         priority=-place.neg_priority,
