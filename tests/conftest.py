@@ -18,8 +18,10 @@ pytest_plugins = ["tests.controlplane.fixture", "tests.controlplane.helm"]
 asyncio.set_event_loop(None)
 
 # A shell starts background jobs with SIGINT ignored, and the programs that tests start inherit it.
+# So does `nohup` with SIGHUP: a handler keeps us alive, and is the default again in other programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # A developer's shell and CI have settings that a fresh machine lacks. The programs that tests start
 # behave as they do there.
