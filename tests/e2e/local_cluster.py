@@ -176,6 +176,11 @@ def manifest(
     }
 
 
+def remove(folder: Path) -> None:
+    """Delete a cluster's folder. An overlay leaves a directory there that its owner cannot open."""
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
 def over(pid: int) -> bool:
     """Whether the process has ended, even if its parent has not waited for it."""
     try:

@@ -7,7 +7,6 @@ every pod looks for the secrets in them.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.local_cluster import LocalCluster
+from tests.e2e.local_cluster import LocalCluster, remove
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -90,7 +89,7 @@ def cluster() -> Iterator[Attacked]:
         yield attacked
     finally:
         attacked.down()
-        shutil.rmtree(folder)
+        remove(folder)
 
 
 EMPTY: dict[str, Any] = {"emptyDir": {}}

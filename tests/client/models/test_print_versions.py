@@ -75,9 +75,9 @@ def test_complete_versions_are_printed(volume: Path, printed: Callable[[], Print
     ("path", "mode"),
     [
         ("m", 0o000),
-        ("m", 0o744),
+        ("m", 0o444),
         ("m/1", 0o000),
-        ("m/1", 0o744),
+        ("m/1", 0o444),
         ("m/1/model.npz", 0o000),
         ("m/1/parts", 0o000),
         ("m/export", 0o000),

@@ -90,7 +90,7 @@ def test_a_home_that_cannot_be_written_is_named(
 
 READ_ONLY = """
 mount -t tmpfs tmpfs "$1" && mkdir "$1/home" "$1/data" && echo 4242 > "$1/home/daemon.lock"
-mount -o remount,ro "$1"
+mount -o remount,bind,ro "$1"
 MUSTER_HOME="$1/home" "$2" up; echo $?
 MUSTER_HOME="$1/home" "$2" status 2>&1 | head -1
 MUSTER_HOME="$1/missing" "$2" down; echo $?

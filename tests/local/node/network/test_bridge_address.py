@@ -24,7 +24,7 @@ def hardware_address():
         answer = fcntl.ioctl(any_socket, 0x8927, struct.pack("256s", b"bridge"))
     return answer[18:24].hex(":")
 
-kernel.unshare(kernel.CLONE_NEWNET)
+kernel.unshare(kernel.CLONE_NEWNET | (kernel.CLONE_NEWUSER if os.geteuid() else 0))
 with Netlink() as net:
     net.add_bridge("bridge")
     addresses = [hardware_address()]
