@@ -177,6 +177,7 @@ def end_of(client: BlockingClient, name: str) -> Any:
     return statuses[0].state.terminated if statuses else None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount what `down` cannot remove")
 def test_down_kills_strays_and_says_what_it_cannot_remove(tmp_path: Path) -> None:
     local = LocalCluster(tmp_path)
     local.up()
