@@ -53,6 +53,20 @@ async def test_an_event_is_written_on_its_object() -> None:
     )
 
 
+async def test_an_event_that_cannot_be_sent_does_not_keep_others_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server()
+    async with recording(server) as recorder:
+        for number in range(5):
+            recorder.record(JOB, EventText(f"Bad{number}", "half of a pair: \ud800"))
+        recorder.record(JOB, EventText("Good", "m"))
+        await asyncio.sleep(1)
+
+    assert reasons(server) == ["Good"]
+    assert caplog.text.count("events TFJob default/j: bug") == 1
+
+
 async def test_events_still_queued_at_the_end_are_written() -> None:
     server = Server(slow=0.05)
     async with recording(server) as recorder:

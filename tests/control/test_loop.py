@@ -109,7 +109,8 @@ async def test_a_programming_error_is_logged_with_its_traceback_and_retried(
 
     assert bench.times == pytest.approx([0, 1])
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert caplog.records[0].exc_info is not None
+    assert "ZeroDivisionError: oops" in caplog.text
+    assert "Traceback" in caplog.text
 
 
 async def test_a_conflict_is_not_a_warning(
@@ -224,8 +225,7 @@ async def test_a_cancellation_from_inside_does_not_cost_a_worker(
     await bench.run(10)
 
     assert bench.times == pytest.approx([0, 1])
-    assert caplog.records[0].exc_info is not None
-    assert isinstance(caplog.records[0].exc_info[1], Bug)
+    assert f"muster.errors.{Bug.__name__}" in caplog.text
 
 
 async def test_a_burst_of_keys_leaves_the_event_loop_its_turns() -> None:
@@ -285,7 +285,7 @@ async def test_an_error_at_the_moment_of_cancellation_does_not_keep_a_worker_run
 async def test_bugs_are_counted_and_logged_at_a_bounded_rate(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    bench = Bench(*(ValueError("9" * 5000) for _ in range(20)))
+    bench = Bench(*(ValueError("9" * 100_000) for _ in range(20)))
     before = counted().get("bench", 0)
     for key in "abcdefghijklmnopqrst":
         bench.queue.add(key)
@@ -295,4 +295,4 @@ async def test_bugs_are_counted_and_logged_at_a_bounded_rate(
     assert counted()["bench"] == before + 20
     assert len([key for _, key in bench.visits]) == 40  # each was tried again
     assert len(caplog.messages) == 1
-    assert len(caplog.messages[0]) < 1000
+    assert len(caplog.messages[0]) < 10_000

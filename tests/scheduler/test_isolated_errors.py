@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from muster.api.gang import GangKey
-from muster.scheduler import metrics, run
+from muster.scheduler import isolated_errors, run
 from muster.scheduler.decisions import decide, gang_errors, shortage, volume_provisioning
 from muster.scheduler.decisions.decision import GangView
 from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.gangs import phase
 from muster.scheduler.gangs.waiting_line import Parked
-from muster.scheduler.isolated_errors import LOGGED_PER_MINUTE, IsolatedErrors
 from muster.scheduler.settings import Settings
 from muster.scheduler.state import State
+from tests import unexpected_errors
 from tests.scheduler.builders import gang, node, pod, volcano_group
 from tests.scheduler.fake_cluster import FakeCluster
 from tests.scheduler.volume_builders import claim, cluster_of, using
@@ -33,7 +32,7 @@ def as_in_production(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counted(step: str) -> float:
-    return float(metrics.ERRORS.labels(step)._value.get())
+    return unexpected_errors.counted().get(f"scheduler {step}", 0)
 
 
 class Fault:
@@ -318,24 +317,10 @@ class Writes:
     async def create(self, *arguments: Any) -> None: ...
 
 
-def test_tracebacks_are_logged_at_a_bounded_rate(caplog: pytest.LogCaptureFixture) -> None:
-    now = [0.0]
-    errors = IsolatedErrors(logging.getLogger("test"), lambda: now[0])
-    for _ in range(1000):
-        errors.take("decision", "x" * 1_000_000, ZeroDivisionError("y" * 1_000_000))
-    assert len(caplog.records) == LOGGED_PER_MINUTE
-    assert all(len(row.getMessage()) < 20_000 for row in caplog.records)
-    caplog.clear()
-    now[0] = 61.0
-    errors.take("decision", "x", ZeroDivisionError())
-    assert caplog.records[0].getMessage().startswith("990 more errors")
-
-
 def test_in_tests_an_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phase, "STRICT", True)
-    errors = IsolatedErrors(logging.getLogger("test"))
     with pytest.raises(ZeroDivisionError):
-        errors.take("decision", "x", ZeroDivisionError())
+        isolated_errors.survived("decision", "x", ZeroDivisionError())
 
 
 async def test_the_rest_after_an_error_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

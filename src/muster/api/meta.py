@@ -67,6 +67,11 @@ def key_of(raw: Raw) -> Key:
     return Key(metadata.get("namespace", ""), metadata.get("name", ""))
 
 
+def mapping(value: object) -> Raw:
+    """A field of a raw object that should be an object; empty if it is anything else."""
+    return value if isinstance(value, dict) else {}
+
+
 def object_name(item: Raw) -> str:
     """`pod/x`, `tfjob.kubeflow.org/x`: as kubectl names an object."""
     group = item["apiVersion"].rpartition("/")[0]
@@ -99,8 +104,8 @@ def in_utc(moment: datetime | None) -> datetime | None:
         return None
 
 
-def later(moment: datetime, seconds: float) -> datetime:
-    """So many seconds after the moment; the end of time if that is later."""
+def shifted(moment: datetime, seconds: float) -> datetime:
+    """The moment so many seconds later, or earlier; the first or last moment if there is none."""
     try:
         return moment + timedelta(seconds=seconds)
     except OverflowError:

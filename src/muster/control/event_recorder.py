@@ -22,6 +22,7 @@ from muster.api.events import EventSubject, EventText, event_manifest
 from muster.api.kinds import EVENTS
 from muster.api.meta import key_of, timestamp
 from muster.errors import AlreadyExists, MusterError, NotFound
+from muster.telemetry import unexpected_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,6 +158,9 @@ class EventRecorder:
             await self._send(event)
         except MusterError as error:
             self._log(event, error)
+            self._schedule_next(event)
+        except Exception as error:  # noqa: BLE001 - one event must not end the writing of all
+            unexpected_errors.survived("events", event.subject, error)
             self._schedule_next(event)
 
     def _log(self, event: _RecordedEvent, error: MusterError) -> None:

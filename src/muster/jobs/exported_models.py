@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from muster.api.annotation_values import read_integer
 from muster.api.kinds import decoder_of
-from muster.api.meta import Object
+from muster.api.meta import Object, mapping
 
 if TYPE_CHECKING:
     from muster.api.core import ConfigMap
@@ -131,10 +132,10 @@ class Model(Object, frozen=True):
 
 def directory_of(job: Raw) -> str:
     """The directory that a job, or one of its pod templates, names; empty without one."""
-    groups = (value for value in (job.get("spec") or {}).values() if isinstance(value, dict))
-    roles = (role for group in groups for role in group.values() if isinstance(role, dict))
-    for row in (job, *(role.get("template") or {} for role in roles)):
-        annotations = (row.get("metadata") or {}).get("annotations") or {}
+    groups = map(mapping, mapping(job.get("spec")).values())
+    roles = (mapping(role) for group in groups for role in group.values())
+    for row in (job, *(mapping(role.get("template")) for role in roles)):
+        annotations = mapping(mapping(row.get("metadata")).get("annotations"))
         if named := annotations.get(MODEL_DIR):
             return str(named)
     return ""
@@ -142,7 +143,8 @@ def directory_of(job: Raw) -> str:
 
 def version_order(version: str) -> tuple[int, str]:
     """The sort key of versions: by number."""
-    return (int(version) if version.isdigit() else -1, version)
+    number = read_integer(version, most=10**18)
+    return (-1 if number is None else number, version)
 
 
 def config_map_name(kind: str, job: str) -> str:

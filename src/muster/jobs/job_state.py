@@ -13,17 +13,17 @@ the next try: it names its delay ("back-off 20s restarting …") and counts it f
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.meta import find_condition
+from muster.api.meta import find_condition, shifted
 from muster.jobs import log_tail, names, pod_status
 from muster.jobs.job_status import BACKOFF, COMPLETED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from muster.api.core import ContainerStatus, Pod
     from muster.jobs.job_status import JobStatus
@@ -50,7 +50,7 @@ _MEMBERS_FIT = r"^(\d+ of \d+) (\w+ fit)"
 _DELAY = r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? "
 
 _FOR_A_NODE = ("Unschedulable", "SchedulingGated")
-_SAME_CAUSE = timedelta(minutes=1)
+_SAME_CAUSE = 60.0
 """Crashes of several replicas within this time have one cause."""
 _MAX_LINE = 120
 """Characters of a log line in a reason."""
@@ -178,9 +178,9 @@ def _first_of_the_last(crashes: Sequence[tuple[Pod, Crash]]) -> tuple[Pod, Crash
     times = [crash.ended_at for _, crash in crashes if crash.ended_at is not None]
     if len(times) < len(crashes):
         return crashes[0]
-    start = max(times) - _SAME_CAUSE
+    start = shifted(max(times), -_SAME_CAUSE)
     recent = (row for row in crashes if row[1].ended_at is not None and row[1].ended_at >= start)
-    return min(recent, key=lambda row: row[1].ended_at or start)
+    return min(recent, key=lambda row: row[1].ended_at or start, default=crashes[0])
 
 
 def _shortened(line: str) -> str:
@@ -263,17 +263,17 @@ def _crash(pod: Pod, row: ContainerStatus) -> Crash | None:
         ending=pod_status.container_ending(pod, row.name, end),
         last_line=log_tail.last_line(pod_status.end_of_log(end)),
         waits=waits,
-        next_try=end.finished_at + delay if waits and end.finished_at and delay else None,
+        next_try=shifted(end.finished_at, delay) if waits and end.finished_at and delay else None,
         ended_at=end.finished_at,
     )
 
 
-def _delay(message: str) -> timedelta | None:
+def _delay(message: str) -> float | None:
     match = re.match(_DELAY, message)
     if match is None:
         return None
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return hours * 3600 + minutes * 60 + seconds
 
 
 class Failure(msgspec.Struct, frozen=True):

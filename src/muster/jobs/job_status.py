@@ -29,6 +29,15 @@ INVALID_SPEC = "InvalidSpec"
 """The reason of a job that failed for its manifest, and the condition of a job that runs on."""
 
 Time = Annotated[datetime, Meta(tz=True)]
+_YEARS = range(1970, 3000)
+"""Of times that are believed: arithmetic with times near the limits of `datetime` fails."""
+_Seconds = Annotated[int, Meta(ge=0, le=10**10)]
+
+
+def _check_time(moment: datetime | None) -> None:
+    """ValueError for a time that is not believed: msgspec then does not convert the struct."""
+    if moment is not None and moment.year not in _YEARS:
+        raise ValueError(f"{moment} cannot be right")
 
 
 class JobCondition(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -45,9 +54,10 @@ class JobCondition(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     @property
     def transitioned_at(self) -> datetime | None:
         try:
-            return msgspec.convert(self.last_transition_time, Time)
+            moment = msgspec.convert(self.last_transition_time, Time)
         except msgspec.ValidationError:
             return None
+        return moment if moment.year in _YEARS else None
 
 
 _CONDITION_FIELDS = {*JobCondition.__struct_encode_fields__} - {"others"}
@@ -71,6 +81,9 @@ class ReplicaFailures(msgspec.Struct, frozen=True, omit_defaults=True):
     """When it failed last."""
     ending: str = ""
     """How it failed last (`exited with code 1`); empty if another replica of its gang did."""
+
+    def __post_init__(self) -> None:
+        _check_time(self.at)
 
 
 class FailedAttempt(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -115,13 +128,16 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     until: Time | None = None
     """When the pods are tried again, if that is known."""
 
+    def __post_init__(self) -> None:
+        _check_time(self.until)
+
 
 class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     conditions: tuple[JobCondition, ...] = ()
     replica_statuses: dict[str, ReplicaStatus] | UnsetType = UNSET
     """Unset until pods are counted for the first time."""
     start_time: Time | None = None
-    earlier_seconds: int = 0
+    earlier_seconds: _Seconds = 0
     """Seconds that the job was active before its suspensions, which start_time is not about."""
     completion_time: Time | None = None
     observed_generation: int | None = None
@@ -155,6 +171,10 @@ class JobStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     phase: str = ""
     state: str = ""
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        _check_time(self.start_time)
+        _check_time(self.completion_time)
 
     def condition(self, type_: str) -> JobCondition | None:
         return next((row for row in self.conditions if row.type == type_), None)
@@ -246,8 +266,9 @@ def _field_types() -> dict[str, Any]:
 
 def _converts(value: object, type_: Any) -> bool:
     try:
-        convert(value, type_)
-    except msgspec.ValidationError:
+        converted = convert(value, type_)
+        _check_time(converted if isinstance(converted, datetime) else None)
+    except ValueError:  # a ValidationError too
         return False
     return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
 from muster.api.meta import SUFFIX_LETTERS
 from muster.errors import InvalidJob
 
@@ -67,8 +68,8 @@ def labels(operator: str, job: str, role: str, index: int) -> dict[str, str]:
 
 def replica_index(labels: Mapping[str, str]) -> int:
     """The index of the replica with these labels; -1 if they have none."""
-    text = labels.get(INDEX, "")
-    return int(text) if text.isascii() and text.isdecimal() else -1
+    index = read_integer(labels.get(INDEX, ""))
+    return -1 if index is None else index
 
 
 def selector(operator: str, job: str) -> dict[str, str]:

@@ -11,13 +11,12 @@ field and what to write instead. It never changes its argument.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from muster.api import job_fields
-from muster.api.meta import Key, Raw
+from muster.api.meta import Key, Raw, read_timestamp
 from muster.errors import InvalidJob
 from muster.jobs import fields, names, pod_template, run_policy
 from muster.jobs.fields import Section
@@ -177,13 +176,12 @@ def _assemble(
     meta = metadata.raw
     if scheduler := spec.text("schedulerName"):
         replicas = tuple(_scheduled_by(replica_spec, scheduler) for replica_spec in replicas)
-    created = meta.get("creationTimestamp")
     return Job(
         kind=job_kind.kind,
         key=Key(str(meta.get("namespace") or ""), metadata.text("name")),
         uid=str(meta.get("uid") or ""),
         generation=int(meta.get("generation") or 0),
-        created=datetime.fromisoformat(created) if created else None,
+        created=read_timestamp(meta.get("creationTimestamp")),
         deleting=bool(meta.get("deletionTimestamp")),
         labels=metadata.texts("labels"),
         annotations=metadata.texts("annotations"),

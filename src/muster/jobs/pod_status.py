@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from muster.api.annotation_values import read_integer
 from muster.api.conditions import PREEMPTION, preemption_in_words
 from muster.api.meta import condition_is_true, find_condition
 from muster.jobs import log_tail
@@ -125,7 +126,8 @@ def container_ending(pod: Pod, name: str, end: ContainerTerminated) -> str:
 
 def _memory(limit: Quantity) -> str:
     """An amount of memory; a small number without a unit is a mistake."""
-    if not str(limit).isdigit() or int(limit) >= _MIN_MEMORY:
+    number = read_integer(str(limit), most=_MIN_MEMORY - 1)
+    if number is None:
         return str(limit)
     return f"{limit} byte{'' if str(limit) == '1' else 's'}; write a unit, such as {limit}Mi"
 

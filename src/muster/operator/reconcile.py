@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.control.loop import RequeueAfter
-from muster.errors import InvalidJob
+from muster.errors import InvalidJob, MusterError
 from muster.jobs import parse
 from muster.jobs.invalid_job import job_from_metadata, job_from_pods
 from muster.jobs.job import MANAGED_BY_MUSTER
@@ -51,6 +51,16 @@ class Reconciler:
             return None  # The job was deleted; the garbage collector deletes its objects.
         # Items of a list may lack their kind.
         raw = {**self.own_writes.newest(cached), "kind": ref.kind}
+        try:
+            return await self._reconcile(raw)
+        except (MusterError, OSError, ExceptionGroup):
+            raise
+        except Exception as error:
+            # The loop logs it and tries again; whoever looks at the job is told too.
+            self.executor.report_bug(raw, ref.kind, error)
+            raise
+
+    async def _reconcile(self, raw: Raw) -> RequeueAfter | None:
         if self._is_at_rest(raw):
             return None
         job = self._read(raw)

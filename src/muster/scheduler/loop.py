@@ -13,13 +13,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from muster.scheduler import metrics
+from muster.scheduler import isolated_errors, metrics
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.decisions.decide import consider
 from muster.scheduler.decisions.decision import RELEASED, Action, Bind, Delete, Provision, Report
 from muster.scheduler.decisions.gang_errors import park_after_error
 from muster.scheduler.effects.binder import BindOutcome, BindResult
-from muster.scheduler.isolated_errors import IsolatedErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +53,6 @@ class Loop:
 
     def __init__(self, state: State, effects: Effects, *, clock: Callable[[], float]) -> None:
         self.state, self._effects, self._clock = state, effects, clock
-        self._errors = IsolatedErrors(log, clock)
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -73,7 +71,7 @@ class Loop:
         try:
             self._not_bound(result)
         except Exception as error:  # noqa: BLE001 - one gang must not end the scheduler of all
-            self._errors.take("bind", key, error)
+            isolated_errors.survived("bind", key, error)
         self.wake()
 
     def _not_bound(self, result: BindResult) -> None:
@@ -102,7 +100,7 @@ class Loop:
                 try:
                     self._do(action)
                 except Exception as error:  # noqa: BLE001 - as in `_decide`
-                    self._errors.take("action", key, error)
+                    isolated_errors.survived("action", key, error)
             without_binds += 1
             if without_binds >= GANGS_AT_A_TIME or any(isinstance(a, Bind) for a in actions):
                 without_binds = 0
@@ -113,7 +111,7 @@ class Loop:
             with metrics.DECISION_SECONDS.time():
                 return consider(self.state, key, self._clock()).actions
         except Exception as error:  # noqa: BLE001 - one gang must not end the scheduler of all
-            self._errors.take("decision", key, error)
+            isolated_errors.survived("decision", key, error)
             return park_after_error(self.state, key, self._clock(), error)
 
     async def _sleep(self) -> None:

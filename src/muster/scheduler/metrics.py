@@ -15,9 +15,6 @@ DELETED = counter("pods_deleted_total", "Members deleted", "reason")
 REPAIRS = counter(
     "repairs_total", "Gangs that lacked members and were mended or released", "outcome"
 )
-ERRORS = counter(
-    "scheduler_errors_total", "Errors in dealing with one gang or object; others go on", "step"
-)
 WAITING = gauge("gangs_waiting", "Gangs that wait", "reason")
 ROOMS_HELD = gauge("rooms_held", "Holds for missing members")
 HALF_BOUND = gauge("gangs_half_bound", "Gangs that have some members running and lack others")

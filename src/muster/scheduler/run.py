@@ -21,7 +21,7 @@ from muster.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUME
 from muster.control.manager import Manager
 from muster.kube.watch.any_version import AnyVersionInformer
 from muster.kube.watch.informer import Informer
-from muster.scheduler import waiting_line_format
+from muster.scheduler import isolated_errors, waiting_line_format
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.effects.deleter import Deleter
@@ -29,7 +29,6 @@ from muster.scheduler.effects.group_acceptor import GroupAcceptor
 from muster.scheduler.effects.reporter import Reporter
 from muster.scheduler.effects.volume_provisioner import Provisioner
 from muster.scheduler.effects.waiting_line_publisher import LinePublisher
-from muster.scheduler.isolated_errors import IsolatedErrors
 from muster.scheduler.loop import Loop
 from muster.scheduler.name_leases import NameLeases
 from muster.scheduler.settings import NAMES, Settings, SettingsFile, load
@@ -93,7 +92,6 @@ class Service:
         self, client: Client, settings: Settings, options: Options, election: LeaderElection | None
     ) -> None:
         self._client, self._shadow = client, options.shadow
-        self._errors = IsolatedErrors(log)
         self.state = State(settings, process_id=secrets.token_hex(4), one_user=options.one_user)
         self._acceptor = GroupAcceptor(client, settings.names)
         self.informers = list(self._informers(options.unserved))
@@ -241,7 +239,7 @@ class Service:
                 update(change.old, change.new)
             except Exception as error:  # noqa: BLE001 - one object must not end the scheduler
                 about = f"{kind.resource} {change.current.metadata.key}"
-                self._errors.take("event", about, error)
+                isolated_errors.survived("event", about, error)
             self._loop.wake()
 
         informer.subscribe(on_change)

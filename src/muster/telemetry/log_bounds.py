@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -72,6 +73,14 @@ class RepeatedRecords(logging.Filter):
             return False
         self._next[record.msg] = now + self._every
         return True
+
+
+MAX_TRACEBACK = 8000
+
+
+def traceback_of(error: BaseException) -> str:
+    """The end of an error's traceback; texts of objects in it may be long."""
+    return "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
 
 
 class RepeatedLine:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from muster.telemetry import metrics
-from muster.telemetry.log_bounds import RepeatedLine
+from muster.telemetry.log_bounds import RepeatedLine, traceback_of
 
 log = logging.getLogger(__name__)
 
@@ -23,4 +23,4 @@ def survived(where: str, subject: object, error: BaseException, then: str = "") 
     """Count and log an error about `subject`; `where` is a fixed word, not text of an object."""
     ERRORS.labels(where).inc()
     line = _lines.setdefault(where, RepeatedLine(log, logging.ERROR))
-    line.log("%s %.200s: bug%s: %.500s", where, subject, then, error, exc_info=error)
+    line.log("%s %.200s: bug%s: %s", where, subject, then, traceback_of(error))

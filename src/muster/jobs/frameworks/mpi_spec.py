@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from muster.api.annotation_values import read_integer
 from muster.errors import InvalidJob
 from muster.jobs.fields import Section
 from muster.jobs.job import Mpi
@@ -168,4 +169,5 @@ def _units(spec: Section, replicas: tuple[ReplicaSpec, ...]) -> int:
         return 1
     resources = worker.main.get("resources") or {}
     units = (resources.get("limits") or {}).get(_resource(spec))
-    return int(units) if units is not None and str(units).isdigit() else 1
+    number = read_integer(str(units))
+    return 1 if number is None else number

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from muster.api.annotation_values import read_integer
 from muster.jobs import names, pod_status
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_state import Crash, crash_of, replica_index, why_not_running
@@ -104,7 +105,5 @@ def order(pod: Pod) -> tuple[str, int, str]:
 
 def gpus_of_limits(limits: Iterable[Mapping[str, Any]]) -> int:
     """GPUs in the limits of containers."""
-    amounts = (
-        str(row[name]) for row in limits if row for name in names.GPU_RESOURCES if name in row
-    )
-    return sum(int(amount) for amount in amounts if amount.isdigit())
+    amounts = (row[name] for row in limits if row for name in names.GPU_RESOURCES if name in row)
+    return sum(read_integer(str(amount)) or 0 for amount in amounts if not isinstance(amount, bool))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from muster.api.conditions import FILES_DISCARDED
-from muster.api.meta import Key, Raw, find_condition, read_timestamp
+from muster.api.meta import Key, Raw, find_condition, read_timestamp, shifted
 from muster.errors import InvalidJob
 from muster.jobs import log_tail, names, parse
 from muster.jobs.job_state import (
@@ -165,7 +165,7 @@ class JobSummary(msgspec.Struct, frozen=True):
     def running_since(self, now: datetime) -> datetime | None:
         """The start of its duration, without suspensions; None if the duration does not grow."""
         grows = self.started is not None and not self.over and self.status != SUSPENDED
-        return now - self.duration(now) if grows else None
+        return shifted(now, -self.duration(now).total_seconds()) if grows else None
 
     @property
     def only_waited(self) -> bool:

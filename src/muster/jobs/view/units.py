@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,7 +51,15 @@ def cores(milli: int) -> str:
 
 def local_time(moment: datetime | None) -> str:
     """A moment in the reader's own time zone; empty when there is none."""
-    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return "" if moment is None else in_zone(moment).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def in_zone(moment: datetime, zone: tzinfo | None = None) -> datetime:
+    """The moment in a time zone, by default the reader's; as it is near the limits of time."""
+    try:
+        return moment.astimezone(zone)
+    except (OverflowError, ValueError):
+        return moment
 
 
 def count(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from muster.api.annotation_values import read_integer
-from muster.api.meta import condition_is_true, find_condition, later
+from muster.api.meta import condition_is_true, find_condition, shifted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def available_at(pod: Pod, min_ready_seconds: int) -> datetime | None:
     condition = find_condition(pod.status.conditions, "Ready")
     if condition is None or condition.status != "True" or condition.last_transition_time is None:
         return None
-    return later(condition.last_transition_time, min_ready_seconds)
+    return shifted(condition.last_transition_time, min_ready_seconds)
 
 
 def available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from muster.api.events import EventSubject
+from muster.api.events import EventSubject, EventText
 from muster.api.kinds import PODS, SERVICES, Kind
 from muster.api.meta import Key, Raw
 from muster.errors import (
@@ -28,6 +28,7 @@ from muster.errors import (
     NotFound,
 )
 from muster.jobs import names
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_status import Waiting
 from muster.operator import metrics
 from muster.operator.act import events, ssh_keys
@@ -124,6 +125,22 @@ class Executor:
         except (MusterError, StopActions) as error:
             metrics.count_failed_write(action)
             return error
+
+    def report_bug(self, raw: Raw, kind: str, error: Exception) -> None:
+        """Report by an event that the operator cannot deal with this job."""
+        job_kind, meta = JOB_KIND_BY_NAME[kind], raw["metadata"]
+        subject = EventSubject(
+            job_kind.resource.api_version,
+            kind,
+            meta["namespace"],
+            meta["name"],
+            meta["uid"],
+            job_kind.operator,
+        )
+        # Its text may quote the whole job.
+        name = type(error).__name__
+        text = f"a bug in the operator prevents work on this job, and it tries again: {name}"
+        self.recorder.record(subject, EventText("InternalError", text, "Warning"))
 
     def _emit(self, job: Job, event: EmitEvent) -> None:
         metrics.count_job_event(job, event.reason)

@@ -8,7 +8,6 @@ the failure counts for every replica, so that all of them wait and come back tog
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -77,10 +76,10 @@ def waiting_for_backoff(
     rows = {replica: status.failures[_name(replica)] for replica in waiting}
     last = max(waiting, key=lambda r: (bool(rows[r].ending), seconds_left(status, r, now)))
     row = rows[last]
-    until = row.at + timedelta(seconds=_delay(row))
+    until = meta.shifted(row.at, _delay(row))
     name = in_words(last.role.lower(), last.index, last.name)
     if restarts_as_gang(job):
-        until = max(r.at + timedelta(seconds=_delay(r)) for r in rows.values())
+        until = max(meta.shifted(r.at, _delay(r)) for r in rows.values())
         message = f"the gang failed {row.count} times; the last time {name} {row.ending}"
     else:
         message = f"{name} failed {row.count} times; the last time it {row.ending}"

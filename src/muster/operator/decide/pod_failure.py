@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from muster.api.limits import is_over_own_limit
-from muster.api.meta import condition_is_true, find_condition
+from muster.api.meta import condition_is_true, find_condition, shifted
 from muster.jobs import pod_status
 from muster.jobs.job_status import LauncherStart
 from muster.operator.build.labels import index_of, role_of
@@ -117,8 +117,8 @@ def _stop_requested_at(pod: Pod) -> datetime | None:
     meta, notice = pod.metadata, find_condition(pod.status.conditions, "DisruptionTarget")
     if meta.deletion_timestamp is not None:
         # deletionTimestamp is when the grace period ends, not when the deletion was requested.
-        grace = timedelta(seconds=meta.deletion_grace_period_seconds or 0)
-        times.append(meta.deletion_timestamp - grace)
+        grace = meta.deletion_grace_period_seconds or 0
+        times.append(shifted(meta.deletion_timestamp, -grace))
     if notice is not None and notice.status == "True":
         times.append(notice.last_transition_time or datetime.min.replace(tzinfo=UTC))
     return min(times, default=None)

@@ -27,10 +27,10 @@ from muster.api.meta import timestamp
 from muster.control.event_recorder import EventRecorder
 from muster.errors import Conflict, Forbidden, MusterError, NotFound
 from muster.rights import MISSING_RIGHT
+from muster.scheduler import isolated_errors
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.effects.refusals import Refusals
 from muster.scheduler.gangs.members import count_succeeded
-from muster.scheduler.isolated_errors import IsolatedErrors
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -98,7 +98,6 @@ class Reporter:
         self._refusals = Refusals(log, self.missing_right)
         self._not_deleted: dict[GangKey, float] = {}
         self._early, self._early_at = EARLY_WRITES, 0.0
-        self._errors = IsolatedErrors(log)
 
     def report(self, report: Report) -> None:
         """Report a gang soon: its reason to wait or its counts have changed."""
@@ -182,7 +181,7 @@ class Reporter:
                 try:
                     await self._report(key, now)
                 except Exception as error:  # noqa: BLE001 - one gang must not end all reports
-                    self._errors.take("report", key, error)
+                    isolated_errors.survived("report", key, error)
             await self._sleep()
 
     async def _sleep(self) -> None:

@@ -22,11 +22,10 @@ from muster.api.kinds import CONFIG_MAPS
 from muster.api.meta import Key, timestamp
 from muster.api.quantity import format_amount
 from muster.errors import MusterError, NotFound
-from muster.scheduler import metrics, waiting_line_format
+from muster.scheduler import isolated_errors, metrics, waiting_line_format
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.decisions.reasons import NOT_ENOUGH_MEMBERS
 from muster.scheduler.gangs.phase import is_half_bound
-from muster.scheduler.isolated_errors import IsolatedErrors
 from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from muster.scheduler.state import State
 
 log = logging.getLogger(__name__)
-_errors = IsolatedErrors(log)
 
 PUBLISH_EVERY = 1.0
 RETRY_SECONDS = 30.0
@@ -68,7 +66,7 @@ def waiting_gangs(state: State, now: float) -> list[WaitingGang]:
         try:
             rows += _waiting_gang(state, number, place, now)
         except Exception as error:  # noqa: BLE001 - one gang must not end the line of all
-            _errors.take("line", place.key, error)
+            isolated_errors.survived("line", place.key, error)
     return rows
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from muster.api import conditions
 from muster.api.events import EventText
-from muster.api.meta import later, read_timestamp, timestamp
+from muster.api.meta import read_timestamp, shifted, timestamp
 from muster.local.controllers import pod_readiness
 from muster.local.controllers.batch_jobs import index_failures, job_end, pod_tracking
 from muster.local.controllers.batch_jobs.job_end import JobEnd
@@ -68,7 +68,7 @@ def expires(job: Job) -> datetime | None:
     end = conditions.find(known, "Complete") or conditions.find(known, "Failed")
     assert end is not None
     since = read_timestamp(end.get("lastTransitionTime"))
-    return None if since is None else later(since, job.spec.ttl_seconds_after_finished)
+    return None if since is None else shifted(since, job.spec.ttl_seconds_after_finished)
 
 
 def decide(job: Job, pods: Sequence[Pod], now: datetime) -> Plan:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.api.meta import MAX_SECONDS, later, read_timestamp, seconds_left
+from muster.api.meta import MAX_SECONDS, read_timestamp, seconds_left, shifted
 from muster.local.controllers.batch_jobs.failure_policy import matching_rule, met_success_rule
 from muster.local.controllers.batch_jobs.pod_tracking import is_indexed
 
@@ -105,7 +105,7 @@ def deadline(job: Job) -> datetime | None:
     if allowed is None or not started or job.spec.suspend:
         return None
     since = read_timestamp(started)
-    return None if since is None else later(since, min(allowed, MAX_SECONDS))
+    return None if since is None else shifted(since, min(allowed, MAX_SECONDS))
 
 
 def backoff(pods: Sequence[Pod], now: datetime) -> float:

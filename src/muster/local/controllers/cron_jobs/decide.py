@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from muster.api.events import EventText
-from muster.api.meta import later, read_timestamp, timestamp
+from muster.api.meta import read_timestamp, shifted, timestamp
 from muster.local import cron_schedule
 from muster.local.controllers.batch_jobs.decide import end_of
 from muster.local.controllers.workloads import CRON_JOBS, owner_reference
@@ -140,7 +140,7 @@ def _begin_of(cron_job: CronJob) -> datetime:
 
 def _earliest(cron_job: CronJob, begin: datetime, now: datetime) -> datetime:
     deadline = cron_job.spec.starting_deadline_seconds
-    return begin if deadline is None else max(begin, later(now, -deadline))
+    return begin if deadline is None else max(begin, shifted(now, -deadline))
 
 
 def most_recent(
@@ -162,7 +162,7 @@ def most_recent(
     following = schedule.next_after(max(earliest, now - back))
     while following is None or following > now:
         back *= 2
-        following = schedule.next_after(max(earliest, later(now, -back.total_seconds())))
+        following = schedule.next_after(max(earliest, shifted(now, -back.total_seconds())))
     recent = first
     while following is not None and following <= now:
         recent, following = following, schedule.next_after(following)
@@ -172,7 +172,7 @@ def most_recent(
 def _may_start(plan: Plan, cron_job: CronJob, due: datetime, now: datetime) -> bool:
     spec, active = cron_job.spec, plan.status.get("active") or ()
     deadline = spec.starting_deadline_seconds
-    if deadline is not None and later(due, deadline) < now:
+    if deadline is not None and shifted(due, deadline) < now:
         text = f"Missed scheduled time to start a job: {due:%a, %d %b %Y %H:%M:%S +0000}"
         plan.events.append(EventText("MissSchedule", text, "Warning"))
         return False

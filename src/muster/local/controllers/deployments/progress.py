@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from muster.api import conditions
-from muster.api.meta import later, read_timestamp
+from muster.api.meta import read_timestamp, shifted
 from muster.local.controllers.deployments.scaling import bounds, total_replicas
 from muster.local.controllers.workloads import NO_LIMIT
 
@@ -172,7 +172,7 @@ def late(deployment: Deployment, progressing: Raw | None, now: datetime) -> bool
 def _due(deployment: Deployment, progressing: Raw, now: datetime) -> datetime:
     since = read_timestamp(progressing.get("lastUpdateTime")) or now
     # Times are written in whole seconds: a deadline counts from the end of that second.
-    return later(since, deployment.spec.progress_deadline_seconds + 1)
+    return shifted(since, deployment.spec.progress_deadline_seconds + 1)
 
 
 def deadline_in(deployment: Deployment, status: Raw, now: datetime) -> float | None:

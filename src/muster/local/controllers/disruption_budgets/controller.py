@@ -13,7 +13,7 @@ import msgspec
 
 from muster.api.events import EventText
 from muster.api.kinds import Kind
-from muster.api.meta import Key, later
+from muster.api.meta import Key, shifted
 from muster.api.selectors import from_labels
 from muster.control.loop import RequeueAfter
 from muster.errors import InvalidSelector, NotFound
@@ -84,7 +84,7 @@ class DisruptionBudgetController:
         disrupted = still_disrupted(status.get("disruptedPods") or {}, pods, now)
         if not disrupted:
             return None
-        until = later(min(disrupted.values()), DELETION_TIMEOUT)
+        until = shifted(min(disrupted.values()), DELETION_TIMEOUT)
         return RequeueAfter((until - now).total_seconds())
 
     def _pods(self, budget: DisruptionBudget) -> list[Pod]:

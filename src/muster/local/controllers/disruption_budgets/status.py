@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.meta import Raw, later, read_timestamp, timestamp
+from muster.api.meta import Raw, read_timestamp, shifted, timestamp
 from muster.local.controllers.pod_readiness import ready
 from muster.local.controllers.workloads import share
 
@@ -73,7 +73,7 @@ def still_disrupted(
     return {
         name: at
         for name, at in times.items()
-        if at is not None and now < later(at, DELETION_TIMEOUT)
+        if at is not None and now < shifted(at, DELETION_TIMEOUT)
     }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from muster.api.conditions import disruption_condition
 from muster.api.events import EventText
-from muster.api.meta import MAX_SECONDS, Key, later, read_timestamp
+from muster.api.meta import MAX_SECONDS, Key, read_timestamp, shifted
 from muster.control.loop import RequeueAfter
 from muster.errors import Conflict, NotFound
 from muster.local.controllers.informers import NODE
@@ -44,7 +44,7 @@ def evict_at(pod: Pod, taints: Sequence[TimedTaint], now: datetime) -> datetime 
             return now
         limits = [seconds for seconds in matching if seconds is not None]
         if limits:
-            times.append(later(since, max(0, min(*limits, MAX_SECONDS))))
+            times.append(shifted(since, max(0, min(*limits, MAX_SECONDS))))
     return min(times, default=None)
 
 
