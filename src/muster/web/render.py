@@ -66,9 +66,9 @@ def _count(number: int, noun: str) -> str:
 
 def _moment(moment: datetime) -> str:
     """A time for the attribute `datetime`, which the browser shows in its own time zone."""
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
+    return units.in_zone(moment, UTC).isoformat(timespec="seconds")
 
 
 def _clock(moment: datetime, form: str) -> str:
     """The time of day where the dashboard runs."""
-    return moment.astimezone().strftime(form)
+    return units.in_zone(moment).strftime(form)

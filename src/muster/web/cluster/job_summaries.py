@@ -9,7 +9,10 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from muster.jobs.view.summary import JobSummary, summarize
+from muster.web.views.row_guard import NOT_SHOWN, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +50,19 @@ class JobSummaries:
             # A job that no operator has seen yet gets its reason from the clock.
             unseen = not (job.pods or job.raw.get("status"))
             if row is None or row.versions != versions or unseen:
-                row = _Row(versions, summarize(job.raw, job.pods, now))
+                row = _Row(versions, _summary(job, now))
             rows[uid] = row
         self._rows = rows
         return [row.summary for row in rows.values()]
+
+
+def _summary(job: JobWithPods, now: datetime) -> JobSummary:
+    metadata = job.raw["metadata"]
+
+    def bare() -> JobSummary:
+        kept = ("name", "namespace", "uid")
+        known = {name: metadata[name] for name in kept if name in metadata}
+        summary = summarize({"kind": job.raw.get("kind"), "metadata": known}, ())
+        return msgspec.structs.replace(summary, reason=NOT_SHOWN)
+
+    return guarded(lambda: summarize(job.raw, job.pods, now), bare, metadata.get("name"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from muster.api import kinds
-from muster.api.meta import Key, Raw, find_condition, key_of
+from muster.api.meta import Key, Raw, find_condition, key_of, mapping
 from muster.jobs import exported_models, names
 from muster.scheduler import waiting_line_format
 
@@ -70,7 +70,7 @@ def _topics_of_job(job: Raw) -> tuple[str, ...]:
 
 
 def _topics_of_event(event: Raw) -> tuple[str, ...]:
-    subject = event.get("involvedObject") or {}
+    subject = mapping(event.get("involvedObject"))
     return ("events", f"events:{Key(key_of(event).namespace, str(subject.get('name')))}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from muster.api.meta import key_of
@@ -11,7 +12,8 @@ from muster.jobs.view.instance import gpus_of_limits
 from muster.web.cluster.sources import EVENTS, NODES
 from muster.web.context import cluster_of, page
 from muster.web.views.history import HistoryQuery, HistoryView, history_view
-from muster.web.views.job_history import JobEvents, events_by_job, job_history
+from muster.web.views.job_history import JobEvents, events_by_job, job_history, without_times
+from muster.web.views.row_guard import guarded
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -32,7 +34,8 @@ async def show(request: web.Request) -> web.Response:
         for job in jobs:
             summary = summaries[str(job.raw["metadata"].get("uid") or "")]
             own = by_job.get(key_of(job.raw), JobEvents())
-            histories.append(job_history(summary, job.raw, job.pods, own, now))
+            make = partial(job_history, summary, job.raw, job.pods, own, now)
+            histories.append(guarded(make, partial(without_times, summary), summary.key))
         gpus = sum(gpus_of_limits([node.status.allocatable]) for node in nodes)
         looks = cluster.looks(pod for job in jobs for pod in job.pods)
         return history_view(histories, query, gpus, looks, now)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from muster.api.kinds import convert
+from muster.api.meta import mapping
 from muster.client.jobs import tensorboard_url
 from muster.client.logs.attempts import at_container, attempts_of_job, pods_that_are_gone
 from muster.errors import MusterError
@@ -129,8 +130,8 @@ def _event_rows(
         return None
     rows = []
     for event in events:
-        subject = event.get("involvedObject") or {}
-        if subject.get("uid") in uids or subject.get("name") == job.name:
+        subject = mapping(event.get("involvedObject"))
+        if str(subject.get("uid")) in uids or subject.get("name") == job.name:
             with suppress(msgspec.ValidationError):
                 rows.append(convert(event, Event))
     return rows_about(rows, uids, job.name, job.created)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,8 +17,9 @@ from muster.jobs.view.units import cores, natural_order
 from muster.web.views.gang_owners import GangOwners
 from muster.web.views.held_room import shares_by_node
 from muster.web.views.line import LineRow, line_rows
-from muster.web.views.node_room import NodeRoom, Share, add_requests, node_room
+from muster.web.views.node_room import NodeRoom, Share, add_requests, node_room, unknown_room
 from muster.web.views.pod_owners import Looks, Owner, initials, owner_of, requests_of
+from muster.web.views.row_guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -130,13 +132,13 @@ def cluster_map(
     owners = GangOwners(pods)
     used, held = _used(pods), shares_by_node(line.holds, owners)
     rooms = {
-        node.metadata.name: node_room(
-            node,
-            used.get(node.metadata.name, {}).values(),
-            held.get(node.metadata.name, ()),
-            looks,
+        name: guarded(
+            partial(node_room, node, used.get(name, {}).values(), held.get(name, ()), looks),
+            partial(unknown_room, name),
+            name,
         )
         for node in nodes
+        for name in (node.metadata.name,)
     }
     rows = line_rows(line.gangs, owners, looks, now)
     legend, others = _legend(used, looks)

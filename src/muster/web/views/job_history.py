@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.api.meta import read_timestamp
+from muster.api.meta import mapping, read_timestamp
 from muster.jobs.build.job_manifest import USER
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.view.units import natural_order
@@ -113,13 +113,13 @@ def events_by_job(events: Iterable[Raw]) -> dict[tuple[str, str], JobEvents]:
     stops: dict[tuple[str, str], list[datetime]] = defaultdict(list)
     resumes: dict[tuple[str, str], list[datetime]] = defaultdict(list)
     for event in events:
-        subject = event.get("involvedObject") or {}
+        subject = mapping(event.get("involvedObject"))
         reason, name = str(event.get("reason") or ""), str(subject.get("name") or "")
         key = (str(subject.get("namespace") or ""), name)
         moments = _moments(event)
         if subject.get("kind") == "Pod" and reason == "Started":
             if match := _POD_NAME.fullmatch(name):
-                node = str((event.get("source") or {}).get("host") or "")
+                node = str(mapping(event.get("source")).get("host") or "")
                 starts[key[0], match[1]] += [PodStart(at, node) for at in moments]
         elif reason.endswith("JobSuspended"):
             stops[key] += moments
@@ -150,6 +150,11 @@ def job_history(
         runs=tuple(runs),
         waits=tuple(row for row in waits if row.seconds > 0),
     )
+
+
+def without_times(job: JobSummary) -> JobHistory:
+    """The history of a job of whose times nothing can be read."""
+    return JobHistory(job.kind, job.namespace, job.name, "", job.status, 0, 0, (), ())
 
 
 def _periods(

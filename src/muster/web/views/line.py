@@ -7,6 +7,7 @@ scheduler, held back by a gate, or just created) follow, with the words of `aren
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -18,7 +19,8 @@ from muster.scheduler import waiting_line_format
 from muster.scheduler.job_explanation import explain_job
 from muster.web.views.gang_owners import GangOwners
 from muster.web.views.held_room import HoldRow, hold_rows
-from muster.web.views.pod_owners import Looks, Owner, initials, owner_of, requests_of
+from muster.web.views.pod_owners import NO_JOB, Looks, Owner, initials, owner_of, requests_of
+from muster.web.views.row_guard import NOT_SHOWN, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -139,11 +141,17 @@ def line_rows(
     for row in sorted(line, key=lambda row: row.place):
         owner = owners.of(row.dialect, row.gang)
         known.add(owner)
-        rows.append(_published(row, owner, looks, now))
+        make = partial(_published, row, owner, looks, now)
+        rows.append(guarded(make, partial(_not_shown, owner, row.place), row.gang))
     for owner, pods in owners.waiting.items():
         if owner not in known:
-            rows.append(_unpublished(owner, pods, looks, now))
+            make = partial(_unpublished, owner, pods, looks, now)
+            rows.append(guarded(make, partial(_not_shown, owner), owner))
     return tuple(rows)
+
+
+def _not_shown(owner: Owner, place: int = 0) -> LineRow:
+    return LineRow(place, owner, "", NO_JOB, "?", NOT_SHOWN, "", "", "", 0, 0, None, 0.0)
 
 
 def _published(row: WaitingGang, owner: Owner, looks: Looks, now: datetime) -> LineRow:

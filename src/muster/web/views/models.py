@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,6 +11,7 @@ from muster.api.meta import Key, key_of
 from muster.jobs.exported_models import NPZ, config_map_name, directory_of
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.view.units import size_of
+from muster.web.views.row_guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,8 +112,10 @@ def models_view(
     models: Sequence[Published], now: datetime, jobs: tuple[ExportingJob, ...] = ()
 ) -> ModelsView:
     """The list; `models` are sorted, the newest first."""
-    rows = tuple(_row(*model, now) for model in models[:MAX_ROWS])
-    return ModelsView(rows, len(models), jobs[:MAX_ROWS])
+    rows = (
+        guarded(partial(_row, *model, now), lambda: None, model[0]) for model in models[:MAX_ROWS]
+    )
+    return ModelsView(tuple(filter(None, rows)), len(models), jobs[:MAX_ROWS])
 
 
 def exporting_jobs(jobs: Iterable[Raw], models: Sequence[Published]) -> tuple[ExportingJob, ...]:

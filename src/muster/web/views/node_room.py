@@ -12,6 +12,7 @@ from muster.errors import InvalidQuantity
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.units import cores, count
 from muster.web.views.pod_owners import Looks, Owner, initials
+from muster.web.views.row_guard import NOT_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -130,6 +131,11 @@ def node_room(node: Node, used: Iterable[Share], held: Iterable[Share], looks: L
         ),
         without_cells=_without_cells(used_rows, looks),
     )
+
+
+def unknown_room(name: str) -> NodeRoom:
+    """The view of a node of which nothing else can be shown."""
+    return NodeRoom(name, (LOST,), NOT_SHOWN, 0, 0, 0, 0, 0, 0, (), (), ())
 
 
 def capacity(node: Node) -> tuple[int, int]:
