@@ -1,4 +1,4 @@
-"""The transport of `muster.kube` over aiohttp, as a peer of the hand-written HTTP/1.1 client.
+"""The transport of `kubekit.client` over aiohttp, as a peer of the hand-written HTTP/1.1 client.
 
 Credentials, TLS and websockets are those of `HttpTransport`; only requests and streams go through
 aiohttp, without its features that cost time and that Kubernetes does not need.
@@ -14,18 +14,18 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from muster.errors import MusterError, Unreachable
-from muster.kube.error_response import error_from_response
-from muster.kube.request import Request, Response
-from muster.kube.transport import proxy
-from muster.kube.transport.connection_pool import CONNECT_TIMEOUT
-from muster.kube.transport.http_transport import TIMEOUT, HttpTransport
+from kubekit.client.error_response import error_from_response
+from kubekit.client.request import Request, Response
+from kubekit.client.transport import proxy
+from kubekit.client.transport.connection_pool import CONNECT_TIMEOUT
+from kubekit.client.transport.http_transport import TIMEOUT, HttpTransport
+from kubekit.errors import MusterError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from muster.kube.auth.credentials import Credential
-    from muster.kube.auth.endpoint import Endpoint
+    from kubekit.client.auth.credentials import Credential
+    from kubekit.client.auth.endpoint import Endpoint
 
 _ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from benchmarks.ratio import Ratio, in_turn, seconds
-from muster.api import crds
-from muster.api.kinds import CRDS, NAMESPACES, PODS, TFJOBS
+from kubekit.client.auth import kube_config
+from kubekit.client.client import Client
+from kubekit.objects.kinds import CRDS, NAMESPACES, PODS
+from localkube.apiserver.server import ApiServer
+from muster.contract import crds
+from muster.contract.job_resources import TFJOBS
 from muster.jobs import names
-from muster.kube.auth import kube_config
-from muster.kube.client import Client
-from muster.local.apiserver.server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,10 +15,10 @@ from tests.controlplane.build import build
 from tests.controlplane.control_plane import ControlPlane
 
 from benchmarks.ratio import Ratio
-from muster.api.kinds import NODES, PODS
-from muster.api.meta import Key, Raw
-from muster.kube.auth.endpoint import Endpoint
-from muster.kube.client import Client
+from kubekit.client.auth.endpoint import Endpoint
+from kubekit.client.client import Client
+from kubekit.objects.kinds import NODES, PODS
+from kubekit.objects.meta import Key, Raw
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

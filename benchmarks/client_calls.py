@@ -19,11 +19,11 @@ from aiohttp import web
 
 from benchmarks.ratio import Ratio, in_turn
 from benchmarks.watch_decode import pod
-from muster.api.kinds import PODS
-from muster.api.meta import Key
-from muster.kube.auth.endpoint import Endpoint
-from muster.kube.blocking_client import BlockingClient
-from muster.kube.client import Client
+from kubekit.client.auth.endpoint import Endpoint
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.client.client import Client
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

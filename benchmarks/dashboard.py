@@ -24,11 +24,11 @@ import uvloop
 
 from benchmarks.large_cluster import Dashboard, Size, fill, serving
 from benchmarks.ratio import Ratio
-from muster.api.kinds import TFJOBS
-from muster.api.meta import Key
-from muster.kube.auth import kube_config
-from muster.kube.client import Client
-from muster.kube.request import Request
+from kubekit.client.auth import kube_config
+from kubekit.client.client import Client
+from kubekit.client.request import Request
+from kubekit.objects.meta import Key
+from muster.contract.job_resources import TFJOBS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvloop
 
-from muster.api import crds
-from muster.api.gang_dialects import PDB
-from muster.api.kinds import CONFIG_MAPS, CRDS, EVENTS, NAMESPACES, NODES, PODS, PYTORCHJOBS, TFJOBS
-from muster.api.meta import Key, Raw, timestamp
+from kubekit.client.auth import kube_config
+from kubekit.client.client import Client
+from kubekit.objects.kinds import CONFIG_MAPS, CRDS, EVENTS, NAMESPACES, NODES, PODS
+from kubekit.objects.meta import Key, Raw, timestamp
+from localkube.apiserver.server import ApiServer
+from muster.contract import crds, waiting_line_format
+from muster.contract.gang_dialects import PDB
+from muster.contract.job_resources import PYTORCHJOBS, TFJOBS
 from muster.jobs import names
-from muster.kube.auth import kube_config
-from muster.kube.client import Client
-from muster.local.apiserver.server import ApiServer
-from muster.scheduler import waiting_line_format
 from muster.web import run
 from muster.web.access.gate import Policy
 from muster.web.access.keys import Keys, new_token
@@ -37,7 +37,7 @@ from muster.web.access.keys import Keys, new_token
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.api.kinds import Kind
+    from kubekit.objects.kinds import Kind
 
 GPUS_PER_NODE = 8
 NAMESPACE_COUNT = 10

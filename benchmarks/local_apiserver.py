@@ -30,13 +30,13 @@ from tests.controlplane.build import build
 from tests.controlplane.control_plane import ControlPlane
 
 from benchmarks.ratio import Ratio, in_turn, seconds
-from muster.api.kinds import PODS
-from muster.api.meta import Key
-from muster.kube.auth.endpoint import Endpoint
-from muster.kube.client import Client
-from muster.local.apiserver.http.requests import Call, Route
-from muster.local.apiserver.server import ApiServer
-from muster.local.apiserver.store.store import Store
+from kubekit.client.auth.endpoint import Endpoint
+from kubekit.client.client import Client
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Key
+from localkube.apiserver.http.requests import Call, Route
+from localkube.apiserver.server import ApiServer
+from localkube.apiserver.store.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.ratio import Ratio, seconds
-from muster.api.kinds import PODS
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.objects.kinds import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,12 +27,13 @@ from tests.controlplane.build import build
 from tests.controlplane.control_plane import ControlPlane
 
 from benchmarks.ratio import Ratio
-from muster.api.crds import load_all
-from muster.api.kinds import CRDS, NAMESPACES, PODS, SERVICES, TFJOBS
-from muster.errors import Conflict
+from kubekit.client.auth.kube_config import load
+from kubekit.client.client import Client
+from kubekit.errors import Conflict
+from kubekit.objects.kinds import CRDS, NAMESPACES, PODS, SERVICES
+from muster.contract.crds import load_all
+from muster.contract.job_resources import TFJOBS
 from muster.jobs import parse
-from muster.kube.auth.kube_config import load
-from muster.kube.client import Client
 from muster.operator.action_types import Create
 from muster.operator.decide.decide import decide
 from muster.operator.observed_job import Observed
@@ -41,7 +42,7 @@ from muster.operator.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 JOBS, ROUNDS, FINISHED, IN_FLIGHT = 1000, 3, 10_000, 32
 PER_JOB = 6

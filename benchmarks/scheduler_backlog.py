@@ -32,18 +32,18 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 
 from benchmarks.ratio import Ratio
-from muster.api.crds import load_all
-from muster.api.kinds import CRDS, NODES, PODS
-from muster.api.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
-from muster.errors import NotFound
-from muster.kube.auth.kube_config import load
-from muster.kube.client import Client
+from kubekit.client.auth.kube_config import load
+from kubekit.client.client import Client
+from kubekit.errors import NotFound
+from kubekit.objects.kinds import CRDS, NODES, PODS
+from muster.contract.crds import load_all
+from muster.contract.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
 
 IN_FLIGHT = 32
 LIMITS = ("--kube-api-qps=5000", "--kube-api-burst=5000")

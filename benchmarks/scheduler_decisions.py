@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from tests.scheduler.builders import KIND_OF, node, pod, volcano_group
+from tests.muster.scheduler.builders import KIND_OF, node, pod, volcano_group
 
 from benchmarks.ratio import Ratio
 from muster.scheduler.decisions.decide import consider

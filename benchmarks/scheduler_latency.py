@@ -29,14 +29,14 @@ from benchmarks.scheduler_backlog import (
     node,
     scanned,
 )
-from muster.api.crds import load_all
-from muster.api.kinds import CRDS, NODES, PODS
-from muster.api.pod_groups import VOLCANO_POD_GROUPS
-from muster.kube.auth.kube_config import load
-from muster.kube.client import Client
+from kubekit.client.auth.kube_config import load
+from kubekit.client.client import Client
+from kubekit.objects.kinds import CRDS, NODES, PODS
+from muster.contract.crds import load_all
+from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 QUIET_SECONDS = 10.0
 TURNS = 9

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 
 from benchmarks.ratio import Ratio, in_turn, seconds
-from muster.api.kinds import PODS
-from muster.kube.request import Request
-from muster.kube.watch.watch_stream import event_reader
+from kubekit.client.request import Request
+from kubekit.client.watch_stream import event_reader
+from kubekit.objects.kinds import PODS
 
 LINES = 4000
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.aiohttp_transport import AiohttpTransport
+from kubekit.client.transport import http_transport
 from muster.cli.main import muster
-from muster.kube.transport import http_transport
 
 if __name__ == "__main__":
     setattr(http_transport, "HttpTransport", AiohttpTransport)  # noqa: B010

@@ -25,10 +25,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from muster.api.kinds import PODS
-from muster.api.meta import Key
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

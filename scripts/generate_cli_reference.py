@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.main import ALIASES, UNSUPPORTED, VERBS
 from muster.cli.training_command import SubmitCommand
 from muster.cli.verb_groups import AliasGroup, RootGroup
+from muster.cli.verb_table import ALIASES, UNSUPPORTED, VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
+from kubekit.rights import rule
 from muster import __version__
-from muster.api import crds
-from muster.api.kinds import JOB_KINDS
 from muster.client.manifests import yaml_writer
-from muster.deploy import manifests, roles
-from muster.deploy.admission import policy
-from muster.deploy.values import NAMESPACE, Values
-from muster.operator.build.dialect_choice import DIALECT_CHOICES
-from muster.rights import rule
-from muster.scheduler.rights import name_lease
+from muster.contract import crds
+from muster.contract.gang_dialects import DIALECT_CHOICES
+from muster.contract.job_resources import JOB_KINDS
+from muster.contract.scheduler_rights import name_lease
+from muster.contract.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
+from muster.install.objects import manifests, roles
+from muster.install.objects.admission import policy
+from muster.install.objects.values import NAMESPACE, Values
 from muster.scheduler.settings import Settings
-from muster.scheduler.waiting_line_format import NAMESPACE as LEASE_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.rights import Rule
+    from kubekit.rights import Rule
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "deploy" / "chart"

@@ -1,4 +1,4 @@
-"""Write `src/muster/api/schemas/protobuf.json.gz`: the protobuf layout of built-in kinds.
+"""Write `src/kubekit/schemas/protobuf.json.gz`: the protobuf layout of built-in kinds.
 
 Run it after moving to another Kubernetes version: `python -m scripts.generate_protobuf`. It reads
 the `generated.proto` and `types.go` files of the modules that the control plane is built from. The
@@ -18,9 +18,9 @@ from typing import Any
 
 from tests.controlplane.pin_versions import MODULES
 
-from muster.api import schemas
+from kubekit import schemas
 
-TARGET = Path(__file__).parent.parent / "src/muster/api/schemas/protobuf.json.gz"
+TARGET = Path(__file__).parent.parent / "src/kubekit/schemas/protobuf.json.gz"
 ENTRY = re.compile(
     r"^\s+(optional|repeated|map)\s*(?:<(\w+),\s*([\w.]+)>|([\w.]+))\s+(\w+)\s*=\s*(\d+)"
 )

@@ -1,4 +1,4 @@
-"""Write `builtin.json.gz` and `descriptions.json.gz` in `src/muster/api/schemas`.
+"""Write `builtin.json.gz` and `descriptions.json.gz` in `src/kubekit/schemas`.
 
 Run it after moving to another Kubernetes version: `python -m scripts.generate_schemas`. It needs
 the control plane that the tests build, and reads its `/openapi/v3`. Every type that no kind of the
@@ -17,10 +17,10 @@ from typing import Any
 from tests.controlplane.build import build
 from tests.controlplane.control_plane import ControlPlane
 
-from muster.local.apiserver.kinds.builtin import BUILTIN
-from muster.local.apiserver.views.openapi_types import references
+from localkube.apiserver.kinds.builtin import BUILTIN
+from localkube.apiserver.views.openapi_types import references
 
-FOLDER = Path(__file__).parent.parent / "src/muster/api/schemas"
+FOLDER = Path(__file__).parent.parent / "src/kubekit/schemas"
 LICENSE = (
     "The descriptions are copied from the API of Kubernetes. Copyright The Kubernetes Authors."
     " Licensed under the Apache License, Version 2.0: https://www.apache.org/licenses/LICENSE-2.0"

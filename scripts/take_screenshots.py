@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tests.e2e.local_cluster import LocalCluster
-from tests.web.browser import chromium
+from tests.muster.web.browser import chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

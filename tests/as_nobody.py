@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from muster.local.node.standalone.linux import kernel
+from localkube.node.standalone.linux import kernel
 
 
 def main(user: str, place: str, *words: str) -> None:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from muster.api.meta import Raw
-from muster.rights import Right
+from kubekit.objects.meta import Raw
+from kubekit.rights import Right
 from tests.controlplane.control_plane import ControlPlane
 
 

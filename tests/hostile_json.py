@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from muster.api.meta import Raw
-from tests.scheduler.hostile_objects import JSON, TEXT
+from kubekit.objects.meta import Raw
+from tests.muster.scheduler.hostile_objects import JSON, TEXT
 
 Path = tuple[str | int, ...]
 TIMES = (

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from pathlib import Path
 
-from muster.local.apiserver.server import ApiServer
+from localkube.apiserver.server import ApiServer
 
 
 class LocalServer:

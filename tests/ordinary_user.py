@@ -10,11 +10,10 @@ import site
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 from tests.prerequisites import missing_prerequisite
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 NOBODY = 65534
 
 

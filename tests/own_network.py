@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from muster.local.node.standalone.linux import kernel
-from muster.local.node.standalone.linux.netlink import Netlink
+from localkube.node.standalone.linux import kernel
+from localkube.node.standalone.linux.netlink import Netlink
 
 _machine: list[int] = []
 """File descriptors of the former network namespaces; empty in the machine's own."""

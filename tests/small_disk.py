@@ -6,7 +6,7 @@ import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from muster.local.node.standalone.linux import kernel
+from localkube.node.standalone.linux import kernel
 from tests.prerequisites import missing_prerequisite
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import pytest
 
 from tests import own_network
 from tests.docs import command_lines
-
-ROOT = Path(__file__).parent.parent
+from tests.repository import ROOT
 
 
 def blocks() -> list[list[str]]:

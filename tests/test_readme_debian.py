@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.debian_root import USER, DebianRoot
-from tests.test_readme import ROOT, first_job, setup
+from tests.repository import ROOT
+from tests.test_readme import first_job, setup
 
 pytestmark = [pytest.mark.long, pytest.mark.parametrize("user", ["root", USER])]
 

@@ -13,7 +13,8 @@ import pytest
 
 from tests.examples.training import PYTHON, mpirun, need
 from tests.prerequisites import missing_prerequisite
-from tests.test_readme import ROOT, blocks
+from tests.repository import ROOT
+from tests.test_readme import blocks
 
 pytestmark = pytest.mark.long
 KINDS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.rights import MissingRight, Right, Rule, account_name, compact
+from kubekit.rights import MissingRight, Right, Rule, account_name, compact
 
 
 def test_rights_become_few_rules() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.telemetry.unexpected_errors import ERRORS
+from kubekit.telemetry.unexpected_errors import ERRORS
 
 
 def counted() -> dict[str, float]:

@@ -15,7 +15,7 @@ from muster.version import __version__
 TYPE_CHECKING = False  # importing typing would cost more than all the rest
 
 if TYPE_CHECKING:
-    from muster.errors import (
+    from kubekit.errors import (
         AlreadyExists,
         ApiError,
         ConfigError,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         UsageError,
         WaitTimeout,
     )
+    from muster.contract.job_explanation import JobExplanation
     from muster.jobs.view.summary import JobSummary
-    from muster.scheduler.job_explanation import JobExplanation
     from muster.sdk import aio
     from muster.sdk.calls import get_job, list_jobs, submit
     from muster.sdk.functions.run import run
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from muster.sdk.notebook.curves import Curves
 
 _MODULES = {
-    "errors": "AlreadyExists ApiError ConfigError Conflict Forbidden InvalidJob JobFailed "
+    "kubekit.errors": "AlreadyExists ApiError ConfigError Conflict Forbidden InvalidJob JobFailed "
     "MusterError NoCluster NotFound RemoteError ResultError Unauthorized Unreachable "
     "UntrustedResult UsageError WaitTimeout",
-    "sdk.aio": "aio",
-    "sdk.calls": "get_job list_jobs submit",
-    "jobs.view.summary": "JobSummary",
-    "scheduler.job_explanation": "JobExplanation",
-    "sdk.functions.run": "run",
-    "sdk.job": "Job",
-    "sdk.notebook.curves": "Curves",
-    "sdk.local_cluster": "LocalCluster local_cluster",
+    "muster.sdk.aio": "aio",
+    "muster.sdk.calls": "get_job list_jobs submit",
+    "muster.jobs.view.summary": "JobSummary",
+    "muster.contract.job_explanation": "JobExplanation",
+    "muster.sdk.functions.run": "run",
+    "muster.sdk.job": "Job",
+    "muster.sdk.notebook.curves": "Curves",
+    "muster.sdk.local_cluster": "LocalCluster local_cluster",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -99,7 +99,7 @@ if not TYPE_CHECKING:  # else every name would exist for a type checker
             raise AttributeError(f"module 'muster' has no attribute {name!r}")
         from importlib import import_module
 
-        found = import_module(f"muster.{module}")
+        found = import_module(module)
         globals()[name] = found if name == "aio" else getattr(found, name)
         return globals()[name]
 

@@ -15,8 +15,7 @@ import pytest
 
 from tests.controlplane.build import BINARIES
 from tests.controlplane.pin_versions import EVERY_PIN, MODULES, Pin, staging_replacements
-
-ROOT = Path(__file__).parents[2]
+from tests.repository import ROOT
 
 
 class Machine:

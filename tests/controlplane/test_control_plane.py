@@ -20,6 +20,7 @@ from tests.controlplane.certificates import Authority, Pair
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.controlplane.processes import Child, StartFailed, start_on_free_port
+from tests.repository import ROOT
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def test_a_child_dies_with_its_killed_parent(tmp_path: Path) -> None:
     )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "muster"
+from tests.repository import ROOT
+
+SOURCE = ROOT / "src"
 LEVELS = ("warning", "error", "exception", "critical")
 
 

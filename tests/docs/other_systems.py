@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 
 WEBHOOK = "validator.training-operator.kubeflow.org"
 LABEL = "training.kubeflow.org"

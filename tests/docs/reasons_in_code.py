@@ -15,18 +15,22 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-SOURCE = Path(__file__).parents[2] / "src"
+from tests.repository import ROOT
+
+SOURCE = ROOT / "src"
 PLACES = (
-    "api/conditions.py",
-    "api/pod_groups.py",
-    "jobs/**/*.py",
-    "operator/**/*.py",
-    "scheduler/**/*.py",
-    "local/up.py",
-    "local/apiserver/housekeeping.py",
-    "local/apiserver/kinds/pods/pod.py",
-    "local/controllers/node_lifecycle/*.py",
-    "local/node/**/*.py",
+    "kubekit/objects/conditions.py",
+    "kubekit/objects/pod_status.py",
+    "localkube/apiserver/housekeeping.py",
+    "localkube/apiserver/kinds/pods/pod.py",
+    "localkube/controllers/node_lifecycle/*.py",
+    "localkube/node/**/*.py",
+    "muster/contract/*.py",
+    "muster/jobs/**/*.py",
+    "muster/local_daemon.py",
+    "muster/models/*.py",
+    "muster/operator/**/*.py",
+    "muster/scheduler/**/*.py",
 )
 """Without the controllers of Deployments and batch Jobs, which use the words of Kubernetes."""
 ARGUMENT = {
@@ -35,7 +39,7 @@ ARGUMENT = {
     "disruption_status": 0, "record": 1, "record_once_per_owner": 1,
 }  # fmt: skip
 """Where the reason stands among the arguments."""
-OWN_ARGUMENT = {"muster.api": {"_condition": 2}, "muster.scheduler": {"Delete": 3}}
+OWN_ARGUMENT = {"muster.contract": {"_condition": 2}, "muster.scheduler": {"Delete": 3}}
 """The same for names that mean something else in other packages."""
 SUFFIX_ARGUMENT = {"_set_condition": 0, "_emit": 0, "_end": 0}
 """Functions that put the job's kind before this argument."""
@@ -55,7 +59,7 @@ def reasons() -> frozenset[str]:
     """
     found: set[str] = set()
     for place in PLACES:
-        for path in sorted((SOURCE / "muster").glob(place)):
+        for path in sorted(SOURCE.glob(place)):
             module = importlib.import_module(_name(path))
             tree = ast.parse(path.read_text())
             for function in _functions(tree):

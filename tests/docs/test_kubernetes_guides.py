@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.controlplane.control_plane import ControlPlane
 from tests.docs import markdown, other_systems
 from tests.docs.markdown import Shown

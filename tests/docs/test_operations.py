@@ -14,21 +14,22 @@ import pytest
 import yaml
 
 import muster
-from muster.control.loop import Outcome
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
-from muster.kube.request import Request
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.client.request import Request
+from kubekit.control.loop import Outcome
 from muster.scheduler.decisions import decision, reasons
 from muster.scheduler.effects.binder import BindOutcome
 from tests.docs import markdown
+from tests.repository import ROOT
 
 PAGE = markdown.DOCS / "operations.md"
-ALERTS = markdown.ROOT / "deploy" / "prometheus" / "alerts.yaml"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 RULES: list[dict[str, Any]] = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
 SERVE = """
 import asyncio, importlib, json, sys, urllib.request
-from muster.telemetry import metrics
-from muster.telemetry.health import Health
+from kubekit.telemetry import metrics
+from kubekit.telemetry.health import Health
 
 async def main():
     async with metrics.serving(0, Health()) as port:
@@ -69,8 +70,8 @@ def test_the_page_has_the_metrics_of_each_component() -> None:
 
 
 def test_the_page_has_the_labels_of_each_metric() -> None:
-    modules = ("operator.run", "scheduler.run", "local.apiserver.metrics")
-    _, labels = _served(*(f"muster.{each}" for each in modules), "muster.web.cluster.live_clusters")
+    modules = ("muster.operator.run", "muster.scheduler.run", "localkube.apiserver.metrics")
+    _, labels = _served(*modules, "muster.web.cluster.live_clusters")
     names = {name.removesuffix("_total"): listed for name, listed in _labels_on_the_page().items()}
 
     assert names == {name: sorted(given) for name, given in labels.items()}

@@ -8,10 +8,11 @@ import click
 import pytest
 
 from tests.docs import command_lines, markdown
+from tests.repository import ROOT
 
 
 def _shown(page: Path) -> str:
-    return str(page.relative_to(markdown.ROOT))
+    return str(page.relative_to(ROOT))
 
 
 CALLS = sorted({(page.name, line) for page in markdown.GUIDES for line in markdown.called(page)})
@@ -35,11 +36,11 @@ def test_the_index_names_every_page() -> None:
     pages = {page for page in markdown.DOCS.rglob("*.md") if page != index}
 
     assert sorted(page.name for page in pages - named) == []
-    assert index in {(markdown.ROOT / link).resolve() for link in markdown.links(_readme())}
+    assert index in {(ROOT / link).resolve() for link in markdown.links(_readme())}
 
 
 def test_the_readme_names_every_guide() -> None:
-    named = {(markdown.ROOT / link).resolve() for link in markdown.links(_readme())}
+    named = {(ROOT / link).resolve() for link in markdown.links(_readme())}
 
     assert [guide.name for guide in markdown.GUIDES if guide not in named] == []
 
@@ -58,4 +59,4 @@ def test_every_command_of_a_guide_is_understood(
 
 
 def _readme() -> Path:
-    return markdown.ROOT / "README.md"
+    return ROOT / "README.md"

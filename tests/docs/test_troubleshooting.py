@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from muster import errors
+from kubekit import errors
 from muster.operator.act import events
 from muster.scheduler.placement import filters
 from tests.docs import markdown, messages_in_code, reasons_in_code
@@ -18,7 +18,7 @@ OF_KUBERNETES = {"ImagePullBackOff"}
 """Written by the kubelet, and shown by us."""
 CLUSTER_ERRORS = ("NoCluster", "Unreachable", "UntrustedCertificate", "ProxyError", "DamagedStore")
 """Errors of which every message is on the page; others name a flag or a file by themselves."""
-LOGGING = ("operator", "scheduler", "control", "kube")
+LOGGING = ("kubekit", "muster/operator", "muster/scheduler")
 
 
 def test_every_reason_in_the_code_is_on_the_page() -> None:

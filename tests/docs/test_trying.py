@@ -12,6 +12,7 @@ import pytest
 
 from tests.docs import markdown
 from tests.docs.walkthrough import Reader, missing
+from tests.repository import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -21,7 +22,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     """A person with an empty home and no browser, in the directory of the repository."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = {"HOME": str(tmp_path), "PATH": path, "BROWSER": "true", "LANG": "C.UTF-8"}
-    yield Reader(markdown.ROOT, env)
+    yield Reader(ROOT, env)
     subprocess.run(["arena", "down", "--now"], env=env, check=True)
 
 

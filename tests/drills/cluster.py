@@ -19,7 +19,7 @@ from typing import Any
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.controlplane.processes import Child
-from tests.kube.networks.intermediaries import Relay
+from tests.kubekit.client.networks.intermediaries import Relay
 from tests.waiting import until
 
 NAMESPACE = "muster"

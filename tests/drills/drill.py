@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.drills import verdict
 from tests.drills.cluster import DrillCluster
 from tests.drills.pod_history import read_history, reconcile_with_server, refused_requests

@@ -10,7 +10,7 @@ import http.client
 import threading
 from collections import Counter
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.drills.cluster import DrillCluster
 
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 
 ROLE = "training.kubeflow.org/replica-type"
 INDEX = "training.kubeflow.org/replica-index"

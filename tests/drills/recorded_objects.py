@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from muster.jobs import names
 from tests.drills.cluster import DrillCluster
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import PODS, TFJOBS
-from muster.api.meta import Raw, read_timestamp
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Raw, read_timestamp
+from muster.contract.job_resources import TFJOBS
 from tests.drills.cluster import COMPONENTS, LEASES, DrillCluster, drill_cluster
 from tests.waiting import until
 

@@ -18,7 +18,7 @@ from tests.drills.cluster import (
 )
 from tests.drills.drill import Drill, drill
 from tests.drills.pod_history import read_events
-from tests.kube.networks.intermediaries import Relay
+from tests.kubekit.client.networks.intermediaries import Relay
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.long]

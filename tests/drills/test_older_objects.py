@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.drills import verdict
 from tests.drills.cluster import (
     ELECTED,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.controlplane.processes import Child
 from tests.drills.cluster import DrillCluster, drill_cluster
 from tests.drills.drill import drill

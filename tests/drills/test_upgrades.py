@@ -11,6 +11,7 @@ import pytest
 
 from tests.drills.cluster import COMPONENTS, drill_cluster
 from tests.drills.drill import drill
+from tests.repository import ROOT
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.long]
 FIRST_VERSION = "0698eb10"
@@ -21,9 +22,7 @@ FIRST_VERSION = "0698eb10"
 def first_version(tmp_path: Path) -> Path:
     """The package as it was, from the repository's history."""
     command = ["git", "archive", FIRST_VERSION, "src"]
-    result = subprocess.run(
-        command, cwd=Path(__file__).parent.parent.parent, capture_output=True, check=False
-    )
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if result.returncode:
         pytest.skip(f"the history of the repository lacks {FIRST_VERSION}")
     with tarfile.open(fileobj=BytesIO(result.stdout)) as archive:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.drills import verdict
 from tests.drills.pod_history import INDEX, JOB, ROLE, PodLife, read_history
 

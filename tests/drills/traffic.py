@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.drills.cluster import DrillCluster
 from tests.drills.pod_history import JOB, ROLE
 from tests.waiting import until

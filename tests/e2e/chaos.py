@@ -16,11 +16,11 @@ from random import Random
 
 import psutil
 
-from muster.api.core import Pod
-from muster.api.kinds import PODS
-from muster.api.meta import Key
-from muster.errors import MusterError
-from muster.local.node.runtime.pod_records import PodRecords
+from kubekit.errors import MusterError
+from kubekit.objects.core import Pod
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Key
+from localkube.node.runtime.pod_records import PodRecords
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 

@@ -15,8 +15,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.local.node.network.bridge import BridgeNetwork
-from tests.local.node import leftovers
+from localkube.node.network.bridge import BridgeNetwork
+from tests.localkube.node import leftovers
 
 DIRECTORIES = (
     "/",

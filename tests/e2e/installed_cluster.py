@@ -18,18 +18,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from muster.api.kinds import DEPLOYMENTS
-from muster.api.meta import Raw
+from kubekit.objects.kinds import DEPLOYMENTS
+from kubekit.objects.meta import Raw
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.e2e.real_cluster import RealCluster
+from tests.repository import ROOT
 from tests.waiting import until
 
 BIN = Path(sys.executable).parent
 COMPONENTS = ("operator", "scheduler")
 NAMESPACE = "muster"
 USER, TEAM = "alice", "team"
-DOCS = Path(__file__).parents[2] / "docs" / "kubernetes.md"
+DOCS = ROOT / "docs" / "kubernetes.md"
 LOG = "step 1 loss 0.9\nstep 2 loss 0.5\n"
 """The log of every container."""
 

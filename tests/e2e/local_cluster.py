@@ -12,16 +12,17 @@ from typing import Any
 
 import psutil
 
-from muster.api.core import Pod
-from muster.api.kinds import PODS
-from muster.api.meta import Key, Raw
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.objects.core import Pod
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Key, Raw
+from tests.repository import ROOT
 from tests.waiting import until
 
 ARENA = Path(sys.executable).with_name("arena")
 INHERITED = ("HOME", "LANG", "PYTHONPATH")
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 class LocalCluster:

@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.waiting import until
 
 

@@ -21,8 +21,8 @@ from threading import Event
 
 import pytest
 
-from muster.api.kinds import NAMESPACES, PODS
-from muster.api.meta import Key
+from kubekit.objects.kinds import NAMESPACES, PODS
+from kubekit.objects.meta import Key
 from tests.e2e.campaign.disk_space import SIZE, DiskSpace
 from tests.e2e.campaign.faults import Faults
 from tests.e2e.campaign.hostile import NAMESPACE, Hostile, planted

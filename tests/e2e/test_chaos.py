@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.e2e.campaign.jobs import FINAL, allowed, gang, job
 from tests.e2e.chaos import FAILURES, Chaos
 from tests.e2e.footprint import Footprint

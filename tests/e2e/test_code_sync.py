@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, SECRETS
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.objects.kinds import CONFIG_MAPS, SECRETS
 from tests.e2e.local_cluster import LocalCluster
-from tests.jobs.build.git_repositories import PASSWORD, Repository, served
+from tests.muster.jobs.build.git_repositories import PASSWORD, Repository, served
 from tests.prerequisites import missing_prerequisite
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 

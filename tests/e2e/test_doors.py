@@ -16,9 +16,9 @@ from urllib.request import HTTPCookieProcessor, build_opener
 import psutil
 import pytest
 
-from muster.api.kinds import EVENTS
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.objects.kinds import EVENTS
 from tests.e2e.local_cluster import ARENA, LocalCluster
 from tests.ordinary_user import NOBODY, python_for_everyone
 from tests.waiting import until

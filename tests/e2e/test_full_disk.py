@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, Kind
-from muster.api.meta import Key, Raw
-from muster.errors import NotFound, ServerError
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.errors import NotFound, ServerError
+from kubekit.objects.kinds import CONFIG_MAPS, NAMESPACES, PODS, Kind
+from kubekit.objects.meta import Key, Raw
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import LocalCluster
 from tests.small_disk import fill, small_disk

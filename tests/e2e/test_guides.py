@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.seeds import KUBE_ARBITRATOR, VOLCANO
-from tests.cli.seeds import MANIFEST_JOB as JOB
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster
+from tests.muster.cli.seeds import KUBE_ARBITRATOR, VOLCANO
+from tests.muster.cli.seeds import MANIFEST_JOB as JOB
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.local.home import Home
-from muster.local.up import PORT_FILE
+from localkube.cluster import PORT_FILE
+from muster.client.home import Home
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import ARENA, LocalCluster
 from tests.waiting import until

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import NODES
-from muster.api.meta import Key
+from kubekit.objects.kinds import NODES
+from kubekit.objects.meta import Key
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster, over, processes_with
 from tests.waiting import until

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, CookieJar
 
-from muster.api.kinds import BATCH_JOBS, CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, Kind
-from muster.api.meta import Key, Raw
-from muster.kube import request
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client import request
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.objects.kinds import BATCH_JOBS, CONFIG_MAPS, PODS, SERVICE_ACCOUNTS, Kind
+from kubekit.objects.meta import Key, Raw
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 

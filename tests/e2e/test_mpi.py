@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster, processes_with
 from tests.e2e.openssh import make_image

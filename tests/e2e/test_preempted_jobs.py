@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.api.kinds import TFJOBS
-from muster.api.meta import Key, Raw
+from kubekit.objects.meta import Key, Raw
+from muster.contract.job_resources import TFJOBS
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 

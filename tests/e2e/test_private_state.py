@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.local_cluster import LocalCluster, remove
-from tests.local.node import leftovers
+from tests.localkube.node import leftovers
 from tests.ordinary_user import NOBODY
 from tests.waiting import until
 

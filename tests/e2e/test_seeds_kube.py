@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.rights import Right
+from kubekit.rights import Right
 from tests.audited_rights import Refusal, denied, requests_of
-from tests.cli import seeds
-from tests.cli.seeds import EXAMPLES, KUBE_ARBITRATOR, MANIFEST_JOB, MPI, TENSORFLOW, VOLCANO
 from tests.e2e.installed_cluster import (
     COMPONENTS,
     LOG,
@@ -25,6 +23,8 @@ from tests.e2e.installed_cluster import (
     installed_cluster,
     instances,
 )
+from tests.muster.cli import seeds
+from tests.muster.cli.seeds import EXAMPLES, KUBE_ARBITRATOR, MANIFEST_JOB, MPI, TENSORFLOW, VOLCANO
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from muster.api.kinds import DEPLOYMENTS, EVENTS, PODS, SERVICES
-from muster.api.meta import Key
-from muster.kube.request import Request
-from muster.local.node.network.services.host_addresses import lowest_port
+from kubekit.client.request import Request
+from kubekit.objects.kinds import DEPLOYMENTS, EVENTS, PODS, SERVICES
+from kubekit.objects.meta import Key
+from localkube.node.network.services.host_addresses import lowest_port
 from tests.e2e.footprint import Footprint
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from muster.client.models import catalog
-from tests.cli.seeds import WORKSHOP
-from tests.cli.seeds import WORKSHOP_JOB as JOB
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
+from tests.muster.cli.seeds import WORKSHOP
+from tests.muster.cli.seeds import WORKSHOP_JOB as JOB
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import PODS
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.objects.kinds import PODS
 from tests.e2e.local_cluster import EXAMPLES, LocalCluster
 from tests.waiting import until
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICES
-from muster.api.pod_groups import VOLCANO_POD_GROUPS
-from muster.kube.auth import kube_config
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.auth import kube_config
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICES
+from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from tests.e2e.local_cluster import ARENA, EXAMPLES, LocalCluster
 from tests.e2e.tmux import Screen
 from tests.waiting import until

@@ -1,6 +1,6 @@
 """A user's own script on the local cluster: where it runs, and where its files are afterwards.
 
-`tests/local/node/test_rootless.py` runs this file again as an ordinary user.
+`tests/localkube/node/test_rootless.py` runs this file again as an ordinary user.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.api.conditions import FILES_DISCARDED
-from muster.api.meta import find_condition
+from kubekit.objects.conditions import FILES_DISCARDED
+from kubekit.objects.meta import find_condition
 from tests.e2e.local_cluster import LocalCluster
 from tests.waiting import until
 

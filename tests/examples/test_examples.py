@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tests.examples.reader import Losses, Reader, reader
-from tests.examples.training import PYTHON, ROOT, Processes, free_ports, mpirun, need
+from tests.examples.training import PYTHON, Processes, free_ports, mpirun, need
+from tests.repository import ROOT
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,6 @@ from typing import Self
 from tests.prerequisites import missing_prerequisite
 from tests.waiting import until
 
-ROOT = Path(__file__).parent.parent.parent
 PYTHON = os.environ.get("MUSTER_TRAINING_PYTHON") or sys.executable
 Codes = dict[str, int | None]
 CONTRACT = re.compile("TF_CONFIG|COORDINATOR_|NUM_PROCESSES|PROCESS_ID|OMPI_|PMIX_|PRTE_")

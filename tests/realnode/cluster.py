@@ -17,8 +17,9 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
 from tests.controlplane.processes import Child
 from tests.examples.training import PYTHON
-from tests.realnode.images import PYTHON_IMAGE, ROOT
+from tests.realnode.images import PYTHON_IMAGE
 from tests.realnode.node import running_node
+from tests.repository import ROOT
 from tests.waiting import until
 
 BIN = Path(sys.executable).parent

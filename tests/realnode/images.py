@@ -16,8 +16,8 @@ from typing import Any
 
 from tests import own_network
 from tests.debian_root import base_system
+from tests.repository import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 PYTHON_IMAGE = "localhost/muster-test/python:1"
 MUSTER_IMAGE = "localhost/muster-test/muster:1"
 PACKAGES = ("ca-certificates", "python-is-python3", "python3-venv")

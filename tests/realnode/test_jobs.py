@@ -10,7 +10,8 @@ import pytest
 from tests.e2e.local_cluster import EXAMPLES
 from tests.examples.training import mpirun, need
 from tests.realnode.cluster import MUSTER, TEAM, Cluster
-from tests.realnode.images import MUSTER_IMAGE, ROOT
+from tests.realnode.images import MUSTER_IMAGE
+from tests.repository import ROOT
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

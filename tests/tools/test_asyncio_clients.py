@@ -183,4 +183,4 @@ async def test_kr8s_scales_a_deployment_and_lists_every_kind(api: Any) -> None:
     assert ready
     assert deployment.replicas == len(pods) == 2
     assert {"Pod", "Deployment", "TFJob", "Lease"} <= kinds
-    assert "muster" in version["gitVersion"]
+    assert "localkube" in version["gitVersion"]

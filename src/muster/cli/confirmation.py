@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kubekit.errors import UsageError
 from muster.cli.show.messages import note
-from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from muster.client.target import Cluster

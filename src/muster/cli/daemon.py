@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubekit.client.client import Client
+from kubekit.control.leader_election import LeaderElection
+from kubekit.telemetry import logging_setup, metrics
+from kubekit.telemetry.health import Health
 from muster.cli.show.messages import note
 from muster.jobs.build.flag_values import seconds
-from muster.kube.client import Client
-from muster.kube.leader_election import LeaderElection
-from muster.telemetry import logging_setup, metrics
-from muster.telemetry.health import Health
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

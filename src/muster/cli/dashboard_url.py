@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.errors import ConfigError, MusterError
-from muster.local.home import Home
+from kubekit.errors import ConfigError, MusterError
+from muster.client.home import Home
 
 if TYPE_CHECKING:
     from muster.client.target import Cluster

@@ -8,17 +8,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from muster.api.meta import Key, object_name
+from kubekit.errors import MusterError, Unreachable
+from kubekit.objects.meta import Key, object_name
 from muster.cli.show.messages import note, note_cluster
 from muster.client.jobs import lookup
-from muster.errors import MusterError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kubekit.client.blocking_client import BlockingClient
     from muster.client.jobs.lookup import FoundJob
     from muster.client.target import Target
-    from muster.kube.blocking_client import BlockingClient
 
 
 class Failures:

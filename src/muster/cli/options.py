@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.main import Tracebacks
+from kubekit.errors import MusterError
 from muster.cli.show.messages import LEVELS, debug, set_loglevel
+from muster.cli.verb_table import Tracebacks
 from muster.client.target import Target as Target  # verbs annotate their `target` with it
-from muster.errors import MusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

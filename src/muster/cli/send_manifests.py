@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.api.meta import object_name
+from kubekit.errors import MusterError
+from kubekit.objects.meta import object_name
 from muster.cli import options
 from muster.cli.each_name import Failures
 from muster.cli.show.messages import note, note_cluster, warn_of_unknown_fields
@@ -16,12 +17,11 @@ from muster.client.manifests import apply
 from muster.client.manifests.apply import SendResult
 from muster.client.manifests.reader import as_list
 from muster.client.target import find_cluster, start_cluster
-from muster.errors import MusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.client.manifests.apply import Send
     from muster.client.target import Target
 

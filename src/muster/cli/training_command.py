@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kubekit.errors import nearest
 from muster.cli.arena_parser import (
     ArenaCommand,
     ArenaOption,
@@ -28,7 +29,6 @@ from muster.cli.arena_parser import (
 )
 from muster.cli.show.messages import note
 from muster.cli.verb_groups import AliasGroup
-from muster.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,8 +12,14 @@ from typing import Any
 
 import click
 
-from muster.cli.main import ALIASES, UNSUPPORTED, VERBS, completion_instruction, completion_variable
-from muster.errors import nearest
+from kubekit.errors import nearest
+from muster.cli.verb_table import (
+    ALIASES,
+    UNSUPPORTED,
+    VERBS,
+    completion_instruction,
+    completion_variable,
+)
 
 
 def _show_help(ctx: click.Context, _: click.Parameter, chosen: bool) -> None:

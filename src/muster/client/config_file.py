@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from muster.errors import ConfigError, UsageError
+from kubekit.errors import ConfigError, UsageError
 
 KNOWN = {
     "namespace": "namespace that commands use when -n is not given",

@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from muster.errors import MusterError
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.errors import MusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.kube.auth.endpoint import Endpoint
-    from muster.kube.request import Request, Response
+    from kubekit.client.auth.endpoint import Endpoint
+    from kubekit.client.request import Request, Response
 
 
 class LoggingClient(BlockingClient):

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from muster.kube.request import Request
+from kubekit.client.request import Request
 
 if TYPE_CHECKING:
-    from muster.kube.blocking_client import BlockingClient
-    from muster.kube.request import Response
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.client.request import Response
 
 
 def seconds_ahead(response: Response, before: datetime) -> float:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from muster.api import kinds
-from muster.api.kinds import JOB_KINDS, Kind, decoder_of
-from muster.api.meta import Key, Raw, object_name
-from muster.api.pod_groups import VOLCANO_POD_GROUPS
-from muster.kube import request
+from kubekit.client import request
+from kubekit.objects import kinds
+from kubekit.objects.kinds import Kind, decoder_of
+from kubekit.objects.meta import Key, Raw, object_name
+from muster.contract.job_resources import JOB_KINDS
+from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 
 if TYPE_CHECKING:
-    from muster.kube.blocking_client import BlockingClient
-    from muster.kube.request import Request
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.client.request import Request
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 _RBAC = "rbac.authorization.k8s.io"

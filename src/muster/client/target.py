@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
+from kubekit.client.auth import kube_config
+from kubekit.client.auth.endpoint import Endpoint, in_cluster
+from kubekit.errors import ConfigError, NoCluster, UsageError
+from kubekit.objects.kinds import SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_REVIEWS
 from muster.client import config_file
-from muster.errors import ConfigError, NoCluster, UsageError
-from muster.kube.auth import kube_config
-from muster.kube.auth.endpoint import Endpoint, in_cluster
-from muster.local.home import Home
+from muster.client.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kubekit.client.blocking_client import BlockingClient
     from muster.client import Notify
-    from muster.kube.blocking_client import BlockingClient
 
 
 _started: list[object] = []
@@ -57,7 +57,7 @@ class Cluster(msgspec.Struct, frozen=True):
             from muster.client.request_log import LoggingClient
 
             return LoggingClient(self.endpoint, self.request_log, user_agent="arena")
-        from muster.kube.blocking_client import BlockingClient
+        from kubekit.client.blocking_client import BlockingClient
 
         return BlockingClient(self.endpoint, user_agent="arena")
 
@@ -172,7 +172,7 @@ def start_cluster(target: Target, notify: Notify) -> Cluster:
     """The local cluster, started because no cluster is configured."""
     if os.environ.get("CI"):
         raise no_cluster("In CI the local cluster is not started by itself.")
-    from muster.client.local_cluster import start  # imports subprocess
+    from muster.client.daemon import start  # imports subprocess
 
     notify("no cluster is configured: using a local cluster here (`arena down` stops it)")
     _started.append(start([], notify))

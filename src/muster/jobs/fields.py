@@ -13,13 +13,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from muster.api import job_fields
-from muster.errors import InvalidJob
+from kubekit.errors import InvalidJob
+from muster.contract import job_fields
 from muster.jobs.job import MANAGED_BY_MUSTER, MULTIKUEUE
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 MAX_INT32 = 2**31 - 1
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.meta import Key
-from muster.errors import InvalidJob
+from kubekit.errors import InvalidJob
+from kubekit.objects.meta import Key
 from muster.jobs import names, parse, run_policy
 from muster.jobs.fields import Section
 from muster.jobs.job import Job, RunPolicy
@@ -21,8 +21,8 @@ from muster.jobs.job_status import decode_status
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
 
 
 def job_from_pods(raw: Raw, pods: Iterable[Pod]) -> Job:

@@ -17,7 +17,7 @@ from muster.jobs.job_status import JobStatus  # noqa: TC001
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from muster.api.meta import Key, Raw
+    from kubekit.objects.meta import Key, Raw
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 """The manager of jobs that run in another cluster, where another operator works on them."""

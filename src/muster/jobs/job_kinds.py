@@ -9,8 +9,9 @@ from functools import cached_property
 
 import msgspec
 
-from muster.api.kinds import JAXJOBS, MPIJOBS, PYTORCHJOBS, TFJOBS, Kind
-from muster.api.meta import Raw  # noqa: TC001
+from kubekit.objects.kinds import Kind  # noqa: TC001
+from kubekit.objects.meta import Raw  # noqa: TC001
+from muster.contract.job_resources import JAXJOBS, MPIJOBS, PYTORCHJOBS, TFJOBS
 
 
 class JobKind(msgspec.Struct, frozen=True, dict=True):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.meta import find_condition, shifted
+from kubekit.objects.meta import find_condition, shifted
 from muster.jobs import log_tail, names, pod_status
 from muster.jobs.job_status import BACKOFF, COMPLETED
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from muster.api.core import ContainerStatus, Pod
+    from kubekit.objects.core import ContainerStatus, Pod
     from muster.jobs.job_status import JobStatus
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "FAILED"

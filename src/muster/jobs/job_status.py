@@ -16,9 +16,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
-from muster.api.core import Pod
-from muster.api.kinds import convert
-from muster.api.meta import Raw, merge_patch
+from kubekit.objects.core import Pod
+from kubekit.objects.kinds import convert
+from kubekit.objects.meta import Raw, merge_patch
 
 FINAL = ("Succeeded", "Failed")
 BACKOFF = "BackOff"
@@ -286,3 +286,11 @@ def _encode(status: JobStatus) -> Raw:
     for row in raw.get("conditions", ()):
         row.update(row.pop("others", {}))
     return raw
+
+
+def ended_at(job: Raw) -> float | None:
+    """When a job of the API ended, as a timestamp; 0 if it does not say, None while it goes on."""
+    status = decode_status(job.get("status"))
+    if status.outcome is None:
+        return None
+    return status.finished_at.timestamp() if status.finished_at is not None else 0.0

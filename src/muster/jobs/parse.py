@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api import job_fields
-from muster.api.meta import Key, Raw, read_timestamp
-from muster.errors import InvalidJob
+from kubekit.errors import InvalidJob
+from kubekit.objects.meta import Key, Raw, read_timestamp
+from muster.contract import job_fields
 from muster.jobs import fields, names, pod_template, run_policy
 from muster.jobs.fields import Section
 from muster.jobs.frameworks import mpi_spec, pytorch_spec

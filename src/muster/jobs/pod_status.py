@@ -1,8 +1,7 @@
-"""A pod's state in words: kubectl's STATUS column, and how a pod failed.
+"""How a pod failed, in words.
 
 `failure` gives the end of a sentence (`exited with code 1`, `was OOMKilled`, `could not start: …`),
-the same in a job's message and in tables. `status_column` is STATUS in our own tables and in the
-tables that the local API server prints for kubectl.
+the same in a job's message and in tables.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api.annotation_values import read_integer
-from muster.api.conditions import PREEMPTION, preemption_in_words
-from muster.api.meta import condition_is_true, find_condition
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.conditions import PREEMPTION, preemption_in_words
+from kubekit.objects.meta import find_condition
 from muster.jobs import log_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from muster.api.core import ContainerState, ContainerTerminated, Pod, Quantity
+    from kubekit.objects.core import ContainerTerminated, Pod, Quantity
 
 
 _PLAIN_REASONS = ("", "Error", "Completed")
@@ -192,65 +191,3 @@ def _named(number: int) -> str:
         return f" ({signal.Signals(number).name})"
     except ValueError:
         return ""
-
-
-def status_column(pod: Pod) -> str:
-    """One word: Pending, ContainerCreating, Init:0/1, Running, Completed, OOMKilled, …"""
-    word = pod.status.reason or pod.status.phase or "Unknown"
-    scheduled = find_condition(pod.status.conditions, "PodScheduled")
-    if scheduled is not None and scheduled.reason == "SchedulingGated":
-        word = scheduled.reason
-    init = init_word(pod)
-    if not init or condition_is_true(pod.status.conditions, "Initialized"):
-        word = _from_containers(pod, init or word)
-    else:
-        word = init
-    if pod.metadata.deletion_timestamp is not None:
-        if pod.status.reason == "NodeLost":
-            return "Unknown"
-        return word if pod.finished else "Terminating"
-    return word
-
-
-def init_word(pod: Pod) -> str:
-    """The word of the first init container that has not succeeded, as `Init:0/1`; empty if none."""
-    always = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
-    total = len(pod.spec.init_containers)
-    for number, container in enumerate(pod.status.init_container_statuses):
-        ended = container.state.terminated
-        if ended is not None and ended.exit_code == 0:
-            continue
-        if container.name in always and container.started:
-            continue
-        if ended is not None:
-            return f"Init:{_terminated_word(container.state)}"
-        waiting = container.state.waiting
-        if waiting is not None and waiting.reason not in ("", "PodInitializing"):
-            return f"Init:{waiting.reason}"
-        return f"Init:{number}/{total}"
-    return ""
-
-
-def _from_containers(pod: Pod, word: str) -> str:
-    running = False
-    # As in kubectl, the first container with something to report wins, so it comes last.
-    for container in reversed(pod.status.container_statuses):
-        state = container.state
-        if state.waiting is not None and state.waiting.reason:
-            word = state.waiting.reason
-        elif state.terminated is not None:
-            word = _terminated_word(state)
-        elif state.running is not None and container.ready:
-            running = True
-    if word == "Completed" and running:
-        return "Running" if condition_is_true(pod.status.conditions, "Ready") else "NotReady"
-    return word
-
-
-def _terminated_word(state: ContainerState) -> str:
-    ended = state.terminated
-    if ended is None:
-        return "Unknown"
-    if ended.reason:
-        return ended.reason
-    return f"Signal:{ended.signal}" if ended.signal else f"ExitCode:{ended.exit_code}"

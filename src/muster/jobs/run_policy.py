@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.quantity import MAX_INT64, parse_amount
-from muster.errors import InvalidQuantity
+from kubekit.errors import InvalidQuantity
+from kubekit.objects.quantity import MAX_INT64, parse_amount
 from muster.jobs.job import RunPolicy, SchedulingPolicy
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.fields import Section
 
 CLEAN_POD_POLICIES = ("All", "Running", "None")

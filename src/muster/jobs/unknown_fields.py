@@ -4,8 +4,8 @@ They are accepted and stored, because versions differ and other tools keep field
 job. But `replica: 2` then means one replica, so the user is warned: by `arena submit -f`, `apply`
 and `create`, by the local API server, and on every cluster by an event of the operator.
 
-Known are the fields of the table in `muster.api.job_fields` and, in pod templates, the fields of
-Kubernetes' published schemas. Names in maps (labels, limits, node selectors) are free.
+Known are the fields of the table in `muster.contract.job_fields` and, in pod templates, the fields
+of Kubernetes' published schemas. Names in maps (labels, limits, node selectors) are free.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.api import schemas
-from muster.api.job_fields import SPEC_FIELDS
-from muster.api.schemas import Schema
-from muster.errors import InvalidJob
+from kubekit import schemas
+from kubekit.errors import InvalidJob
+from kubekit.schemas import Schema
+from muster.contract.job_fields import SPEC_FIELDS
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 _ANY_CASE = "anyCase"
 """A key in schemas: names of fields that the parser reads in any letter case."""
@@ -54,6 +54,18 @@ def unknown_fields_of_spec(kind: str, spec: object) -> list[UnknownField]:
     schema = _known_fields(kind).field("spec")
     assert schema is not None
     return _walk(spec, schema, "spec")
+
+
+def unknown_field_paths(group: str, kind: str, obj: Raw) -> list[str]:
+    """The paths of unknown fields of a stored object; none if it is not a job.
+
+    The definitions of jobs preserve every field of spec, so that no version drops those of
+    another: without this, the local API server would store a typo in silence.
+    """
+    job = JOB_KIND_BY_NAME.get(kind)
+    if job is None or job.resource.group != group:
+        return []
+    return [field.path for field in unknown_fields_of_spec(kind, obj.get("spec"))]
 
 
 def declares(kind: str, steps: Sequence[str]) -> bool:

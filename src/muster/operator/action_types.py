@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from muster.api.events import EventText
+from kubekit.objects.events import EventText
 
 if TYPE_CHECKING:
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kubekit.telemetry import metrics
 from muster.operator.action_types import Create, Delete
-from muster.telemetry import metrics
 
 if TYPE_CHECKING:
     from muster.jobs.job import Job

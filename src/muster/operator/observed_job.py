@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
     from datetime import datetime
 
-    from muster.api.core import Pod, Service
-    from muster.api.meta import ObjectMeta, Raw
+    from kubekit.objects.core import Pod, Service
+    from kubekit.objects.meta import ObjectMeta, Raw
 
 
 NAME_TAKEN = "ErrResourceExists"

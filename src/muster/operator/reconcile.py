@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.control.loop import RequeueAfter
-from muster.errors import InvalidJob, MusterError
+from kubekit.control.loop import RequeueAfter
+from kubekit.errors import InvalidJob, MusterError
 from muster.jobs import parse
 from muster.jobs.invalid_job import job_from_metadata, job_from_pods
 from muster.jobs.job import MANAGED_BY_MUSTER
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job
     from muster.operator.act.executor import Executor
     from muster.operator.action_types import Action

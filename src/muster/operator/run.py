@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.control.event_recorder import EventRecorder
-from muster.control.manager import Manager
-from muster.control.work_queue import WorkQueue
+from kubekit.control.event_recorder import EventRecorder
+from kubekit.control.manager import Manager
+from kubekit.control.work_queue import WorkQueue
 from muster.operator.act.executor import Executor
 from muster.operator.observe.informers import Informers, JobRef
 from muster.operator.observe.own_writes import OwnWrites
@@ -23,9 +23,9 @@ from muster.operator.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.control.manager import Lead
-    from muster.kube.client import Client
-    from muster.telemetry.health import Health
+    from kubekit.client.client import Client
+    from kubekit.control.manager import Lead
+    from kubekit.telemetry.health import Health
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ that one gang's objects bring out must not end the scheduler of all gangs.
 
 from __future__ import annotations
 
+from kubekit.telemetry import unexpected_errors
 from muster.scheduler.gangs import phase
-from muster.telemetry import unexpected_errors
 
 
 def survived(step: str, about: object, error: Exception) -> None:

@@ -23,7 +23,7 @@ from muster.scheduler.effects.binder import BindOutcome, BindResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.api.gang import GangKey
+    from muster.contract.gang import GangKey
     from muster.scheduler.state import State
 
 log = logging.getLogger(__name__)

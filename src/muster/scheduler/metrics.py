@@ -5,7 +5,7 @@ Declared here, counted where the event happens; `effects.waiting_line_publisher`
 
 from __future__ import annotations
 
-from muster.telemetry.metrics import counter, gauge, histogram
+from kubekit.telemetry.metrics import counter, gauge, histogram
 
 DECISION_SECONDS = histogram("decision_seconds", "Time to decide about one gang")
 BIND_SECONDS = histogram("bind_seconds", "Time from a plan to a bind that is settled")

@@ -15,19 +15,19 @@ import socket
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api.annotation_values import read_integer
-from muster.api.kinds import LEASES
-from muster.api.meta import Key, timestamp
-from muster.errors import Conflict, MusterError, NotFound
-from muster.scheduler.other_schedulers import ELECTED, LEASE_FIELD_SELECTOR, find_others
-from muster.scheduler.rights import name_lease
+from kubekit.errors import Conflict, MusterError, NotFound
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.kinds import LEASES
+from kubekit.objects.meta import Key, timestamp
+from muster.contract.other_schedulers import ELECTED, LEASE_FIELD_SELECTOR, find_others
+from muster.contract.scheduler_rights import name_lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from muster.api.meta import Raw
-    from muster.kube.client import Client
-    from muster.scheduler.other_schedulers import OtherScheduler
+    from kubekit.client.client import Client
+    from kubekit.objects.meta import Raw
+    from muster.contract.other_schedulers import OtherScheduler
 
 log = logging.getLogger(__name__)
 

@@ -13,15 +13,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muster.api.gang_dialects import DIALECTS
-from muster.api.kinds import NAMESPACES, NODES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, Kind
-from muster.api.meta import HasMetadata
-from muster.api.pod_groups import HYPER_NODES, NATIVE_POD_GROUPS
-from muster.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
-from muster.control.manager import Manager
-from muster.kube.watch.any_version import AnyVersionInformer
-from muster.kube.watch.informer import Informer
-from muster.scheduler import isolated_errors, waiting_line_format
+from kubekit.control.manager import Manager
+from kubekit.objects.kinds import (
+    NAMESPACES,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    PRIORITY_CLASSES,
+    Kind,
+)
+from kubekit.objects.meta import HasMetadata
+from kubekit.objects.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from kubekit.telemetry.health import Health
+from kubekit.watch.any_version import AnyVersionInformer
+from kubekit.watch.informer import Informer
+from muster.contract import waiting_line_format
+from muster.contract.gang_dialects import DIALECTS
+from muster.contract.pod_groups import HYPER_NODES, NATIVE_POD_GROUPS
+from muster.contract.scheduler_rights import NAMES
+from muster.scheduler import isolated_errors
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.binder import Binder
 from muster.scheduler.effects.deleter import Deleter
@@ -31,19 +41,18 @@ from muster.scheduler.effects.volume_provisioner import Provisioner
 from muster.scheduler.effects.waiting_line_publisher import LinePublisher
 from muster.scheduler.loop import Loop
 from muster.scheduler.name_leases import NameLeases
-from muster.scheduler.settings import NAMES, Settings, SettingsFile, load
+from muster.scheduler.settings import Settings, SettingsFile, load
 from muster.scheduler.state import State
-from muster.telemetry.health import Health
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from muster.api.core import Pod
-    from muster.api.meta import Key
-    from muster.kube.client import Client
-    from muster.kube.leader_election import LeaderElection
-    from muster.kube.watch.informer_cache import Change
+    from kubekit.client.client import Client
+    from kubekit.control.leader_election import LeaderElection
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Key
+    from kubekit.watch.informer_cache import Change
     from muster.scheduler.decisions.decision import Bind, Delete, Provision, Report
     from muster.scheduler.effects.binder import BindResult
 

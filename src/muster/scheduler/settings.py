@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from muster.errors import ConfigError
+from kubekit.errors import ConfigError
+from muster.contract.scheduler_rights import NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,6 @@ log = logging.getLogger(__name__)
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
-NAMES = ("muster", "kube-batchd", "kube-batch")
 NEEDS_RESTART = {"names": "names", "binds_in_flight": "bindsInFlight"}
 """Settings that are read once, at the start, and their names in the file."""
 
@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
 def load(path: Path, names: tuple[str, ...] = NAMES) -> Settings:
     """The settings in a YAML file; `names` unless the file sets them."""
-    from muster.api import yaml_reader  # loading yaml is slow
+    from kubekit.objects import yaml_reader  # loading yaml is slow
 
     try:
         text = path.read_text()

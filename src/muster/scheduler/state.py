@@ -13,7 +13,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang import GangKey
+from muster.contract.gang import GangKey
 from muster.scheduler.cluster.nodes import is_schedulable, scheduling_fields
 from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
 from muster.scheduler.gangs import holds, phase
@@ -35,10 +35,10 @@ from muster.scheduler.placement.failed_demand_cache import KnownFailures
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from muster.api.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
-    from muster.api.kinds import Kind
-    from muster.api.meta import HasMetadata, Key
-    from muster.api.pod_groups import HyperNode
+    from kubekit.objects.core import Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import HasMetadata, Key
+    from muster.contract.pod_groups import HyperNode
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.placement.demand import Demand
     from muster.scheduler.settings import Settings

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from muster.local.home import Home
+    from muster.client.home import Home
     from muster.sdk.local_cluster import LocalClusterSettings
 
 P = ParamSpec("P")

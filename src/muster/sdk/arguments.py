@@ -14,8 +14,8 @@ from datetime import timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from kubekit.errors import AlreadyExists, UsageError, no_such
 from muster.client.submit.job_file import flag_value, flags_by_key
-from muster.errors import AlreadyExists, UsageError, no_such
 from muster.jobs.build.flags import BY_TYPE, flags_of
 from muster.jobs.job_kinds import TYPE_ALIASES
 

@@ -6,10 +6,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Unpack
 
-from muster.api.meta import Key
+from kubekit.errors import NotFound, UsageError
+from kubekit.objects.meta import Key
 from muster.client.jobs import lookup
 from muster.client.submit.submit import Destination, submit_flags
-from muster.errors import NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
 from muster.sdk.cluster_choice import ClusterChoice, take_target, target_of

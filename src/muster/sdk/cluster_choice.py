@@ -12,13 +12,13 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from kubekit.errors import UsageError
 from muster.client.target import Target
-from muster.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
 
-    from muster.local.home import Home
+    from muster.client.home import Home
     from muster.sdk.local_cluster import LocalCluster
 
 

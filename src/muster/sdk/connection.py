@@ -15,8 +15,8 @@ from weakref import WeakSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kubekit.client.blocking_client import BlockingClient
     from muster.client.target import Cluster
-    from muster.kube.blocking_client import BlockingClient
 
 
 class Cancellation:

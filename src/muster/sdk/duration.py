@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 
-from muster.errors import UsageError
+from kubekit.errors import UsageError
 from muster.jobs.build.flag_values import seconds as seconds_of_text
 
 Duration = str | float | timedelta

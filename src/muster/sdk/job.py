@@ -12,13 +12,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from muster.api.meta import key_of
+from kubekit.errors import MusterError, NotFound, UsageError
+from kubekit.objects.meta import key_of
 from muster.client.jobs import explain as explaining
 from muster.client.jobs import job_operations, waiting
 from muster.client.jobs.lookup import FoundJob
 from muster.client.logs import job_logs
 from muster.client.logs.choice import WantedLogs, find_logs
-from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.connection import connector
 from muster.sdk.duration import Duration, seconds_of
@@ -32,12 +32,12 @@ from muster.sdk.notebook.live import LiveOutput
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
     from muster.client.target import Cluster
+    from muster.contract.job_explanation import JobExplanation
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
-    from muster.scheduler.job_explanation import JobExplanation
 
 Goal = Literal["finished", "running", "deleted"]
 _GOALS = {"finished": waiting.FINISHED, "running": waiting.STARTED}

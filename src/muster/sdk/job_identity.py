@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from muster.api.meta import Key
+    from kubekit.objects.meta import Key
 
 
 class JobIdentity:

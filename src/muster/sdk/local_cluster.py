@@ -15,13 +15,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
-from muster.api.kinds import NAMESPACES
-from muster.api.meta import Key
-from muster.client import local_cluster as daemon
+from kubekit.errors import NotFound, UsageError, no_such
+from kubekit.objects.kinds import NAMESPACES
+from kubekit.objects.meta import Key
+from muster import local_daemon
+from muster.client import daemon
+from muster.client.home import Home
 from muster.client.target import Target
-from muster.errors import NotFound, UsageError, no_such
-from muster.local.home import Home
-from muster.local.node.runtime.remove_tree import remove_tree
 from muster.sdk import calls
 from muster.sdk.cluster_choice import default_cluster
 from muster.sdk.messages import note
@@ -102,7 +102,7 @@ class LocalCluster:
             self._daemon = daemon.start(_flags(self._settings), note, home=home, lifeline=read_end)
         except BaseException as error:
             os.close(self._lifeline)
-            remove_tree(home.root)
+            local_daemon.remove_home(home)
             if isinstance(error, UsageError):
                 raise _about_arguments(error) from None
             raise
@@ -115,12 +115,12 @@ class LocalCluster:
         """Stop the pods at once, stop the cluster, and delete its files."""
         home, self._home = self.home, None
         try:
-            _outside_event_loop(lambda: daemon.stop(note, now=True, home=home))
+            _outside_event_loop(lambda: local_daemon.stop(note, now=True, home=home))
         finally:
             os.close(self._lifeline)
             if self._daemon is not None:
                 self._daemon.wait(daemon.STOP_TIMEOUT)  # so that no zombie stays
-            remove_tree(home.root)
+            local_daemon.remove_home(home)
 
     def __enter__(self) -> Self:
         self.start()

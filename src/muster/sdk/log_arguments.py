@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from kubekit.errors import UsageError, no_such
 from muster.client.logs.pod_log import LogOptions
-from muster.errors import UsageError, no_such
 from muster.sdk.duration import Duration, seconds_of
 
 

@@ -32,8 +32,8 @@ from muster.web.pages import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from muster.kube.auth.endpoint import Endpoint
-    from muster.kube.transport.connection_pool import Connector
+    from kubekit.client.auth.endpoint import Endpoint
+    from kubekit.client.transport.connection_pool import Connector
 
     Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

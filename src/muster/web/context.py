@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from muster.errors import ApiError, MusterError, NoCluster, ServerError, Unreachable, UsageError
+from kubekit.errors import ApiError, MusterError, NoCluster, ServerError, Unreachable, UsageError
 from muster.web import render, threads
 from muster.web.access.gate import Policy
 from muster.web.cluster.first_list import SYNC_SECONDS, StillLoading, be_impatient

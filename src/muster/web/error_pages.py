@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from muster.errors import MusterError
-from muster.telemetry.log_bounds import RepeatedLine
+from kubekit.errors import MusterError
+from kubekit.telemetry.log_bounds import RepeatedLine
 from muster.web.access.gate import SIGN_IN
 from muster.web.access.request_checks import sends_in_the_clear
 from muster.web.context import POLICY, page, status_of

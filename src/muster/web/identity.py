@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from muster.kube.auth.endpoint import Endpoint
+    from kubekit.client.auth.endpoint import Endpoint
 
 
 @dataclass(frozen=True)

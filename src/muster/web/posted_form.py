@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.errors import UsageError
+from kubekit.errors import UsageError
 
 if TYPE_CHECKING:
     from aiohttp import web

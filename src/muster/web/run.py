@@ -13,15 +13,15 @@ import importlib
 import socket
 from typing import TYPE_CHECKING, Protocol
 
-from muster.errors import UsageError
+from kubekit.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aiohttp import web
 
-    from muster.kube.auth.endpoint import Endpoint
-    from muster.kube.transport.connection_pool import Connector
+    from kubekit.client.auth.endpoint import Endpoint
+    from kubekit.client.transport.connection_pool import Connector
     from muster.web.access.gate import Policy
 
     Accept = Callable[[socket.socket, web.Server], "Door"]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from muster.errors import NotFound
+from kubekit.errors import NotFound
 
 FOLDER = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from muster.errors import BadRequest, MusterError, NotFound, TooManyRequests, Unauthorized
+from kubekit.errors import BadRequest, MusterError, NotFound, TooManyRequests, Unauthorized
 from muster.web.access.gate import GATE
 from muster.web.context import cluster_of, identity_of
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.api import limits
+from kubekit.errors import MusterError, UsageError
+from kubekit.objects import limits
 from muster.client.jobs.limits import unenforced_limits
 from muster.client.manifests import reader, yaml_writer
 from muster.client.manifests.apply import check_namespace
 from muster.client.submit import defaults, job_file, submit
 from muster.client.submit.missing_volumes import missing_volumes
 from muster.client.submit.submit import PreparedJob
-from muster.errors import MusterError, UsageError
 from muster.jobs import unknown_fields
 from muster.jobs.build.code_sync import local_path
 from muster.jobs.build.copied_job import companion_names, copied_job, next_name
@@ -30,9 +30,9 @@ from muster.jobs.build.roles import flags_without_effect
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from muster.api.meta import Raw
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Raw
     from muster.client.submit.transaction import Submitted
-    from muster.kube.blocking_client import BlockingClient
 
 REFUSED = ("config_file", "model_name")
 """Fields that a form does not have: they read files or settings of the caller's machine."""

@@ -19,7 +19,7 @@ from threading import Event
 
 import psutil
 
-from muster.errors import MusterError
+from kubekit.errors import MusterError
 from tests.e2e.campaign.disk_space import DiskSpace
 from tests.e2e.campaign.hostile import Hostile
 from tests.e2e.campaign.job_slots import JobSlots

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from muster.api.kinds import CONFIG_MAPS, NAMESPACES, PODS
-from muster.api.meta import Key, Raw
-from muster.errors import AlreadyExists, ApiError, MusterError, NotFound
-from muster.kube.blocking_client import BlockingClient
-from muster.kube.request import JSON, Request
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.client.request import JSON, Request
+from kubekit.errors import AlreadyExists, ApiError, MusterError, NotFound
+from kubekit.objects.kinds import CONFIG_MAPS, NAMESPACES, PODS
+from kubekit.objects.meta import Key, Raw
 from tests.e2e.local_cluster import LocalCluster
 
 NAMESPACE = "hostile"

@@ -16,11 +16,12 @@ from pathlib import Path
 from random import Random
 from threading import Event, Lock
 
-from muster.api.core import Pod
-from muster.api.kinds import BATCH_JOBS, JOB_KINDS, PODS, Kind
-from muster.api.meta import Key, Raw
-from muster.errors import AlreadyExists, MusterError, NotFound
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.errors import AlreadyExists, MusterError, NotFound
+from kubekit.objects.core import Pod
+from kubekit.objects.kinds import BATCH_JOBS, PODS, Kind
+from kubekit.objects.meta import Key, Raw
+from muster.contract.job_resources import JOB_KINDS
 from tests.e2e.campaign.jobs import allowed, job
 from tests.e2e.chaos import JOB, Chaos
 from tests.e2e.local_cluster import LocalCluster

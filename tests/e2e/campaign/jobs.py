@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from muster.api.meta import Raw
+from kubekit.objects.meta import Raw
 from tests.e2e.local_cluster import EXAMPLES
 
 GPU = "nvidia.com/gpu"

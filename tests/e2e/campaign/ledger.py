@@ -11,10 +11,10 @@ import contextlib
 from random import Random
 from threading import Event
 
-from muster.api.kinds import CONFIG_MAPS, NAMESPACES
-from muster.api.meta import Key
-from muster.errors import AlreadyExists, MusterError, NotFound
-from muster.kube.blocking_client import BlockingClient
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.errors import AlreadyExists, MusterError, NotFound
+from kubekit.objects.kinds import CONFIG_MAPS, NAMESPACES
+from kubekit.objects.meta import Key
 from tests.e2e.local_cluster import LocalCluster
 
 NAMESPACE = "ledger"

@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.examples.training import PYTHON, ROOT
+from tests.examples.training import PYTHON
 from tests.prerequisites import missing_prerequisite
+from tests.repository import ROOT
 
 FOLDER = Path(__file__).parent
 KUBECONFIG = "MUSTER_TEST_KUBECONFIG"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.training_client.objects import client, finish, job
+from tests.repository import ROOT
 
 __all__ = ["client"]
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = ROOT / "examples"
 STEPS = 20
 
 

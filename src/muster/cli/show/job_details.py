@@ -6,24 +6,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from muster.api import limits
+from kubekit.objects import limits
 from muster.cli.show.messages import printable
 from muster.cli.show.table import table, underlined_table
+from muster.contract.job_explanation import place_in_words
 from muster.jobs import names
 from muster.jobs.view.units import age, duration, local_time, next_try
-from muster.scheduler.job_explanation import place_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
     from muster.client.jobs.tensorboard_url import TensorBoard
+    from muster.contract.job_explanation import JobExplanation
     from muster.jobs.job_state import Crash
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
-    from muster.scheduler.job_explanation import JobExplanation
 
 INSTANCES = ("NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE")
 RESTARTS = "RESTARTS"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kubekit.errors import NotFound, Unreachable
 from muster.cli.show.messages import note
-from muster.errors import NotFound, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from muster.client.logs.job_logs import whole_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muster.api.meta import Key
+    from kubekit.objects.meta import Key
 
 # Tabs, line ends and the backspaces of progress bars are kept; C1 controls come as two bytes.
 _HOSTILE = re.compile(

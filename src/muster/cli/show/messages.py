@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.client.target import Cluster
 
 LEVELS = ("debug", "info", "warn", "error")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.quantity import format_bytes
+from kubekit.objects.quantity import format_bytes
 from muster.cli.show import job_details, job_table
 from muster.cli.show.table import table, underlined_table, with_namespaces
 from muster.jobs.view.units import UNKNOWN, cores
@@ -12,7 +12,7 @@ from muster.jobs.view.units import UNKNOWN, cores
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.client.jobs.usage import Amount, JobUsage, NodeUsage
     from muster.jobs.view.instance import Instance
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import EVENTS
+from kubekit.objects.kinds import EVENTS
 from muster.jobs.view.events import Event, EventRow, rows_about
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from muster.kube.blocking_client import BlockingClient
+    from kubekit.client.blocking_client import BlockingClient
 
 _EVENTS = EVENTS.read_as(Event)
 

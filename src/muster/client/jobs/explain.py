@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.core import Pod
-from muster.api.kinds import CONFIG_MAPS
-from muster.api.meta import Key, timestamp
+from kubekit.errors import Forbidden
+from kubekit.objects.core import Pod
+from kubekit.objects.kinds import CONFIG_MAPS
+from kubekit.objects.meta import Key, timestamp
 from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.logs.last_lines import summary_with_last_lines
-from muster.errors import Forbidden
+from muster.contract import waiting_line_format
+from muster.contract.job_explanation import EMPTY, RUNS, WAITS, JobExplanation, explain_job
 from muster.jobs.job_state import FAILED, RESTARTING, RUNNING, SUCCEEDED, SUSPENDED
 from muster.jobs.view.instance import instance
-from muster.scheduler import waiting_line_format
-from muster.scheduler.job_explanation import EMPTY, RUNS, WAITS, JobExplanation, explain_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kubekit.client.blocking_client import BlockingClient
     from muster.client import Notify
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 
 def explain(

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import PODS
+from kubekit.errors import MusterError, NotFound, UsageError
+from kubekit.objects.kinds import PODS
 from muster.client import ignore
 from muster.client.jobs import lookup
-from muster.errors import MusterError, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from muster.api.core import Pod
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import Pod
     from muster.client import Notify
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 POLL_SECONDS = 0.3
 KEEP_PODS = "`arena submit … --clean-task-policy=None` keeps a job's pods and their logs."

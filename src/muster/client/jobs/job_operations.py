@@ -9,21 +9,21 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import CONFIG_MAPS, PODS
-from muster.api.meta import Key, object_name
+from kubekit.client.request import PatchType
+from kubekit.errors import Conflict, Forbidden, MusterError, NotFound
+from kubekit.objects.kinds import CONFIG_MAPS, PODS
+from kubekit.objects.meta import Key, object_name
 from muster.client.jobs import lookup
-from muster.errors import Conflict, Forbidden, MusterError, NotFound
 from muster.jobs.view.summary import summarize
-from muster.kube.request import PatchType
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
     from muster.client.jobs.lookup import FoundJob
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 
 def delete_job_or_pod(client: BlockingClient, key: Key, type_: str = "") -> None:

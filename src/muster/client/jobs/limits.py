@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api import limits
-from muster.api.kinds import NODES
-from muster.errors import Forbidden
+from kubekit.errors import Forbidden
+from kubekit.objects import limits
+from kubekit.objects.kinds import NODES
 from muster.jobs.view.summary import limited_resources
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
-    from muster.kube.blocking_client import BlockingClient
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Raw
 
 
 def unenforced_limits(client: BlockingClient, job: Raw, *, local: bool) -> dict[str, str]:

@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from muster.api.kinds import JOB_KINDS, PODS, Kind
-from muster.api.meta import Key, Raw, key_of
+from kubekit.client import request
+from kubekit.client.error_response import HOW_TO_INSTALL_JOB_KINDS
+from kubekit.errors import Forbidden, MusterError, NotFound, UsageError, nearest, no_such
+from kubekit.objects.kinds import PODS, Kind
+from kubekit.objects.meta import Key, Raw, key_of
 from muster.client import ignore
-from muster.errors import Forbidden, MusterError, NotFound, UsageError, nearest, no_such
+from muster.contract.job_resources import JOB_KINDS
 from muster.jobs import names
 from muster.jobs.job_kinds import TYPE_ALIASES
 from muster.jobs.view.instance import pods_of_job
 from muster.jobs.view.summary import JobSummary, summarize
-from muster.kube import request
-from muster.kube.error_response import HOW_TO_INSTALL_JOB_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from muster.api.core import Pod
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import Pod
     from muster.client import Notify
-    from muster.kube.blocking_client import BlockingClient
 
 T = TypeVar("T")
 

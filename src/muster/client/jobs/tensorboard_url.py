@@ -10,17 +10,17 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from muster.api.kinds import NODES, PODS, SERVICES
-from muster.api.meta import Key, Raw, condition_is_true, key_of
-from muster.errors import Forbidden
+from kubekit.errors import Forbidden
+from kubekit.objects.kinds import NODES, PODS, SERVICES
+from kubekit.objects.meta import Key, Raw, condition_is_true, key_of
 from muster.jobs import names, pod_status
 from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import Pod
-    from muster.kube.blocking_client import BlockingClient
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import Pod
 
 _RAW = SERVICES.read_as(dict)
 _ROLE = ",".join(f"{key}={value}" for key, value in names.TENSORBOARD_LABEL.items())

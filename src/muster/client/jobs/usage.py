@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.kinds import NODES, PODS, Kind
-from muster.api.meta import Key, Object, ObjectMeta, find_condition
-from muster.api.quantity import parse_milli, parse_whole, sum_resources
+from kubekit.errors import Forbidden, NotFound, ServerError
+from kubekit.objects.kinds import NODES, PODS, Kind
+from kubekit.objects.meta import Key, Object, ObjectMeta, find_condition
+from kubekit.objects.quantity import parse_milli, parse_whole, sum_resources
+from kubekit.objects.status_column import status_column
 from muster.client import ignore
 from muster.client.jobs import lookup
 from muster.client.jobs.instances import named_instance
-from muster.errors import Forbidden, NotFound, ServerError
-from muster.jobs import pod_status
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.instance import gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muster.api.core import Node, Pod
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import Node, Pod
     from muster.client import Notify
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 _ROLE = "node-role.kubernetes.io/"
 
@@ -163,7 +163,7 @@ def node_usages(client: BlockingClient, names: Sequence[str]) -> list[NodeUsage]
 def _node_usage(node: Node, pods: Iterable[Pod], used: dict[Key, Amount]) -> NodeUsage:
     name = node.metadata.name
     rows = [
-        PodUsage(*pod.metadata.key, pod_status.status_column(pod), requests_of(pod))
+        PodUsage(*pod.metadata.key, status_column(pod), requests_of(pod))
         for pod in sorted(pods, key=lambda pod: pod.metadata.key)
     ]
     return NodeUsage(

@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.meta import key_of
-from muster.client import ignore
-from muster.client.jobs import lookup
-from muster.client.logs.attempts import attempts_of_job
-from muster.client.logs.last_lines import (
-    exit_code_of_failure,
-    lines_of_failure,
-    with_lines_of_failure,
-)
-from muster.errors import (
+from kubekit.errors import (
     ApiError,
     InvalidJob,
     JobFailed,
@@ -34,6 +25,15 @@ from muster.errors import (
     Unreachable,
     WaitTimeout,
 )
+from kubekit.objects.meta import key_of
+from muster.client import ignore
+from muster.client.jobs import lookup
+from muster.client.logs.attempts import attempts_of_job
+from muster.client.logs.last_lines import (
+    exit_code_of_failure,
+    lines_of_failure,
+    with_lines_of_failure,
+)
 from muster.jobs import parse
 from muster.jobs.job_state import RUNNING, SUCCEEDED
 from muster.jobs.view.summary import summarize
@@ -41,11 +41,11 @@ from muster.jobs.view.summary import summarize
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Key, Raw
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Key, Raw
     from muster.client import Notify
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 FINISHED, STARTED = (SUCCEEDED,), (RUNNING, SUCCEEDED)
 """Goals of `wait_for`: the statuses that end the wait well."""

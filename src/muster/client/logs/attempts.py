@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from muster.api.core import Pod, PodStatus
-from muster.api.meta import Key, timestamp
-from muster.api.pod_logs import POD_LOGS, PodLog
-from muster.errors import Forbidden, NotFound
+from kubekit.errors import Forbidden, NotFound
+from kubekit.objects.core import Pod, PodStatus
+from kubekit.objects.meta import Key, timestamp
+from kubekit.objects.pod_logs import POD_LOGS, PodLog
 from muster.jobs import names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from kubekit.client.blocking_client import BlockingClient
     from muster.jobs.job_status import FailedAttempt
-    from muster.kube.blocking_client import BlockingClient
 
 
 class LogSource(NamedTuple):

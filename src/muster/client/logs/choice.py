@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.core import Pod
-from muster.api.meta import Key
+from kubekit.errors import InvalidJob, MusterError, NotFound, UsageError
+from kubekit.objects.core import Pod
+from kubekit.objects.meta import Key
 from muster.client import ignore
 from muster.client.jobs import instances, lookup
 from muster.client.logs.attempts import (
@@ -18,18 +19,17 @@ from muster.client.logs.attempts import (
     attempts_of_pod,
     pods_that_are_gone,
 )
-from muster.errors import InvalidJob, MusterError, NotFound, UsageError
 from muster.jobs import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster.api.pod_logs import PodLog
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.pod_logs import PodLog
     from muster.client import Notify
     from muster.client.jobs.lookup import FoundJob
     from muster.client.logs.pod_log import LogOptions
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 
 class WantedLogs(NamedTuple):

@@ -10,15 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.kinds import PODS
-from muster.client import ignore
-from muster.client.jobs import lookup
-from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
-from muster.client.logs import attempts
-from muster.client.logs.followed_log import RECONNECT_TIMEOUT, follow_log
-from muster.client.logs.interleaved import Interleaved
-from muster.client.logs.read_logs import read_attempt
-from muster.errors import (
+from kubekit.errors import (
     Aborted,
     BadRequest,
     InvalidJob,
@@ -27,6 +19,14 @@ from muster.errors import (
     ServerError,
     Unreachable,
 )
+from kubekit.objects.kinds import PODS
+from muster.client import ignore
+from muster.client.jobs import lookup
+from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
+from muster.client.logs import attempts
+from muster.client.logs.followed_log import RECONNECT_TIMEOUT, follow_log
+from muster.client.logs.interleaved import Interleaved
+from muster.client.logs.read_logs import read_attempt
 from muster.jobs import names, parse
 from muster.jobs.job_state import replica_index
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
 
-    from muster.api.core import Pod
-    from muster.api.meta import Key
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Key
     from muster.client import Notify
     from muster.client.jobs.lookup import FoundJob
     from muster.client.logs.pod_log import LogOptions
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 
 class JobDeleted(NotFound):

@@ -11,26 +11,26 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import PODS
-from muster.api.meta import find_condition
-from muster.api.pod_logs import POD_LOGS
+from kubekit.errors import NotFound, ServerError, Unreachable
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import find_condition
+from kubekit.objects.pod_logs import POD_LOGS
 from muster.client import ignore
 from muster.client.jobs.instances import POLL_SECONDS, WaitNotice
 from muster.client.logs.attempts import at_container, attempts_of_pod
 from muster.client.logs.deduplication import ResumableLog
 from muster.client.logs.pod_log import has_log, open_stream
-from muster.errors import NotFound, ServerError, Unreachable
 from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from muster.api.core import Pod
-    from muster.api.meta import Key
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.errors import MusterError
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Key
     from muster.client import Notify
     from muster.client.logs.pod_log import LogOptions
-    from muster.errors import MusterError
-    from muster.kube.blocking_client import BlockingClient
 
 RECONNECT_TIMEOUT = 120.0
 """Seconds for which a cluster may be unreachable before a followed log ends with an error."""

@@ -12,11 +12,11 @@ from muster.client.logs.followed_job import FollowedJob
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from muster.api.meta import Key
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Key
     from muster.client import Notify
     from muster.client.logs.choice import FoundLogs
     from muster.client.logs.pod_log import LogOptions
-    from muster.kube.blocking_client import BlockingClient
 
 
 def read_one(

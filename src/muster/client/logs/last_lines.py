@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.kinds import PODS
-from muster.api.meta import Key
-from muster.api.pod_logs import POD_LOGS
+from kubekit.errors import MusterError
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Key
+from kubekit.objects.pod_logs import POD_LOGS
 from muster.client.logs.attempts import at_container, attempt_that_failed, attempts_of_pod
-from muster.errors import MusterError
 from muster.jobs import log_tail, names, pod_status
 from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import ContainerState, ContainerStatus, Pod
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import ContainerState, ContainerStatus, Pod
     from muster.client.jobs.lookup import FoundJob
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.blocking_client import BlockingClient
 
 MAX_LOGS = 3
 """Replicas whose logs are read: a view of a job must not cost a request per replica."""

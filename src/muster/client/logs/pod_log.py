@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.kinds import PODS
-from muster.errors import BadRequest, MusterError
+from kubekit.errors import BadRequest, MusterError
+from kubekit.objects.kinds import PODS
 from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.api.core import Pod
-    from muster.api.meta import Key
-    from muster.kube.blocking_client import BlockingClient
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Key
 
 
 class LogOptions(NamedTuple):

@@ -5,22 +5,22 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from muster.api.pod_logs import POD_LOGS
+from kubekit.errors import BadRequest, MusterError, NotFound
+from kubekit.objects.pod_logs import POD_LOGS
 from muster.client import ignore
 from muster.client.logs import attempts
 from muster.client.logs.followed_log import follow_log
 from muster.client.logs.interleaved import Interleaved
 from muster.client.logs.pod_log import NotStarted, read_once
-from muster.errors import BadRequest, MusterError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from muster.api.meta import Key
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Key
     from muster.client import Notify
     from muster.client.logs.attempts import LogSource
     from muster.client.logs.pod_log import LogOptions
-    from muster.kube.blocking_client import BlockingClient
 
 
 def read_source(

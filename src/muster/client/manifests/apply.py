@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.api.meta import key_of, object_name
-from muster.client.manifests import reader
-from muster.client.manifests.served_kinds import CRD, ServedKinds
-from muster.client.submit.user_role import with_role
-from muster.errors import (
+from kubekit.client import request
+from kubekit.errors import (
     AlreadyExists,
     BadRequest,
     Conflict,
@@ -29,18 +26,21 @@ from muster.errors import (
     Unreachable,
     UsageError,
 )
+from kubekit.objects.meta import key_of, object_name
+from muster.client.manifests import reader
+from muster.client.manifests.served_kinds import CRD, ServedKinds
+from muster.client.submit.user_role import with_role
 from muster.jobs import parse
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.kube import request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TextIO
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
-    from muster.kube.blocking_client import BlockingClient
-    from muster.kube.request import Request, Response
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.client.request import Request, Response
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
 
     Send = Callable[[BlockingClient, Kind[Raw], Raw], "SendResult"]
 

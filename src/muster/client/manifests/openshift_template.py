@@ -19,13 +19,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.errors import UsageError, no_such
+from kubekit.errors import UsageError, no_such
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from random import Random
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from muster.api import yaml_reader
-from muster.api.kinds import JOB_KINDS
-from muster.errors import UsageError
+from kubekit.errors import UsageError
+from kubekit.objects import yaml_reader
+from muster.contract.job_resources import JOB_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
-    from muster.api.meta import Raw
-    from muster.api.yaml_reader import Limits
+    from kubekit.objects.meta import Raw
+    from kubekit.objects.yaml_reader import Limits
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _OWN_FILE = yaml_reader.OWN_FILE

@@ -8,17 +8,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import JOB_KINDS
-from muster.errors import NotFound, nearest
-from muster.kube import discovery
-from muster.kube.error_response import HOW_TO_INSTALL_JOB_KINDS
+from kubekit.client import discovery
+from kubekit.client.error_response import HOW_TO_INSTALL_JOB_KINDS
+from kubekit.errors import NotFound, nearest
+from muster.contract.job_resources import JOB_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
-    from muster.kube.blocking_client import BlockingClient
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
 
 CRD = "CustomResourceDefinition"
 DISCOVERY_TIMEOUT = 10.0

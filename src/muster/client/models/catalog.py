@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.kinds import CONFIG_MAPS
-from muster.errors import NotFound, UsageError, nearest
-from muster.jobs import exported_models
-from muster.jobs.exported_models import MODEL
+from kubekit.errors import NotFound, UsageError, nearest
+from kubekit.objects.kinds import CONFIG_MAPS
+from muster.contract import exported_models
+from muster.contract.exported_models import MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.core import ConfigMap
-    from muster.api.meta import Key
-    from muster.jobs.exported_models import Model, Version
-    from muster.kube.blocking_client import BlockingClient
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import ConfigMap
+    from kubekit.objects.meta import Key
+    from muster.contract.exported_models import Model, Version
 
 
 class PublishedModel(NamedTuple):

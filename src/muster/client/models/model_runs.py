@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from muster.api.kinds import PODS, Kind
-from muster.api.meta import Key, key_of
+from kubekit.errors import MusterError, NotFound, UsageError
+from kubekit.objects.kinds import PODS, Kind
+from kubekit.objects.meta import Key, key_of
 from muster.client.models import runner_pod, short_lived_pod
 from muster.client.models.predict_program import MARK, MAX_OUTPUT
-from muster.errors import MusterError, NotFound, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
     from muster.client.models.catalog import PublishedModel
-    from muster.jobs.exported_models import Version
-    from muster.kube.client import Client
+    from muster.contract.exported_models import Version
 
 MAX_INPUT = 64 << 10
 """Bytes: the input is an argument of a program."""

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.kinds import BATCH_JOBS, CONFIG_MAPS, EVENTS, PODS, decoder_of
-from muster.api.meta import Key, key_of
+from kubekit.errors import AlreadyExists, Conflict, Forbidden, MusterError, NotFound
+from kubekit.objects.kinds import BATCH_JOBS, CONFIG_MAPS, EVENTS, PODS, decoder_of
+from kubekit.objects.meta import Key, key_of
 from muster.client.models import reader_job, short_lived_pod
 from muster.client.models.catalog import PublishedModel
-from muster.errors import AlreadyExists, Conflict, Forbidden, MusterError, NotFound
-from muster.jobs import exported_models
-from muster.jobs.exported_models import Model
+from muster.contract import exported_models
+from muster.contract.exported_models import Model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
     from muster.client.models.reader_job import Place
-    from muster.kube.client import Client
 
 MARK = "muster.dev/versions "
 """The start of the line with the result."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import CLUSTER_ROLE_BINDINGS, DEPLOYMENTS
-from muster.api.meta import Key
-from muster.errors import Forbidden, NotFound, UsageError
+from kubekit.errors import Forbidden, NotFound, UsageError
+from kubekit.objects.kinds import CLUSTER_ROLE_BINDINGS, DEPLOYMENTS
+from kubekit.objects.meta import Key
 
 if TYPE_CHECKING:
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
 
 _COMPONENTS = ("muster-scheduler", "muster-operator")
 """The names of Deployments, service accounts and ClusterRoleBindings of an installation."""

@@ -12,16 +12,16 @@ import hashlib
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.meta import key_of
+from kubekit.errors import MusterError, UsageError
+from kubekit.objects.meta import key_of
 from muster.client.models import runner_pod
-from muster.errors import MusterError, UsageError
+from muster.contract.exported_models import MODEL_DIR, MODEL_NAME, Maker, directory_of
 from muster.jobs import names
-from muster.jobs.exported_models import MODEL_DIR, MODEL_NAME, Maker, directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 CONTAINER = "reader"
 LABEL = "muster.dev/model-reader"

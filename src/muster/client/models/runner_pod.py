@@ -10,18 +10,18 @@ import posixpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.errors import MusterError
+from kubekit.errors import MusterError
+from muster.contract.exported_models import MODEL, MODEL_DIR
 from muster.jobs.build.pod_templates import escape_literal
-from muster.jobs.exported_models import MODEL, MODEL_DIR
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.parse import parse_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.client.models.catalog import PublishedModel
-    from muster.jobs.exported_models import Version
+    from muster.contract.exported_models import Version
 
 CONTAINER = "model"
 _POD_FIELDS = (

@@ -11,16 +11,16 @@ import contextlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from muster.api.meta import key_of
-from muster.errors import MusterError
+from kubekit.errors import MusterError
+from kubekit.objects.meta import key_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
-    from muster.api.core import Pod
-    from muster.api.kinds import Kind
-    from muster.api.meta import Key, Raw
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Key, Raw
 
     Find = Callable[[], Awaitable[Pod | str]]
     """The pod as it is now, or why there is none yet."""

@@ -11,19 +11,19 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.api import yaml_reader
-from muster.api.kinds import PRIORITY_CLASSES
-from muster.api.meta import Key
+from kubekit.errors import ApiError, ConfigError, NotFound, UsageError
+from kubekit.objects import yaml_reader
+from kubekit.objects.kinds import PRIORITY_CLASSES
+from kubekit.objects.meta import Key
 from muster.client import config_file
 from muster.client.submit import workspace
 from muster.client.target import user_name
-from muster.errors import ApiError, ConfigError, NotFound, UsageError
 from muster.jobs.build.code_sync import local_path
 from muster.jobs.build.flags import Site, Submission, TensorFlow
 
 if TYPE_CHECKING:
-    from muster.kube.blocking_client import BlockingClient
-    from muster.local.home import Home
+    from kubekit.client.blocking_client import BlockingClient
+    from muster.client.home import Home
 
 
 def with_defaults(kind: type[Submission], given: dict[str, Any]) -> dict[str, Any]:

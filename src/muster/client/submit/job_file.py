@@ -13,12 +13,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from muster.api import yaml_reader
-from muster.api.meta import object_name
+from kubekit.errors import InvalidJob, UsageError, no_such
+from kubekit.objects import yaml_reader
+from kubekit.objects.meta import object_name
 from muster.client import config_file
 from muster.client.manifests import reader
 from muster.client.submit.transaction import COMPANION_KINDS, submission_record
-from muster.errors import InvalidJob, UsageError, no_such
 from muster.jobs import parse, unknown_fields
 from muster.jobs.build.flags import BY_TYPE, Flag, Submission, flags_of
 from muster.jobs.build.job_manifest import Bundle
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
-    from muster.api.meta import Raw
-    from muster.api.yaml_reader import Limits
+    from kubekit.objects.meta import Raw
+    from kubekit.objects.yaml_reader import Limits
 
 
 ShortForm = tuple[type[Submission], dict[str, Any]]

@@ -8,16 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import PERSISTENT_VOLUME_CLAIMS
-from muster.api.meta import Key
-from muster.errors import ApiError, InvalidJob
+from kubekit.errors import ApiError, InvalidJob
+from kubekit.objects.kinds import PERSISTENT_VOLUME_CLAIMS
+from kubekit.objects.meta import Key
 from muster.jobs import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.api.meta import Raw
-    from muster.kube.blocking_client import BlockingClient
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Raw
 
 _CREATED_TYPES = ("DirectoryOrCreate", "FileOrCreate")
 """Types of hostPath volumes that the node creates."""

@@ -10,7 +10,7 @@ import json
 import os
 from typing import Any
 
-from muster.errors import ConfigError, MusterError
+from kubekit.errors import ConfigError, MusterError
 
 _TIMEOUT = 20
 

@@ -9,28 +9,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from muster.api import limits
+from kubekit.errors import Forbidden
+from kubekit.objects import limits
 from muster.client import ignore
+from muster.client.home import Home
 from muster.client.jobs.limits import unenforced_limits
 from muster.client.submit import defaults, mlflow, workspace
 from muster.client.submit.missing_volumes import missing_volumes
 from muster.client.submit.transaction import Submitted, Transaction
 from muster.client.submit.user_role import with_role
 from muster.client.target import find_cluster, start_cluster
-from muster.errors import Forbidden
 from muster.jobs.build import job_manifest
 from muster.jobs.build.roles import flags_without_effect
-from muster.local.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from muster.api.meta import Raw
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Raw
     from muster.client import Notify
     from muster.client.target import Cluster, Target
     from muster.jobs.build.flags import Submission
     from muster.jobs.build.job_manifest import Bundle
-    from muster.kube.blocking_client import BlockingClient
 
     Completion = Callable[[BlockingClient, Bundle, str], Bundle]
     """From the objects of a job and its namespace to the objects that are created."""

@@ -19,24 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.kinds import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    JOB_KINDS,
-    ROLE_BINDINGS,
-    ROLES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    SERVICES,
-    Kind,
-)
-from muster.api.meta import Key, Raw, object_name
-from muster.client import ignore
-from muster.client.interrupts import Interrupts
-from muster.client.manifests import yaml_writer
-from muster.client.manifests.apply import send_strictly
-from muster.client.manifests.served_kinds import ServedKinds
-from muster.errors import (
+from kubekit.client import request
+from kubekit.errors import (
     AlreadyExists,
     ApiError,
     Forbidden,
@@ -44,13 +28,29 @@ from muster.errors import (
     NotFound,
     ServerError,
 )
+from kubekit.objects.kinds import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Kind,
+)
+from kubekit.objects.meta import Key, Raw, object_name
+from muster.client import ignore
+from muster.client.interrupts import Interrupts
+from muster.client.manifests import yaml_writer
+from muster.client.manifests.apply import send_strictly
+from muster.client.manifests.served_kinds import ServedKinds
+from muster.contract.job_resources import JOB_KINDS
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.kube import request
 
 if TYPE_CHECKING:
+    from kubekit.client.blocking_client import BlockingClient
     from muster.client import Notify
     from muster.jobs.build.job_manifest import Bundle
-    from muster.kube.blocking_client import BlockingClient
 
 
 COMPANION_KINDS: dict[str, Kind[Any]] = {

@@ -6,11 +6,11 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import JOB_KINDS
-from muster.errors import Forbidden
+from kubekit.errors import Forbidden
+from muster.contract.job_resources import JOB_KINDS
 
 if TYPE_CHECKING:
-    from muster.rights import Rule
+    from kubekit.rights import Rule
 
 OWN = "muster-edit"
 """The role that `muster install` adds to Kubernetes' own roles `edit` and `admin`."""

@@ -14,16 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.errors import UsageError
-from muster.jobs import this_machine
+from kubekit.errors import UsageError
+from muster.contract import this_machine
 from muster.jobs.build.flags import Workspace
 from muster.jobs.build.volumes import below, mount_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from muster.client.home import Home
     from muster.jobs.build.flags import Submission
-    from muster.local.home import Home
 
 _INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
 _PROGRAM_FOLDERS = ("bin", "sbin", "shims")

@@ -12,12 +12,12 @@ import posixpath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from muster.errors import UsageError
+from kubekit.errors import UsageError
 from muster.jobs.build import flag_values
 from muster.jobs.build.volumes import Mounted, mounted
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.build.flags import Site, Submission
 
 VOLUME, ROOT, SOURCE, SECRET = "code-sync", "/code", "code-source", "code-secret"

@@ -11,7 +11,7 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang_dialects import NAME_LABEL
+from muster.contract.gang_dialects import NAME_LABEL
 from muster.jobs import names
 from muster.jobs.build.flag_values import MAX_NAME_LENGTH
 from muster.jobs.build.job_manifest import USER, USER_ID, Bundle
@@ -19,7 +19,7 @@ from muster.jobs.build.job_manifest import USER, USER_ID, Bundle
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 _SERVER_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration", "muster.dev/submission")
 _LABELS_OF_NAME = ("release", "gpu-topology", names.JOB, NAME_LABEL)

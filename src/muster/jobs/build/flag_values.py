@@ -10,15 +10,15 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from muster.api.gang import MAX_TOPOLOGY_LABELS
-from muster.api.quantity import MAX_INT64 as MOST
-from muster.api.quantity import parse_milli, parse_whole
-from muster.errors import InvalidQuantity, UsageError
+from kubekit.errors import InvalidQuantity, UsageError
+from kubekit.objects.quantity import MAX_INT64 as MOST
+from kubekit.objects.quantity import parse_milli, parse_whole
+from muster.contract.gang import MAX_TOPOLOGY_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 MAX_NAME_LENGTH = 49
 MAX_INT32 = 2**31 - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
-from muster.api.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
+from muster.contract.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
 from muster.jobs.job_kinds import JAX, MPI, PYTORCH, TENSORFLOW, JobKind
 
 CHIEF_PORT, WORKER_PORT, PS_PORT = 22221, 22222, 22223

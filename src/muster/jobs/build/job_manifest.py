@@ -11,19 +11,19 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.api.gang import TOPOLOGY_ANNOTATION
-from muster.api.gang_dialects import MIN_LABEL, NAME_LABEL
+from muster.contract.exported_models import MODEL_DIR
+from muster.contract.gang import TOPOLOGY_ANNOTATION
+from muster.contract.gang_dialects import MIN_LABEL, NAME_LABEL
 from muster.jobs import names
 from muster.jobs.build import flag_values, roles, tensorboard, validation, volumes
 from muster.jobs.build.flags import Mpi, PyTorch, Site, TensorFlow
 from muster.jobs.build.pod_templates import template
-from muster.jobs.exported_models import MODEL_DIR
 from muster.jobs.run_policy import CLEAN_POD_POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.build.flags import Submission
     from muster.jobs.build.roles import Role
 

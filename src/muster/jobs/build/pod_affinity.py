@@ -11,7 +11,7 @@ from muster.jobs import names
 from muster.jobs.build import flag_values
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 HOST = "kubernetes.io/hostname"
 _SAME_JOB, _SAME_ROLE = 100, 60

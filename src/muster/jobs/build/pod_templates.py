@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from muster.jobs import this_machine
+from muster.contract import this_machine
 from muster.jobs.build import code_sync, flag_values, pod_affinity, volumes
 from muster.jobs.build.flags import Mpi, PyTorch
 from muster.jobs.build.shell_command import shell_command
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.build.flags import Site, Submission
     from muster.jobs.build.roles import Role
     from muster.jobs.build.volumes import Mounted

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from muster.errors import UsageError
+from kubekit.errors import UsageError
 from muster.jobs.build import pod_affinity
 from muster.jobs.build.flags import Jax, Mpi, PyTorch, TensorFlow
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang_dialects import MIN_LABEL
-from muster.errors import UsageError
+from kubekit.errors import UsageError
+from muster.contract.gang_dialects import MIN_LABEL
 from muster.jobs.build.job_manifest import REQUESTED, TOPOLOGY_SIZE
 from muster.jobs.build.pod_templates import WORKERS
 from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
@@ -19,7 +19,7 @@ from muster.jobs.names import ALIYUN_GPU, NVIDIA_GPU
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.jobs import names, this_machine
+from muster.contract import this_machine
+from muster.jobs import names
 from muster.jobs.build import pod_affinity, volumes
 from muster.jobs.build.pod_templates import escape_literal, surroundings
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.build.flags import Site, Submission
 
 IMAGE = "tensorflow/tensorflow:2.21.0"

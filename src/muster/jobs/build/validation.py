@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from muster.api.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
-from muster.errors import UsageError
+from kubekit.errors import UsageError
+from muster.contract.gang import PREFERRED_TOPOLOGY_ANNOTATION, TOPOLOGY_ANNOTATION
 from muster.jobs.build import code_sync, flag_values
 from muster.jobs.build.flags import PyTorch
 

@@ -10,13 +10,13 @@ import hashlib
 import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.errors import UsageError
+from kubekit.errors import UsageError
 from muster.jobs.build import flag_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.build.flags import Site, Submission
 
 LOGS = "training-logs-volume"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.annotation_values import read_integer
-from muster.errors import InvalidJob
+from kubekit.errors import InvalidJob
+from kubekit.objects.annotation_values import read_integer
 from muster.jobs.fields import Section
 from muster.jobs.job import Mpi
 from muster.jobs.names import NVIDIA_GPU
@@ -19,7 +19,7 @@ from muster.jobs.names import NVIDIA_GPU
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import ReplicaSpec
 
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.errors import InvalidJob
+from kubekit.errors import InvalidJob
 from muster.jobs.fields import MAX_INT32, Section
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime  # noqa: TC003 - msgspec resolves annotations at run time
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.meta import Object, ObjectMeta
+from kubekit.objects.meta import Object, ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

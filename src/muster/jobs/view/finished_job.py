@@ -11,7 +11,7 @@ from muster.jobs.view.units import named_or_counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job
     from muster.jobs.job_status import JobStatus
 

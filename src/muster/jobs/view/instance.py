@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.annotation_values import read_integer
-from muster.jobs import names, pod_status
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.status_column import status_column
+from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_state import Crash, crash_of, replica_index, why_not_running
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from muster.api.core import Pod
-    from muster.api.meta import Key
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Key
 
 
 class Instance(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ def instance(pod: Pod, *, leads: bool = False, earlier_restarts: int = 0) -> Ins
         name=pod.metadata.name,
         role=labels.get(names.ROLE, ""),
         index=replica_index(pod),
-        status=pod_status.status_column(pod),
+        status=status_column(pod),
         phase=pod.status.phase or "Pending",
         chief=leads,
         gpus=gpus(pod),

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.conditions import FILES_DISCARDED
-from muster.api.meta import Key, Raw, find_condition, read_timestamp, shifted
-from muster.errors import InvalidJob
+from kubekit.errors import InvalidJob
+from kubekit.objects.conditions import FILES_DISCARDED
+from kubekit.objects.meta import Key, Raw, find_condition, read_timestamp, shifted
 from muster.jobs import log_tail, names, parse
 from muster.jobs.job_state import (
     FAILED,
@@ -41,7 +41,7 @@ from muster.jobs.view.instance import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job, ReplicaSpec
     from muster.jobs.job_status import FailedAttempt, JobStatus, StoppedPods
 

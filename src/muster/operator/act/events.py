@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import POD_DISRUPTION_BUDGETS, PODS, SERVICES
-from muster.errors import MusterError
+from kubekit.errors import MusterError
+from kubekit.objects.kinds import POD_DISRUPTION_BUDGETS, PODS, SERVICES
+from kubekit.rights import MISSING_RIGHT
+from muster.contract.gang_dialects import GROUP_KIND_BY_RESOURCE
 from muster.operator.action_types import Create, Delete, DeleteJob, EmitEvent
-from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
-from muster.rights import MISSING_RIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from muster.api.events import EventSubject, EventText
-from muster.api.kinds import PODS, SERVICES, Kind
-from muster.api.meta import Key, Raw
-from muster.errors import (
+from kubekit.errors import (
     AlreadyExists,
     ApiError,
     BadRequest,
@@ -27,6 +24,10 @@ from muster.errors import (
     MusterError,
     NotFound,
 )
+from kubekit.objects.events import EventSubject, EventText
+from kubekit.objects.kinds import PODS, SERVICES, Kind
+from kubekit.objects.meta import Key, Raw
+from muster.contract.operator_rights import missing_for_ownership
 from muster.jobs import names
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_status import Waiting
@@ -47,14 +48,13 @@ from muster.operator.action_types import (
 from muster.operator.build.labels import job_selector, was_made_by_another_operator
 from muster.operator.observe.informers import undecoded
 from muster.operator.observed_job import NAME_TAKEN
-from muster.operator.rights import missing_for_ownership
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from muster.control.event_recorder import EventRecorder
+    from kubekit.client.client import Client
+    from kubekit.control.event_recorder import EventRecorder
     from muster.jobs.job import Job
-    from muster.kube.client import Client
     from muster.operator.observe.informers import Informers
     from muster.operator.observe.own_writes import OwnWrites
 

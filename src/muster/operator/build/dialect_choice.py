@@ -10,12 +10,13 @@ and new pods get the same marks.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from muster.api import kinds
-from muster.api.gang_dialects import (
-    DIALECT_BY_NAME,
+from kubekit.objects import kinds
+from muster.contract.gang_dialects import (
+    DIALECT_CHOICES,
     DIALECTS,
+    GROUP_KINDS,
     GROUP_MARKS,
     NAME_LABEL,
     dialect_of_scheduler,
@@ -23,22 +24,11 @@ from muster.api.gang_dialects import (
 from muster.operator.build.labels import replica_spec_of, role_of
 
 if TYPE_CHECKING:
-    from muster.api.core import Pod
-    from muster.api.kinds import Kind
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job, ReplicaSpec
     from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings
 
-GROUP_KINDS: dict[str, Kind[Any] | None] = {
-    **{name: dialect.kinds[0] for name, dialect in DIALECT_BY_NAME.items() if dialect.kinds},
-    "labels": None,
-    "declared": None,
-    "none": None,
-}
-"""The resource of each dialect's group object, if it has one."""
-GROUP_KIND_BY_RESOURCE = {kind.resource: kind for kind in GROUP_KINDS.values() if kind is not None}
-DIALECT_CHOICES = ("auto", *(name for name in GROUP_KINDS if name != "declared"))
-"""The values of the flag and of the annotation."""
 _SAME_MARK = ("volcano", "kube-batch")
 """Both name the group in the same annotation of a pod; only the group object differs."""
 _UNMARKED = ("pdb", "none", "declared")

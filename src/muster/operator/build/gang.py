@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from muster.api import quantity
-from muster.api.gang import (
+from kubekit.errors import InvalidQuantity
+from kubekit.objects import quantity
+from muster.contract.gang import (
     HOLD_ANNOTATION,
     LATE_ANNOTATION,
     ON_HOLD_END_ANNOTATION,
@@ -21,17 +22,21 @@ from muster.api.gang import (
     GroupSpec,
     PodMarks,
 )
-from muster.api.gang_dialects import DIALECT_BY_NAME, PREEMPTABLE_MARK, dialect_of_scheduler
-from muster.errors import InvalidQuantity
+from muster.contract.gang_dialects import (
+    DIALECT_BY_NAME,
+    GROUP_KINDS,
+    PREEMPTABLE_MARK,
+    dialect_of_scheduler,
+)
 from muster.operator.action_types import EmitEvent
-from muster.operator.build.dialect_choice import GROUP_KINDS, dialect_of, gang_roles, wanted_dialect
+from muster.operator.build.dialect_choice import dialect_of, gang_roles, wanted_dialect
 from muster.operator.build.labels import job_selector, owned_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica, ReplicaSpec
     from muster.operator.observed_job import Observed
     from muster.operator.settings import Settings

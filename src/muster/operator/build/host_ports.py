@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import SERVICES
+from kubekit.objects.kinds import SERVICES
 from muster.operator.action_types import Create, Patch
 
 if TYPE_CHECKING:

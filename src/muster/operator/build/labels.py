@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.kinds import PODS
+from kubekit.objects.kinds import PODS
 from muster.jobs import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.api.core import Pod
-    from muster.api.kinds import Kind
-    from muster.api.meta import ObjectMeta, Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import ObjectMeta, Raw
     from muster.jobs.job import Job, Replica, ReplicaSpec
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import PODS
+from kubekit.objects.kinds import PODS
+from muster.contract.exported_models import MODEL_DIR
 from muster.jobs import names
-from muster.jobs.exported_models import MODEL_DIR
 from muster.operator.build.host_ports import on_host_network
 from muster.operator.build.labels import owned_manifest, replica_labels
 from muster.operator.build.restart_policy import pod_restart_policy
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
     from muster.operator.build.gang import Gang

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import SERVICES
+from kubekit.objects.kinds import SERVICES
 from muster.operator.build.host_ports import HOST_PORT_ANNOTATION
 from muster.operator.build.labels import owned_manifest, replica_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.kinds import PODS
+from kubekit.objects.kinds import PODS
 from muster.operator.action_types import Action, Create, EmitEvent, Patch
 from muster.operator.build.gang import gang_of
 from muster.operator.build.labels import owner_reference, owner_rows
@@ -19,8 +19,8 @@ from muster.operator.build.labels import owner_reference, owner_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import Pod
-    from muster.api.meta import ObjectMeta, Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import ObjectMeta, Raw
     from muster.jobs.job import Job, Replica
     from muster.jobs.job_status import JobStatus
     from muster.operator.observed_job import Observed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api import meta
+from kubekit.objects import meta
 from muster.jobs import pod_status
 from muster.jobs.job_state import in_words
 from muster.jobs.job_status import BACKOFF, JobStatus, ReplicaFailures, Waiting
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job, Replica
 
 _FIRST_DELAY, _MAX_DELAY = 10.0, 300.0

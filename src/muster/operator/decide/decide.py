@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Replica
     from muster.jobs.job_status import JobStatus
     from muster.operator.observed_job import Observed

@@ -16,7 +16,7 @@ from muster.operator.decide.job_conditions import not_terminating
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job
 
 _MAX_EVENTS = 8

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.api.gang import LATE_ANNOTATION
+from muster.contract.gang import LATE_ANNOTATION
+from muster.contract.gang_dialects import GROUP_KIND_BY_RESOURCE
 from muster.operator.action_types import Action, Create, Delete, EmitEvent, Patch
-from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job
     from muster.operator.build.gang import Gang
     from muster.operator.observed_job import Observed

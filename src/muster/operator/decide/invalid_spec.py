@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.meta import timestamp
+from kubekit.objects.meta import timestamp
 from muster.jobs.job_status import INVALID_SPEC, JobCondition, JobStatus
 from muster.jobs.pod_status import any_running
 from muster.operator.action_types import EmitEvent
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job
     from muster.operator.observed_job import Observed
 

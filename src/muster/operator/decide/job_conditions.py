@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.meta import timestamp
+from kubekit.objects.meta import timestamp
 from muster.jobs import names
 from muster.jobs.job_status import FINAL, JobCondition, JobStatus, ReplicaStatus
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job
 
 _EXCLUSIVE = {"Running": "Restarting", "Restarting": "Running"}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job
     from muster.jobs.job_status import JobStatus
     from muster.operator.observed_job import Observed

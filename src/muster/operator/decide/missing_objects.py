@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import PODS, SERVICES
+from kubekit.objects.kinds import PODS, SERVICES
 from muster.jobs import names
 from muster.operator.action_types import Action, Create, Delete, Patch, Requeue
 from muster.operator.build import host_ports
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
     from muster.operator.build.gang import Gang

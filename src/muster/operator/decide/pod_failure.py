@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from muster.api.limits import is_over_own_limit
-from muster.api.meta import condition_is_true, find_condition, shifted
+from kubekit.objects.limits import is_over_own_limit
+from kubekit.objects.meta import condition_is_true, find_condition, shifted
 from muster.jobs import pod_status
 from muster.jobs.job_status import LauncherStart
 from muster.operator.build.labels import index_of, role_of
@@ -25,7 +25,7 @@ from muster.operator.build.labels import index_of, role_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import ContainerTerminated, Pod
+    from kubekit.objects.core import ContainerTerminated, Pod
     from muster.jobs.job import Job, ReplicaSpec
     from muster.jobs.job_status import JobStatus
 

@@ -21,7 +21,7 @@ from muster.operator.build.labels import index_of, role_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job, Replica
     from muster.jobs.job_status import JobStatus
 

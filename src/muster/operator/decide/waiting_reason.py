@@ -18,7 +18,7 @@ from muster.operator.observed_job import NAME_TAKEN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Job, Replica
     from muster.operator.observed_job import Observed
 

@@ -9,8 +9,8 @@ from muster.operator.build.labels import index_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica
     from muster.operator.action_types import Create
     from muster.operator.build.addresses import Addresses

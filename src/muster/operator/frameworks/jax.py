@@ -8,7 +8,7 @@ from muster.operator.build.pods import add_environment
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Replica
     from muster.operator.build.addresses import Addresses
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import (
+from kubekit.objects.kinds import (
     CONFIG_MAPS,
     ROLE_BINDINGS,
     ROLES,
@@ -19,7 +19,7 @@ from muster.api.kinds import (
     SERVICES,
     Kind,
 )
-from muster.api.meta import Raw, find_condition
+from kubekit.objects.meta import Raw, find_condition
 from muster.jobs import names
 from muster.jobs.job import Job, Replica
 from muster.operator.action_types import Create
@@ -30,12 +30,11 @@ from muster.operator.frameworks import mpi_files as files
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.jobs.job import Mpi
     from muster.operator.build.addresses import Addresses
     from muster.operator.observed_job import Observed
 
-OWNED: tuple[Kind[Any], ...] = (CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS)
 
 CONFIG, KEYS, KUBECTL = "mpi-job-config", "mpi-job-ssh", "mpi-job-kubectl"
 # A shell runs traps only between commands, but at once while it is in `wait`.

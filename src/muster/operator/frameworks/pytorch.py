@@ -8,8 +8,8 @@ from muster.operator.build.pods import add_environment, append
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from muster.operator.frameworks import mpi
 from muster.operator.frameworks.jax import Jax
@@ -10,7 +10,6 @@ from muster.operator.frameworks.pytorch import PyTorch
 from muster.operator.frameworks.tensorflow import TensorFlow
 
 if TYPE_CHECKING:
-    from muster.api.kinds import Kind
     from muster.jobs.job import Job
     from muster.operator.frameworks.framework import Framework
 
@@ -20,9 +19,6 @@ FRAMEWORKS: dict[str, Framework] = {
     "PyTorchJob": PyTorch(),
     "JAXJob": Jax(),
 }
-
-OWNED: tuple[Kind[Any], ...] = mpi.OWNED
-"""Further kinds of object that some frameworks create."""
 
 
 def framework_of(job: Job) -> Framework:

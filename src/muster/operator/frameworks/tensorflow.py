@@ -9,7 +9,7 @@ from muster.operator.build.pods import add_environment, main_container
 from muster.operator.frameworks.framework import Framework
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job, Replica
     from muster.operator.build.addresses import Addresses
 

@@ -15,28 +15,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from muster.api.kinds import JOB_KINDS, PODS, PRIORITY_CLASSES, SERVICES, Kind
-from muster.api.meta import Key, ObjectMeta, Raw, key_of
-from muster.api.pod_groups import NATIVE_POD_GROUPS
+from kubekit.objects.kinds import PODS, PRIORITY_CLASSES, SERVICES, Kind
+from kubekit.objects.meta import Key, ObjectMeta, Raw, key_of
+from kubekit.watch.any_version import AnyVersionInformer
+from kubekit.watch.informer import Informer
+from kubekit.watch.informer_cache import identity_of
+from muster.contract.gang_dialects import GROUP_KIND_BY_RESOURCE
+from muster.contract.job_resources import JOB_KINDS
+from muster.contract.operator_rights import OWNED
+from muster.contract.pod_groups import NATIVE_POD_GROUPS
 from muster.jobs import names, pod_status
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.kube.watch.any_version import AnyVersionInformer
-from muster.kube.watch.informer import Informer
-from muster.kube.watch.informer_cache import identity_of
 from muster.operator import metrics
-from muster.operator.build.dialect_choice import GROUP_KIND_BY_RESOURCE
 from muster.operator.build.host_ports import HOST_PORT_ANNOTATION
-from muster.operator.frameworks.registry import OWNED
 from muster.operator.observed_job import Observed, with_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from muster.api.core import Pod, PriorityClass, Service
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod, PriorityClass, Service
+    from kubekit.watch.informer_cache import Change
     from muster.jobs.job import Job
-    from muster.kube.client import Client
-    from muster.kube.watch.informer_cache import Change
     from muster.operator.observe.own_writes import OwnWrites
 
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from muster.kube.watch.informer_cache import identity_of
+from kubekit.watch.informer_cache import identity_of
 from muster.operator.settings import QUOTA_PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
     from muster.jobs.job_status import Waiting
 
 T = TypeVar("T")

@@ -12,14 +12,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import PODS
-from muster.errors import Forbidden
+from kubekit.errors import Forbidden
+from kubekit.objects.kinds import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from muster.api.core import Pod
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod
 
 FRESH = 3.0
 """Seconds for which one list of all pods serves."""

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from muster.api.selectors import from_labels
-from muster.errors import InvalidSelector
+from kubekit.errors import InvalidSelector
+from kubekit.objects.selectors import from_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from muster.api.affinity import LabelSelector
-    from muster.api.pod_groups import HyperNode, MemberSelector
+    from kubekit.objects.affinity import LabelSelector
+    from muster.contract.pod_groups import HyperNode, MemberSelector
     from muster.scheduler.cluster.nodes import Codes, Mask, NodeTable
 
 MAX_DIVISIONS = 256

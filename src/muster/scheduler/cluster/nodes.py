@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.api.core import Node, Taint
-from muster.api.meta import find_condition
+from kubekit.objects.core import Node, Taint
+from kubekit.objects.meta import find_condition
 from muster.scheduler.cluster.pod_class import PodClasses, Vector, parse_resources
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.api.affinity import (
+from kubekit.errors import InvalidQuantity, InvalidSelector
+from kubekit.objects.affinity import (
     Affinity,
     LabelSelector,
     PodAffinity,
@@ -30,15 +31,14 @@ from muster.api.affinity import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
-from muster.api.quantity import parse_amount
-from muster.api.selectors import NOTHING, Selector, from_labels
-from muster.errors import InvalidQuantity, InvalidSelector
+from kubekit.objects.quantity import parse_amount
+from kubekit.objects.selectors import NOTHING, Selector, from_labels
 from muster.scheduler.cluster.volumes import claims_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from muster.api.core import Container, Pod, PodSpec, Quantity, Resources
+    from kubekit.objects.core import Container, Pod, PodSpec, Quantity, Resources
 
 T = TypeVar("T")
 Vector = NDArray[np.int64]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from muster.api.meta import Key
+from kubekit.objects.meta import Key
 from muster.scheduler.cluster.pod_class import PodClass, PodTerm, Port, Vector, selector_of
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from muster.scheduler.cluster.volumes import Volumes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from muster.api.core import Namespace, Pod
-    from muster.api.gang import GangKey
+    from kubekit.objects.core import Namespace, Pod
+    from muster.contract.gang import GangKey
 
 K = TypeVar("K")
 

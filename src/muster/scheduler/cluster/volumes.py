@@ -10,16 +10,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.api.meta import Key
-from muster.api.storage import CSI_NODES, NO_PROVISIONER, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from kubekit.objects.meta import Key
+from kubekit.objects.storage import (
+    CSI_NODES,
+    NO_PROVISIONER,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from muster.api.core import Pod
-    from muster.api.kinds import Kind
-    from muster.api.meta import HasMetadata
-    from muster.api.storage import CsiNode, PersistentVolume, StorageClass, VolumeClaim
+    from kubekit.objects.core import Pod
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import HasMetadata
+    from kubekit.objects.storage import CsiNode, PersistentVolume, StorageClass, VolumeClaim
     from muster.scheduler.cluster.nodes import Mask
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"

@@ -19,8 +19,8 @@ from muster.scheduler.gangs.members import find_missing
 from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
 
 if TYPE_CHECKING:
-    from muster.api.core import Pod
-    from muster.api.gang import GangKey
+    from kubekit.objects.core import Pod
+    from muster.contract.gang import GangKey
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State

@@ -16,8 +16,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms, topology_of
-from muster.api.gang_dialects import role_of, unserved_mark
+from muster.contract.gang import LATE_ANNOTATION, PLACEMENT_ANNOTATION, GangTerms, topology_of
+from muster.contract.gang_dialects import role_of, unserved_mark
 from muster.scheduler.decisions import (
     bind_failures,
     gang_deletion,
@@ -43,8 +43,8 @@ from muster.scheduler.placement.place import place, place_surplus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import Pod
-    from muster.api.gang import GangKey
+    from kubekit.objects.core import Pod
+    from muster.contract.gang import GangKey
     from muster.scheduler.cluster.snapshot import Hold, Placement, Slot
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.gangs.waiting_line import Rest

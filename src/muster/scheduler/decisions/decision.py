@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from muster.api.core import Pod
-    from muster.api.gang import GangKey, GangTerms, Topology
-    from muster.api.meta import Key
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Key
+    from muster.contract.gang import GangKey, GangTerms, Topology
     from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.reasons import Reader, Reason
     from muster.scheduler.gangs.gang_index import Gang

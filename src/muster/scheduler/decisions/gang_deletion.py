@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.annotation_values import read_time
-from muster.api.conditions import PREEMPTION, disruption_condition
-from muster.api.meta import find_condition, timestamp
+from kubekit.objects.annotation_values import read_time
+from kubekit.objects.conditions import PREEMPTION, disruption_condition
+from kubekit.objects.meta import find_condition, timestamp
 from muster.scheduler.decisions.decision import PREEMPTED, RELEASED, Decision, Delete
 from muster.scheduler.decisions.reasons import LEAVING, Reader, Reason
 from muster.scheduler.gangs import phase
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable
     from datetime import datetime
 
-    from muster.api.core import Pod
-    from muster.api.gang import GangKey
-    from muster.api.meta import Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
+    from muster.contract.gang import GangKey
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.phase import Preempting
     from muster.scheduler.state import State

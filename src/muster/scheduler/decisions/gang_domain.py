@@ -15,7 +15,7 @@ from muster.scheduler.placement.demand import DomainDemand
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.gang import Topology
+    from muster.contract.gang import Topology
     from muster.scheduler.cluster.snapshot import Placement, Slot
     from muster.scheduler.decisions.decision import GangView
 

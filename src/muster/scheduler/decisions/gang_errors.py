@@ -16,7 +16,7 @@ from muster.scheduler.gangs.phase import LastReport
 from muster.scheduler.gangs.waiting_line import Parked, Wake
 
 if TYPE_CHECKING:
-    from muster.api.gang import GangKey
+    from muster.contract.gang import GangKey
     from muster.scheduler.state import State
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0

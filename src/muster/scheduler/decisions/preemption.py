@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.api.conditions import preemption_message
-from muster.api.gang import GangKey, GangTerms
-from muster.api.gang_dialects import is_protected, role_of, single_pod_gang
+from kubekit.objects.conditions import preemption_message
+from muster.contract.gang import GangKey, GangTerms
+from muster.contract.gang_dialects import is_protected, role_of, single_pod_gang
 from muster.scheduler.cluster.snapshot import Slot, SlotKind, Snapshot
 from muster.scheduler.decisions.decision import PREEMPTED, Delete
 from muster.scheduler.decisions.reasons import Reader
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from muster.api.core import Pod
-    from muster.api.meta import Key
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Key
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
     from muster.scheduler.state import State

@@ -13,18 +13,18 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.gang import TOPOLOGY_ANNOTATION
-from muster.api.gang_dialects import DIALECT_BY_NAME
-from muster.api.quantity import format_amount
-from muster.scheduler import waiting_line_format
+from kubekit.objects.quantity import format_amount
+from muster.contract import waiting_line_format
+from muster.contract.gang import TOPOLOGY_ANNOTATION
+from muster.contract.gang_dialects import DIALECT_BY_NAME
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.placement.filters import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from muster.api.gang import GangKey, GangTerms, Topology
-    from muster.api.meta import Key
+    from kubekit.objects.meta import Key
+    from muster.contract.gang import GangKey, GangTerms, Topology
     from muster.scheduler.cluster.snapshot import Hold
     from muster.scheduler.gangs.members import Members
     from muster.scheduler.placement.demand import ClassShortage, DomainShortage, Unplaced

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import SINGLE_POD
+from muster.contract.gang_dialects import SINGLE_POD
 from muster.scheduler.cluster.pod_class import parse_resources
 from muster.scheduler.decisions import gang_deletion, preemption, reasons
 from muster.scheduler.decisions.decision import RELEASED, Decision, Delete, GangView
@@ -27,8 +27,8 @@ from muster.scheduler.placement.demand import Plan
 from muster.scheduler.placement.place import place
 
 if TYPE_CHECKING:
-    from muster.api.core import Pod
-    from muster.api.gang import GangKey
+    from kubekit.objects.core import Pod
+    from muster.contract.gang import GangKey
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.gangs.waiting_line import LinePosition
     from muster.scheduler.placement.demand import Demand, Unplaced

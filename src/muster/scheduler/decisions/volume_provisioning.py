@@ -22,7 +22,7 @@ from muster.scheduler.placement import volume_rules
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from muster.api.meta import Key
+    from kubekit.objects.meta import Key
     from muster.scheduler.cluster.snapshot import Placement, Snapshot
     from muster.scheduler.cluster.volumes import Volumes
     from muster.scheduler.placement.demand import Plan

@@ -16,16 +16,16 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.gang import PLAN_ANNOTATION
-from muster.api.kinds import PODS
-from muster.errors import Conflict, MusterError, NotFound, is_temporary
+from kubekit.errors import Conflict, MusterError, NotFound, is_temporary
+from kubekit.objects.kinds import PODS
+from muster.contract.gang import PLAN_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.api.core import Pod
-    from muster.kube.client import Client
-    from muster.rights import MissingRight
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod
+    from kubekit.rights import MissingRight
     from muster.scheduler.decisions.decision import Bind
 
 log = logging.getLogger(__name__)

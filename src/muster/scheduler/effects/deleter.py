@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import PODS
-from muster.errors import ApiError, Conflict, MusterError, NotFound, is_temporary
-from muster.kube.request import PatchType
+from kubekit.client.request import PatchType
+from kubekit.errors import ApiError, Conflict, MusterError, NotFound, is_temporary
+from kubekit.objects.kinds import PODS
 from muster.scheduler.decisions import gang_deletion
 from muster.scheduler.effects.refusals import Refusals, report_to_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.api.core import Pod
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod
     from muster.scheduler.decisions.decision import Delete
     from muster.scheduler.effects.refusals import ReportRight
 

@@ -12,17 +12,17 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from muster.api.pod_groups import VOLCANO_POD_GROUPS
-from muster.errors import MusterError, NotFound
+from kubekit.errors import MusterError, NotFound
+from muster.contract.pod_groups import VOLCANO_POD_GROUPS
 from muster.scheduler.effects.refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Key
-    from muster.api.pod_groups import VolcanoPodGroup
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Key
+    from muster.contract.pod_groups import VolcanoPodGroup
 
 log = logging.getLogger(__name__)
 

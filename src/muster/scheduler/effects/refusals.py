@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.errors import Forbidden, MusterError
+from kubekit.errors import Forbidden, MusterError
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Iterable
 
-    from muster.api.core import Pod
-    from muster.api.gang import GangKey
-    from muster.rights import MissingRight
+    from kubekit.objects.core import Pod
+    from kubekit.rights import MissingRight
+    from muster.contract.gang import GangKey
 
     ReportRight = Callable[[GangKey, Iterable[Pod], MissingRight], None]
 

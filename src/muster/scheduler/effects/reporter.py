@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from muster.api.conditions import new_condition
-from muster.api.events import EventText, event_subject
-from muster.api.gang import GroupCounts
-from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
-from muster.api.kinds import PODS
-from muster.api.meta import timestamp
-from muster.control.event_recorder import EventRecorder
-from muster.errors import Conflict, Forbidden, MusterError, NotFound
-from muster.rights import MISSING_RIGHT
+from kubekit.control.event_recorder import EventRecorder
+from kubekit.errors import Conflict, Forbidden, MusterError, NotFound
+from kubekit.objects.conditions import new_condition
+from kubekit.objects.events import EventText, event_subject
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import timestamp
+from kubekit.rights import MISSING_RIGHT
+from muster.contract.gang import GroupCounts
+from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD
 from muster.scheduler import isolated_errors
 from muster.scheduler.decisions.reasons import BIND_FAILED, NOT_ENOUGH_MEMBERS
 from muster.scheduler.effects.refusals import Refusals
@@ -35,13 +35,13 @@ from muster.scheduler.gangs.members import count_succeeded
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from muster.api.core import Pod
-    from muster.api.events import EventSubject
-    from muster.api.gang import GangKey
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
-    from muster.kube.client import Client
-    from muster.rights import MissingRight
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod
+    from kubekit.objects.events import EventSubject
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
+    from kubekit.rights import MissingRight
+    from muster.contract.gang import GangKey
     from muster.scheduler.decisions.decision import Delete, Report
     from muster.scheduler.decisions.reasons import Reason
     from muster.scheduler.gangs.gang_index import Gang

@@ -11,15 +11,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from muster.api.storage import SELECTED_NODE, VOLUME_CLAIMS, VOLUMES, claim_ref_patch
-from muster.errors import Forbidden, LeaseLost, MusterError, NotFound
+from kubekit.errors import Forbidden, LeaseLost, MusterError, NotFound
+from kubekit.objects.storage import SELECTED_NODE, VOLUME_CLAIMS, VOLUMES, claim_ref_patch
 from muster.scheduler.effects.refusals import Refusals, report_to_nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.api.meta import Key
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
+    from kubekit.objects.meta import Key
     from muster.scheduler.cluster.volumes import VolumeChoice
     from muster.scheduler.decisions.decision import Provision
     from muster.scheduler.effects.refusals import ReportRight

@@ -18,21 +18,22 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from muster.api.kinds import CONFIG_MAPS
-from muster.api.meta import Key, timestamp
-from muster.api.quantity import format_amount
-from muster.errors import MusterError, NotFound
-from muster.scheduler import isolated_errors, metrics, waiting_line_format
+from kubekit.errors import MusterError, NotFound
+from kubekit.objects.kinds import CONFIG_MAPS
+from kubekit.objects.meta import Key, timestamp
+from kubekit.objects.quantity import format_amount
+from muster.contract import waiting_line_format
+from muster.contract.waiting_line_format import HeldRoom, WaitingGang
+from muster.scheduler import isolated_errors, metrics
 from muster.scheduler.cluster.pod_class import PODS
 from muster.scheduler.decisions.reasons import NOT_ENOUGH_MEMBERS
 from muster.scheduler.gangs.phase import is_half_bound
-from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from muster.api.gang import GangKey
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
+    from muster.contract.gang import GangKey
     from muster.scheduler.cluster.snapshot import Slot
     from muster.scheduler.gangs.phase import GangRecord
     from muster.scheduler.gangs.waiting_line import LinePosition

@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.api.gang import GangKey, GangTerms
-from muster.api.gang_dialects import (
+from kubekit.errors import InvalidSelector
+from kubekit.objects.meta import HasMetadata, Key
+from kubekit.objects.selectors import Selector, from_labels
+from muster.contract.gang import GangKey, GangTerms
+from muster.contract.gang_dialects import (
     DIALECT_BY_NAME,
     DIALECTS,
     PDB,
@@ -20,17 +23,14 @@ from muster.api.gang_dialects import (
     gang_named_by,
     single_pod_gang,
 )
-from muster.api.meta import HasMetadata, Key
-from muster.api.selectors import Selector, from_labels
-from muster.errors import InvalidSelector
-from muster.scheduler.settings import NAMES
+from muster.contract.scheduler_rights import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from muster.api.core import Pod, PodDisruptionBudget, PriorityClass
-    from muster.api.kinds import Kind
+    from kubekit.objects.core import Pod, PodDisruptionBudget, PriorityClass
+    from kubekit.objects.kinds import Kind
     from muster.scheduler.gangs.members import Members
 
 

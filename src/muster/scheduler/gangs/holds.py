@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.annotation_values import read_duration, read_json
-from muster.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from muster.api.gang import HOLD_ANNOTATION, LATE_ANNOTATION, ON_HOLD_END_ANNOTATION, GangKey
-from muster.api.gang_dialects import ROLE_ANNOTATION, SINGLE_POD, role_of
-from muster.api.meta import ObjectMeta, condition_is_true
-from muster.api.selectors import is_label_key, is_label_value
+from kubekit.objects.annotation_values import read_duration, read_json
+from kubekit.objects.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from kubekit.objects.meta import ObjectMeta, condition_is_true
+from kubekit.objects.selectors import is_label_key, is_label_value
+from muster.contract.gang import HOLD_ANNOTATION, LATE_ANNOTATION, ON_HOLD_END_ANNOTATION, GangKey
+from muster.contract.gang_dialects import ROLE_ANNOTATION, SINGLE_POD, role_of
 from muster.scheduler.cluster.nodes import is_schedulable
 from muster.scheduler.cluster.pod_class import PODS, parse_resources
 from muster.scheduler.cluster.snapshot import Hold, Slot, SlotKind

@@ -12,15 +12,15 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, role_of
-from muster.api.pod_groups import PodGroupStatus
+from muster.contract.gang_dialects import DIALECT_BY_NAME, SINGLE_POD, role_of
+from muster.contract.pod_groups import PodGroupStatus
 from muster.scheduler.placement.demand import ClassDemand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from muster.api.core import Pod
-    from muster.api.gang import GangTerms
+    from kubekit.objects.core import Pod
+    from muster.contract.gang import GangTerms
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang

@@ -16,7 +16,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from muster.api.gang import RESTART_ANNOTATION
+from muster.contract.gang import RESTART_ANNOTATION
 from muster.scheduler.gangs import plan_annotation
 from muster.scheduler.gangs.members import Run, missing_pods
 from muster.scheduler.gangs.waiting_line import Idle

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.annotation_values import read_integer
-from muster.api.gang import PLAN_ANNOTATION
+from kubekit.objects.annotation_values import read_integer
+from muster.contract.gang import PLAN_ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
     from muster.scheduler.gangs.members import Members
 
 MAX_NAMED_PODS = 200

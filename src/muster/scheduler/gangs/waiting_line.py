@@ -24,7 +24,7 @@ from muster.scheduler.placement import filters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from muster.api.gang import GangKey
+    from muster.contract.gang import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Snapshot
     from muster.scheduler.decisions.reasons import Reason

@@ -10,8 +10,8 @@ from muster.scheduler.settings import Weights
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from muster.api.core import Pod
-    from muster.api.gang import Topology
+    from kubekit.objects.core import Pod
+    from muster.contract.gang import Topology
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Placement, Slot

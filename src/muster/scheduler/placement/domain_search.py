@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.api.gang import Topology
+from muster.contract.gang import Topology
 from muster.scheduler.placement import diagnosis, filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from muster.api.gang import HyperNodeTiers
+    from muster.contract.gang import HyperNodeTiers
     from muster.scheduler.cluster.domains import Division, NodeDomains
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import Vector

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.errors import nearest
+from kubekit.errors import nearest
 from muster.scheduler.placement import diagnosis, domain_search
 from muster.scheduler.placement.demand import DomainShortage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.gang import Topology
+    from muster.contract.gang import Topology
     from muster.scheduler.cluster.domains import Division
     from muster.scheduler.cluster.snapshot import Snapshot, Trial
     from muster.scheduler.placement.demand import Demand

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from muster.api.gang import GangKey
+    from muster.contract.gang import GangKey
     from muster.scheduler.cluster.snapshot import Snapshot
     from muster.scheduler.placement.demand import Demand, Unplaced
 

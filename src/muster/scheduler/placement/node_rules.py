@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from muster.api.affinity import NodeSelectorTerm, SelectorRequirement, Toleration
-from muster.api.selectors import integer
+from kubekit.objects.affinity import NodeSelectorTerm, SelectorRequirement, Toleration
+from kubekit.objects.selectors import integer
 from muster.scheduler.cluster.nodes import forbids_scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.api.affinity import NodeSelector
-    from muster.api.core import Taint
+    from kubekit.objects.affinity import NodeSelector
+    from kubekit.objects.core import Taint
     from muster.scheduler.cluster.nodes import Mask, NodeTable
     from muster.scheduler.cluster.pod_class import PodClass, Vector
     from muster.scheduler.cluster.snapshot import Snapshot

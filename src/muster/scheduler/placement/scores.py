@@ -19,7 +19,7 @@ from muster.scheduler.placement import node_rules, pod_rules
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.core import Taint
+    from kubekit.objects.core import Taint
     from muster.scheduler.cluster.pod_class import PodClass, Vector
     from muster.scheduler.cluster.snapshot import Snapshot
     from muster.scheduler.placement.demand import NodePreference

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from muster.api.affinity import SelectorRequirement
-from muster.api.storage import ZONES
+from kubekit.objects.affinity import SelectorRequirement
+from kubekit.objects.storage import ZONES
 from muster.scheduler.placement.node_rules import any_term, label_mask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from muster.api.meta import Key
-    from muster.api.storage import PersistentVolume, VolumeClaim
+    from kubekit.objects.meta import Key
+    from kubekit.objects.storage import PersistentVolume, VolumeClaim
     from muster.scheduler.cluster.nodes import Mask, NodeTable
     from muster.scheduler.cluster.pod_class import PodClass
     from muster.scheduler.cluster.snapshot import Snapshot

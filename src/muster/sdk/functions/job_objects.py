@@ -13,7 +13,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from kubekit.objects.kinds import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from muster.jobs import names
 from muster.jobs.build.job_manifest import Bundle
 from muster.jobs.parse import parse_job
@@ -22,8 +22,8 @@ from muster.sdk.functions.boot import FOLDER, PACKAGE
 if TYPE_CHECKING:
     from typing import Any
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Raw
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Raw
     from muster.jobs.job import Job
 
 FUNCTION = "muster.dev/function"

@@ -12,15 +12,15 @@ import os
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from muster.errors import RemoteError, ResultError, UntrustedResult
+from kubekit.errors import RemoteError, ResultError, UntrustedResult
 from muster.sdk.functions.standalone import record
 from muster.sdk.functions.standalone.record import RAISED, RETURNED
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from muster.api.core import Pod
-    from muster.errors import JobFailed
+    from kubekit.errors import JobFailed
+    from kubekit.objects.core import Pod
     from muster.sdk.functions.result_keys import ResultKey
 
 CLOCK_SECONDS = 2.0

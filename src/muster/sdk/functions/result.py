@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from muster.api.kinds import PODS, SECRETS
-from muster.api.meta import Key
-from muster.errors import JobFailed, ResultError, UsageError
+from kubekit.errors import JobFailed, ResultError, UsageError
+from kubekit.objects.kinds import PODS, SECRETS
+from kubekit.objects.meta import Key
 from muster.jobs.parse import parse_job
 from muster.sdk.functions import outcome, result_keys
 from muster.sdk.functions.job_objects import FUNCTION, result_secret
@@ -18,11 +18,11 @@ from muster.sdk.functions.job_objects import FUNCTION, result_secret
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.api.core import Pod, Secret
-    from muster.api.meta import Raw
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import Pod, Secret
+    from kubekit.objects.meta import Raw
+    from muster.client.home import Home
     from muster.jobs.job import Job as ParsedJob
-    from muster.kube.blocking_client import BlockingClient
-    from muster.local.home import Home
     from muster.sdk.duration import Duration
     from muster.sdk.functions.result_keys import ResultKey
     from muster.sdk.job import Job

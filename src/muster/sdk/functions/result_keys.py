@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.kinds import decoder_of
-from muster.errors import ConfigError
-from muster.kube.auth.private_file import read_private
-from muster.local.home import Home, private_opener
+from kubekit.client.auth.private_file import read_private
+from kubekit.errors import ConfigError
+from kubekit.objects.kinds import decoder_of
+from kubekit.private_files import private_opener
+from muster.client.home import Home
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-from muster.api.kinds import SERVICE_ACCOUNTS
-from muster.api.meta import Key
+from kubekit.errors import ApiError, Forbidden, MusterError, UsageError
+from kubekit.objects.kinds import SERVICE_ACCOUNTS
+from kubekit.objects.meta import Key
 from muster.client.submit.submit import Destination, submit_flags
-from muster.errors import ApiError, Forbidden, MusterError, UsageError
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
 from muster.sdk.cluster_choice import take_target
@@ -29,10 +29,10 @@ from muster.sdk.messages import warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from muster.api.meta import Raw
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Raw
     from muster.client.target import Cluster
     from muster.jobs.build.job_manifest import Bundle
-    from muster.kube.blocking_client import BlockingClient
     from muster.sdk.flag_types import RunArguments
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from muster.errors import Forbidden, Unauthorized, UsageError
+from kubekit.errors import Forbidden, Unauthorized, UsageError
 from muster.web.access import sign_in
 from muster.web.access.keys import SESSION_SECONDS, Keys, Sessions, Tokens
 from muster.web.access.request_checks import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-    from muster.kube.auth.endpoint import Endpoint
+    from kubekit.client.auth.endpoint import Endpoint
 
 HEALTH, STATIC = "/healthz", "/static/"
 """Everybody may load these."""

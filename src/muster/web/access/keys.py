@@ -21,8 +21,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.errors import ConfigError
-from muster.kube.auth.private_file import read_private
+from kubekit.client.auth.private_file import read_private
+from kubekit.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

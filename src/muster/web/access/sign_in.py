@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.errors import ApiError, MusterError, TooManyRequests, Unauthorized, UsageError
-from muster.kube.auth.credentials import TokenOfUser
-from muster.kube.client import Client
-from muster.kube.request import Request
+from kubekit.client.auth.credentials import TokenOfUser
+from kubekit.client.client import Client
+from kubekit.client.request import Request
+from kubekit.errors import ApiError, MusterError, TooManyRequests, Unauthorized, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muster.kube.auth.endpoint import Endpoint
+    from kubekit.client.auth.endpoint import Endpoint
 
 BEARER = "Bearer "
 SESSION_SECONDS = 12 * 3600.0

@@ -13,8 +13,8 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from muster.api.annotation_values import read_integer
-from muster.api.quantity import MAX_INT64
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.quantity import MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

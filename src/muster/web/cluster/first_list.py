@@ -12,10 +12,10 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from muster.errors import MusterError, Unreachable
+from kubekit.errors import MusterError, Unreachable
 
 if TYPE_CHECKING:
-    from muster.kube.watch.informer import Informer
+    from kubekit.watch.informer import Informer
 
 SYNC_SECONDS = 10.0
 """How long a page waits for the first list of a kind."""

@@ -13,16 +13,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from muster.api.kinds import JOB_KINDS
-from muster.api.meta import Key, Raw, key_of
-from muster.api.pod_logs import POD_LOGS
-from muster.errors import Forbidden, NotFound, Unauthorized, nearest
-from muster.kube.blocking_client import BlockingClient
-from muster.kube.client import Client
-from muster.kube.request import Request
-from muster.kube.watch.any_version import AnyVersionInformer
-from muster.rights import READ, MissingRight
-from muster.rights import rule as rule_of
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.client.client import Client
+from kubekit.client.request import Request
+from kubekit.errors import Forbidden, NotFound, Unauthorized, nearest
+from kubekit.objects.meta import Key, Raw, key_of
+from kubekit.objects.pod_logs import POD_LOGS
+from kubekit.rights import READ, MissingRight
+from kubekit.rights import rule as rule_of
+from kubekit.watch.any_version import AnyVersionInformer
+from muster.contract.job_resources import JOB_KINDS
 from muster.web import threads
 from muster.web.cluster.changes import Changes
 from muster.web.cluster.first_list import first_list
@@ -38,12 +38,12 @@ from muster.web.views.pod_owners import Looks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from muster.api.core import Pod
+    from kubekit.client.auth.endpoint import Endpoint
+    from kubekit.client.transport.connection_pool import Connector
+    from kubekit.objects.core import Pod
+    from kubekit.watch.informer import Informer
+    from kubekit.watch.informer_cache import Change
     from muster.jobs.view.summary import JobSummary
-    from muster.kube.auth.endpoint import Endpoint
-    from muster.kube.transport.connection_pool import Connector
-    from muster.kube.watch.informer import Informer
-    from muster.kube.watch.informer_cache import Change
 
 T = TypeVar("T")
 

@@ -11,14 +11,14 @@ import logging
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from muster.errors import MusterError, TooManyRequests
-from muster.telemetry import metrics
+from kubekit.errors import MusterError, TooManyRequests
+from kubekit.telemetry import metrics
 from muster.web.cluster.live_cluster import LiveCluster
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from muster.kube.transport.connection_pool import Connector
+    from kubekit.client.transport.connection_pool import Connector
     from muster.web.identity import Identity
 
 log = logging.getLogger(__name__)

@@ -12,18 +12,18 @@ import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from kubekit.errors import MusterError, TooManyRequests, UsageError
 from muster.client.logs import followed_job, read_logs
 from muster.client.logs.choice import WantedLogs, find_logs
 from muster.client.logs.followed_job import FollowedJob
 from muster.client.logs.pod_log import LogOptions
-from muster.errors import MusterError, TooManyRequests, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
-    from muster.api.meta import Key
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Key
     from muster.client import Notify
-    from muster.kube.blocking_client import BlockingClient
 
 log = logging.getLogger(__name__)
 

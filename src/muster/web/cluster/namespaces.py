@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.kinds import JOB_KINDS, NAMESPACES, PODS
-from muster.errors import ApiError
-from muster.kube.request import Request
+from kubekit.client.request import Request
+from kubekit.errors import ApiError
+from kubekit.objects.kinds import NAMESPACES, PODS
+from muster.contract.job_resources import JOB_KINDS
 
 if TYPE_CHECKING:
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
 
 MAX_NAMESPACES = 20
 """Each has a watch per kind. A user with more of them has rights for all, or chooses one."""

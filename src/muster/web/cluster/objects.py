@@ -9,14 +9,14 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from muster.rights import READ, MissingRight, rule
+from kubekit.rights import READ, MissingRight, rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from muster.api.kinds import Kind
-    from muster.api.meta import Key
-    from muster.kube.watch.informer import Informer
+    from kubekit.objects.kinds import Kind
+    from kubekit.objects.meta import Key
+    from kubekit.watch.informer import Informer
 
 T = TypeVar("T")
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from muster.api import kinds
-from muster.api.meta import Key, Raw, find_condition, key_of, mapping
-from muster.jobs import exported_models, names
-from muster.scheduler import waiting_line_format
+from kubekit.objects import kinds
+from kubekit.objects.meta import Key, Raw, find_condition, key_of, mapping
+from muster.contract import exported_models, waiting_line_format
+from muster.contract.job_resources import JOB_KINDS
+from muster.jobs import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from muster.api.core import ConfigMap, Node, Pod
-    from muster.api.kinds import Kind
+    from kubekit.objects.core import ConfigMap, Node, Pod
+    from kubekit.objects.kinds import Kind
 
 T = TypeVar("T")
 
@@ -106,7 +107,7 @@ LINE = Source(
     namespace=waiting_line_format.NAMESPACE,
     fields=f"metadata.name={waiting_line_format.CONFIG_MAP}",
 )
-JOBS: dict[str, Source[Raw]] = {kind.kind: Source(kind, _topics_of_job) for kind in kinds.JOB_KINDS}
+JOBS: dict[str, Source[Raw]] = {kind.kind: Source(kind, _topics_of_job) for kind in JOB_KINDS}
 """By kind: `TFJob`, `MPIJob`, …"""
 MODELS = Source(kinds.CONFIG_MAPS, _topics_of_model, labels=exported_models.MODEL)
 FIRST: tuple[Source[Any], ...] = (NODES, PODS, LINE)

@@ -14,18 +14,18 @@ from urllib.parse import quote
 
 import msgspec
 
-from muster.api.kinds import PODS
-from muster.api.meta import Key
-from muster.errors import MusterError, ServerError
+from kubekit.client.request import Request, object_path
+from kubekit.errors import MusterError, ServerError
+from kubekit.objects.kinds import PODS
+from kubekit.objects.meta import Key
 from muster.jobs import names
-from muster.kube.request import Request, object_path
 from muster.web.views.job import scalars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.api.core import Pod
-    from muster.kube.client import Client
+    from kubekit.client.client import Client
+    from kubekit.objects.core import Pod
     from muster.web.views.job.scalars import Chart
 
 FRESH_SECONDS = 4.0

@@ -7,17 +7,17 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kubekit.errors import MusterError, NotFound, ServerError
 from muster.client.jobs.usage import POD_METRICS, amount_used
-from muster.errors import MusterError, NotFound, ServerError
 from muster.jobs import names
 from muster.web.views.job.usage_sample import Used, usage_sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from muster.api.meta import Key
+    from kubekit.client.client import Client
+    from kubekit.objects.meta import Key
     from muster.client.jobs.usage import Amount
-    from muster.kube.client import Client
     from muster.web.views.job.usage_sample import UsageSample
 
 INTERVAL = 5.0

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from muster.api.meta import key_of
+from kubekit.objects.meta import key_of
 from muster.jobs.view.instance import gpus_of_limits
 from muster.web.cluster.sources import EVENTS, NODES
 from muster.web.context import cluster_of, page

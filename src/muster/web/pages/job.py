@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.api.kinds import convert
-from muster.api.meta import mapping
+from kubekit.errors import MusterError
+from kubekit.objects.kinds import convert
+from kubekit.objects.meta import mapping
 from muster.client.jobs import tensorboard_url
 from muster.client.logs.attempts import at_container, attempts_of_job, pods_that_are_gone
-from muster.errors import MusterError
+from muster.contract import waiting_line_format
+from muster.contract.job_explanation import explain_job
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.view.events import Event, rows_about
 from muster.jobs.view.instance import pods_of_job
 from muster.jobs.view.summary import summarize
-from muster.scheduler import waiting_line_format
-from muster.scheduler.job_explanation import explain_job
 from muster.web import threads
 from muster.web.cluster import tensorboard
 from muster.web.cluster.sources import EVENTS, LINE, PODS
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from muster.api.core import ConfigMap
-    from muster.api.meta import Key, Raw
-    from muster.api.pod_logs import PodLog
+    from kubekit.objects.core import ConfigMap
+    from kubekit.objects.meta import Key, Raw
+    from kubekit.objects.pod_logs import PodLog
     from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.summary import JobSummary

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kubekit.errors import ApiError, BadRequest, Conflict, MusterError
 from muster.client.jobs import job_operations, lookup
-from muster.errors import ApiError, BadRequest, Conflict, MusterError
 from muster.web.context import attachment, cluster_of
 from muster.web.pages.job_path import JobPath
 from muster.web.posted_form import fields_of
 from muster.web.views.job_page import manifest
 
 if TYPE_CHECKING:
-    from muster.kube.blocking_client import BlockingClient
+    from kubekit.client.blocking_client import BlockingClient
 
 _ACTIONS = ("suspend", "resume", "delete")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from muster.errors import MusterError
+from kubekit.errors import MusterError
 from muster.web.cluster import tensorboard
 from muster.web.cluster.sources import PODS
 from muster.web.context import cluster_of

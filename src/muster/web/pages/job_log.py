@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from muster.errors import ApiError, MusterError, NotFound
+from kubekit.errors import ApiError, MusterError, NotFound
 from muster.jobs.job_state import SUSPENDED
 from muster.jobs.view.summary import summarize
 from muster.web import threads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.meta import Key
+from kubekit.objects.meta import Key
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.web.urls import job_url
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from muster.api.kinds import CONFIG_MAPS, PODS
-from muster.api.meta import Key
-from muster.errors import Forbidden, NotFound
+from kubekit.errors import Forbidden, NotFound
+from kubekit.objects.kinds import CONFIG_MAPS, PODS
+from kubekit.objects.meta import Key
 from muster.jobs.view.instance import order, pods_of_job
 from muster.web.context import cluster_of, page
 from muster.web.pages.job_path import JobPath
@@ -16,7 +16,7 @@ from muster.web.views.job.cluster_spec import cluster_spec, config_map_of
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.web.cluster.live_cluster import LiveCluster
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from muster.api.meta import Key
+from kubekit.errors import Forbidden, MusterError, NotFound
+from kubekit.objects.meta import Key
 from muster.client.models import catalog, model_runs, read_models
 from muster.client.models.reader_image import reader_image
-from muster.errors import Forbidden, MusterError, NotFound
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.web.cluster.sources import MODELS
 from muster.web.context import POLICY, attachment, cluster_of, page
@@ -31,9 +31,9 @@ from muster.web.views.models import (
 )
 
 if TYPE_CHECKING:
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
     from muster.client.models.catalog import PublishedModel
-    from muster.jobs.exported_models import Version
+    from muster.contract.exported_models import Version
     from muster.web.cluster.live_cluster import LiveCluster
 
 

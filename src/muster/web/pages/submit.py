@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from muster.api.meta import Key, key_of
-from muster.client import config_file
-from muster.client.submit.defaults import gang_default
-from muster.errors import (
+from kubekit.errors import (
     AlreadyExists,
     ApiError,
     BadRequest,
@@ -27,6 +24,9 @@ from muster.errors import (
     UsageError,
     no_such,
 )
+from kubekit.objects.meta import Key, key_of
+from muster.client import config_file
+from muster.client.submit.defaults import gang_default
 from muster.jobs.build.flags import BY_TYPE
 from muster.jobs.job_kinds import TYPE_ALIASES
 from muster.web import submissions
@@ -46,8 +46,8 @@ from muster.web.views.submit_form import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kubekit.client.blocking_client import BlockingClient
     from muster.jobs.build.flags import Submission
-    from muster.kube.blocking_client import BlockingClient
     from muster.web.cluster.live_cluster import LiveCluster
     from muster.web.submissions import Proposal
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from muster.api.core import Node, Pod
+    from kubekit.objects.core import Node, Pod
     from muster.web.views.line import PublishedLine
 
 LARGE_UP_TO = 32

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from muster.api.gang_dialects import PDB, gang_named_by, single_pod_gang
+from muster.contract.gang_dialects import PDB, gang_named_by, single_pod_gang
 from muster.web.views.pod_owners import Owner, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from muster.api.core import Pod
+    from kubekit.objects.core import Pod
 
 
 class GangOwners:

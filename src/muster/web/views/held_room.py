@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.meta import read_timestamp
-from muster.api.quantity import format_amount, parse_amount
-from muster.errors import InvalidQuantity
+from kubekit.errors import InvalidQuantity
+from kubekit.objects.meta import read_timestamp
+from kubekit.objects.quantity import format_amount, parse_amount
 from muster.jobs.view.units import local_time, named_or_counted, natural_order
 from muster.web.views.node_room import Share, add_requests
 from muster.web.views.pod_owners import Looks, Owner, initials
@@ -17,7 +17,7 @@ from muster.web.views.pod_owners import Looks, Owner, initials
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from muster.scheduler.waiting_line_format import HeldRoom
+    from muster.contract.waiting_line_format import HeldRoom
     from muster.web.views.gang_owners import GangOwners
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.api.meta import mapping, read_timestamp
+from kubekit.objects.meta import mapping, read_timestamp
 from muster.jobs.build.job_manifest import USER
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.view.units import natural_order
@@ -23,8 +23,8 @@ from muster.jobs.view.units import natural_order
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from muster.api.core import Pod
-    from muster.api.meta import Raw
+    from kubekit.objects.core import Pod
+    from kubekit.objects.meta import Raw
     from muster.jobs.view.summary import JobSummary
 
 _POD_NAME = re.compile(r"(.+)-(?:worker|ps|chief|master|evaluator|launcher)-[^-]+")

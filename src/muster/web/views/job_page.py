@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from muster.contract.job_explanation import place_in_words
+from muster.contract.waiting_line_format import ordinal
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.job_status import decode_status
 from muster.jobs.view.units import duration, next_try
-from muster.scheduler.job_explanation import place_in_words
-from muster.scheduler.waiting_line_format import ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
+    from muster.contract.job_explanation import JobExplanation
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.instance import Instance
     from muster.jobs.view.summary import JobSummary
-    from muster.scheduler.job_explanation import JobExplanation
 
 MAX_EVENTS = 200
 MANY_REPLICAS = 10

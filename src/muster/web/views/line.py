@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from muster.api.meta import read_timestamp
-from muster.api.quantity import format_amount
+from kubekit.objects.meta import read_timestamp
+from kubekit.objects.quantity import format_amount
+from muster.contract import waiting_line_format
+from muster.contract.job_explanation import explain_job
 from muster.jobs.view.units import count, named_or_counted, natural_order
-from muster.scheduler import waiting_line_format
-from muster.scheduler.job_explanation import explain_job
 from muster.web.views.gang_owners import GangOwners
 from muster.web.views.held_room import HoldRow, hold_rows
 from muster.web.views.pod_owners import NO_JOB, Looks, Owner, initials, owner_of, requests_of
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from muster.api.core import ConfigMap, Pod
-    from muster.scheduler.waiting_line_format import HeldRoom, WaitingGang
+    from kubekit.objects.core import ConfigMap, Pod
+    from muster.contract.waiting_line_format import HeldRoom, WaitingGang
 
 RECENT = timedelta(minutes=10)
 MAX_ROWS, MAX_PLACED, MAX_HOLDERS = 200, 20, 3

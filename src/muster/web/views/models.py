@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from muster.api.meta import Key, key_of
-from muster.jobs.exported_models import NPZ, config_map_name, directory_of
+from kubekit.objects.meta import Key, key_of
+from muster.contract.exported_models import NPZ, config_map_name, directory_of
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.view.units import size_of
 from muster.web.views.row_guard import guarded
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from muster.api.meta import Raw
-    from muster.jobs.exported_models import Model, Tensor, Version
+    from kubekit.objects.meta import Raw
+    from muster.contract.exported_models import Model, Tensor, Version
 
     Published = tuple[Key, Model]
 

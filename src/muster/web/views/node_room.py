@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.api.meta import find_condition
-from muster.api.quantity import parse_milli, parse_whole
-from muster.errors import InvalidQuantity
+from kubekit.errors import InvalidQuantity
+from kubekit.objects.meta import find_condition
+from kubekit.objects.quantity import parse_milli, parse_whole
 from muster.jobs.names import GPU_RESOURCES
 from muster.jobs.view.units import cores, count
 from muster.web.views.pod_owners import Looks, Owner, initials
@@ -17,7 +17,7 @@ from muster.web.views.row_guard import NOT_SHOWN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from muster.api.core import Node
+    from kubekit.objects.core import Node
 
 LOST, CORDONED, TAINTED = "lost", "cordoned", "tainted"
 _CLOSING = ("NoSchedule", "NoExecute")

@@ -13,15 +13,15 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.api.gang_dialects import gang_named_by
-from muster.api.quantity import sum_resources
-from muster.errors import InvalidQuantity
+from kubekit.errors import InvalidQuantity
+from kubekit.objects.quantity import sum_resources
+from muster.contract.gang_dialects import gang_named_by
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from muster.api.core import Pod, Resources
+    from kubekit.objects.core import Pod, Resources
 
 COLOURS, PATTERNS = 7, 3
 NO_JOB = "job-7"

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muster.errors import NotFound
+from kubekit.errors import NotFound
 from muster.jobs.build.flags import BY_TYPE, GROUPS, flags_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from muster.errors import MusterError
+    from kubekit.errors import MusterError
     from muster.jobs.build.flags import Flag, Submission
 
 TYPES = {

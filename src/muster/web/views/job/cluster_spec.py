@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from muster.api.meta import Raw
+    from kubekit.objects.meta import Raw
 
 _NAMES = frozenset(
     (

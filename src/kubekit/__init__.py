@@ -1,0 +1,1 @@
+"""What any Kubernetes program in Python needs: objects, clients, watches, control loops."""

@@ -1,0 +1,201 @@
+"""Error responses as errors: a Kubernetes Status, or the page of a proxy. No I/O.
+
+The message of each error is one sentence that names the verb and the resource.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import msgspec
+
+from kubekit.client.request import JSON
+from kubekit.errors import ApiError, Cause, Forbidden, ServerError, api_error
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.kinds import decoder_of
+
+if TYPE_CHECKING:
+    from kubekit.client.request import Request, Response
+    from kubekit.rights import MissingRight
+
+
+HOW_TO_INSTALL_JOB_KINDS = (
+    "`muster install --image IMAGE` installs them with the operator and the scheduler; "
+    "`arena up` starts a local cluster that has all of it."
+)
+"""The hint for a cluster without the CRDs of jobs."""
+
+
+class _Cause(msgspec.Struct, gc=False):
+    reason: str = ""
+    field: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct, gc=False, rename="camel"):
+    name: str = ""
+    causes: tuple[_Cause, ...] | None = None
+    retry_after_seconds: float | None = None
+
+
+class Status(msgspec.Struct, gc=False):
+    """A Kubernetes Status, which a response carries instead of an object."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: _Details | None = None
+
+
+class RequestTarget(msgspec.Struct, frozen=True, gc=False):
+    """The verb and object of a request, from its path."""
+
+    verb: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        name = f" {self.name}" if self.name else ""
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{name}{where}"
+
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+def request_target(request: Request) -> RequestTarget:
+    """The verb and resource in the terms of RBAC: `list pods`, `create pods/binding`."""
+    parts = [unquote(part) for part in request.path.split("/")[1:]]
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
+    namespace = ""
+    # /namespaces/x/pods is about the pods in x, /namespaces/x/status about the namespace x itself.
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = [*rest, "", "", ""][:3]
+    if not plural:
+        return RequestTarget(request.method.lower(), request.path)
+    resource = plural + (f"/{subresource}" if subresource else "") + (f".{group}" if group else "")
+    return RequestTarget(_verb(request, name), resource, namespace, name)
+
+
+def _verb(request: Request, name: str) -> str:
+    if request.method == "GET":
+        if ("watch", "true") in request.query:
+            return "watch"
+        return "get" if name else "list"
+    if request.method == "DELETE":
+        return "delete" if name else "deletecollection"
+    return _VERBS.get(request.method, request.method.lower())
+
+
+def error_from_response(response: Response, request: Request, *, expired: str = "") -> ApiError:
+    """The error of a response of 400 and above.
+
+    `expired` says that the client certificate has expired, which explains a 401.
+    """
+    status = _status_of(response.body)
+    if response.status == 404 and not _from_kubernetes(response.body, status, request):
+        # Never NotFound: an informer would take every object of the kind for deleted.
+        return ServerError(
+            f"cannot {request_target(request)}: something between here and the API server "
+            "answered 404",
+            status=404,
+            hint="A proxy, gateway or load balancer on the way does not know the API server.",
+        )
+    error = error_from_status(status, response.status, request, expired=expired)
+    if error.retry_after is None:
+        error.retry_after = retry_after(response)
+    return error
+
+
+def unreadable_response(problem: str, error: Exception) -> ApiError:
+    """The error for a successful response that cannot be decoded."""
+    return ApiError(f"{problem}: {error}", status=200, reason="Unreadable")
+
+
+def retry_after(response: Response) -> float | None:
+    """The seconds in a Retry-After header."""
+    text = response.headers.get("Retry-After") or response.headers.get("retry-after") or ""
+    return read_integer(text.strip())
+
+
+def error_from_status(
+    status: Status, code: int, request: Request, *, expired: str = ""
+) -> ApiError:
+    """The error for a decoded Status."""
+    about = request_target(request)
+    details = status.details or _Details()
+    error = api_error(
+        _sentence(code, status, about, expired),
+        status=code,
+        reason=status.reason,
+        causes=tuple(
+            Cause(cause.field or cause.reason, cause.message, cause.reason)
+            for cause in details.causes or ()
+        ),
+        retry_after=details.retry_after_seconds,
+    )
+    if isinstance(error, Forbidden):
+        error.missing_right = _missing_right(status, about)
+        error.action = f"{about.verb} {about.resource}"
+    if code == 404 and _no_such_kind(status) and about.resource.endswith(".kubeflow.org"):
+        error.hint = HOW_TO_INSTALL_JOB_KINDS
+    return error
+
+
+def _sentence(code: int, status: Status, about: RequestTarget, expired: str) -> str:
+    message = status.message.strip()
+    if code == 401:
+        because = expired or "the token or certificate is missing, wrong or expired"
+        return f"not signed in: the cluster refused to {about} (401: {because})"
+    if code == 403 and (missing := _missing_right(status, about)):
+        where = f" in the namespace {about.namespace}" if about.namespace else ""
+        return f"{missing}{where}"
+    if code == 403:
+        return f"not allowed to {about}" + (f": {message}" if message else "")
+    if code == 404 and _no_such_kind(status):
+        return f"the cluster has no {about.resource}"
+    return message or f"cannot {about}: the server answered {code}"
+
+
+def _missing_right(status: Status, about: RequestTarget) -> MissingRight | None:
+    from kubekit.client.denial import missing_right  # quick verbs seldom get here
+
+    return missing_right(status.message, about.namespace, about.name)
+
+
+def _no_such_kind(status: Status) -> bool:
+    """Whether the kind is missing, and not just one object of it.
+
+    For a missing kind the server sends a Status without a name in its details, or plain text.
+    """
+    named = status.details is not None and status.details.name
+    return not named and (
+        status.reason in ("", "NotFound")
+        and (
+            "could not find the requested resource" in status.message
+            or status.message == "404 page not found"
+        )
+    )
+
+
+def _from_kubernetes(body: bytes, status: Status, request: Request) -> bool:
+    """Whether a 404 is the answer of an API server.
+
+    Only known of requests for JSON: a pod behind `pods/proxy` answers in its own way, and of a
+    failed upgrade to a websocket there is no body.
+    """
+    plain = body.startswith(b"404 page not found")
+    return plain or status.reason == "NotFound" or request.accept != JSON
+
+
+def _status_of(body: bytes) -> Status:
+    try:
+        return decoder_of(Status).decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body[:400].decode("utf-8", "replace").strip()
+        # A line of text may help the user; a proxy's HTML page does not.
+        return Status(message="" if text.startswith("<") else text.partition("\n")[0])

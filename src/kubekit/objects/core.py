@@ -1,0 +1,293 @@
+"""Pods, nodes and the other built-in kinds: only the fields that Muster reads.
+
+Quantities stay as they were written; `api/quantity.py` turns them into integers. Affinity and
+topology spread are in `api/affinity.py`.
+"""
+
+# No `from __future__ import annotations`: msgspec would have to compile each of them again.
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
+
+from kubekit.objects.affinity import (
+    Affinity,
+    LabelSelector,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.meta import ApiObject, Condition, Object, find_condition, in_utc
+
+Quantity = str | int | float
+Resources = dict[str, Quantity]
+
+
+class ResourceRequirements(Object, frozen=True):
+    requests: Resources = {}
+    limits: Resources = {}
+
+
+class ContainerPort(Object, frozen=True):
+    name: str = ""
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = ""
+    protocol: str = "TCP"
+
+
+class Container(Object, frozen=True):
+    name: str = ""
+    image: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None  # only of an init container: Always makes it a sidecar
+
+
+def port_number(port: int | str, containers: Iterable[Container], protocol: str = "") -> int | None:
+    """The number of a port given by number or name; None if no container has a port so named."""
+    if isinstance(port, int):
+        return port
+    for declared in (declared for container in containers for declared in container.ports):
+        if declared.name == port and protocol in ("", declared.protocol):
+            return declared.container_port
+    return read_integer(port, 65535)
+
+
+class PvcSource(Object, frozen=True):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Volume(Object, frozen=True):
+    """A volume of a pod: the fields that decide where the pod may run."""
+
+    name: str = ""
+    persistent_volume_claim: PvcSource | None = None
+    ephemeral: dict[str, object] | None = None
+
+
+class SchedulingGate(Object, frozen=True):
+    name: str = ""
+
+
+class WorkloadReference(Object, frozen=True):
+    """The pod group of a pod in Kubernetes 1.35 only."""
+
+    name: str = ""
+    pod_group: str = ""
+
+
+class SchedulingGroup(Object, frozen=True):
+    """The pod group of a pod, Kubernetes 1.36 and newer."""
+
+    pod_group_name: str = ""
+
+
+class ResourceClaim(Object, frozen=True):
+    name: str = ""
+
+
+class PodSpec(Object, frozen=True):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Resources = {}
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    host_network: bool = False
+    restart_policy: str = "Always"
+
+    @property
+    def needs_storage(self) -> bool:
+        """Whether a volume has a claim: only those decide where the pod may run."""
+        return any(v.persistent_volume_claim or v.ephemeral is not None for v in self.volumes)
+
+
+class ContainerTerminated(Object, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    signal: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerWaiting(Object, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerRunning(Object, frozen=True):
+    started_at: datetime | None = None
+
+
+class ContainerState(Object, frozen=True):
+    waiting: ContainerWaiting | None = None
+    running: ContainerRunning | None = None
+    terminated: ContainerTerminated | None = None
+
+
+class ContainerStatus(Object, frozen=True):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    started: bool | None = None
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    allocated_resources: Resources = {}
+
+    @property
+    def waits_for_restart(self) -> bool:
+        """Whether it failed and its node waits before it starts it again."""
+        waiting = self.state.waiting
+        return waiting is not None and waiting.reason == "CrashLoopBackOff"
+
+
+class PodStatus(Object, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = ""
+    host_ip: str = ""
+    nominated_node_name: str = ""
+    start_time: datetime | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
+
+    @property
+    def all_container_statuses(self) -> tuple[ContainerStatus, ...]:
+        """In the order in which the containers start."""
+        return (*self.init_container_statuses, *self.container_statuses)
+
+
+class Pod(ApiObject, frozen=True):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended and uses no resources any more."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def bound_at(self) -> datetime | None:
+        """When it got its node, by the server's clock."""
+        scheduled = find_condition(self.status.conditions, "PodScheduled")
+        if scheduled is None or scheduled.status != "True":
+            return None
+        return in_utc(scheduled.last_transition_time)
+
+
+class Taint(Object, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Object, frozen=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeAddress(Object, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(Object, frozen=True):
+    allocatable: Resources = {}
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+
+
+class Node(ApiObject, frozen=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(ApiObject, frozen=True):
+    """Only its metadata is read."""
+
+
+class ServicePort(Object, frozen=True):
+    name: str = ""
+    port: int = 0
+    protocol: str = "TCP"
+    app_protocol: str | None = None
+    target_port: int | str = 0
+    node_port: int = 0
+
+
+class ServiceSpec(Object, frozen=True):
+    type: str = "ClusterIP"
+    cluster_ip: str = ""
+    selector: dict[str, str] = {}
+    ports: tuple[ServicePort, ...] = ()
+    session_affinity: str = "None"
+    publish_not_ready_addresses: bool = False
+
+
+class Service(ApiObject, frozen=True):
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ConfigMap(ApiObject, frozen=True):
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+    """In base64."""
+
+
+class Secret(ApiObject, frozen=True):
+    type: str = "Opaque"
+    data: dict[str, str] = {}
+
+
+class Event(ApiObject, frozen=True):
+    """core/v1 Event."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class PodDisruptionBudgetSpec(Object, frozen=True):
+    min_available: int | str | None = None
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(Object, frozen=True):
+    disruptions_allowed: int = 0
+
+
+class PodDisruptionBudget(ApiObject, frozen=True):
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class PriorityClass(ApiObject, frozen=True):
+    value: int = 0
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
+
+
+class LeaseSpec(Object, frozen=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    renew_time: datetime | None = None
+
+
+class Lease(ApiObject, frozen=True):
+    spec: LeaseSpec = LeaseSpec()

@@ -1,0 +1,166 @@
+"""The fields in which two objects differ.
+
+Values that are equal are not walked into: that comparison is fast, and most of an object stays as
+it is. A Go object has some fields that nobody set (`FieldType.implied`); they count on both sides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from localkube.apiserver.apply import field_set
+from localkube.apiserver.apply.field_set import LEAF, SELF, FieldSet
+from localkube.apiserver.apply.field_types import ABSENT, FieldType, Shape, untyped
+from localkube.apiserver.apply.list_items import by_element
+
+if TYPE_CHECKING:
+    from kubekit.objects.meta import Raw
+
+
+_MAX_SHAPES = 256
+"""Sets of fields for which one type remembers the node."""
+_NO_FIELDS: dict[str, Any] = {}
+
+
+class Comparison(NamedTuple):
+    """The differences between an old and a new object."""
+
+    changed: FieldSet
+    """Fields that are new or have another value."""
+    removed: FieldSet
+
+
+def compare(old: Raw, new: Raw, of: FieldType) -> Comparison:
+    """The differences between two objects of the same kind."""
+    result = Comparison({}, {})
+    _compare_maps(old, new, of, result)
+    return result
+
+
+def whole(value: Any, of: FieldType) -> FieldSet:
+    """The node of a value that is new, or gone: the value itself and everything in it."""
+    if type(value) is dict and not of.atomic_map:
+        return _whole_map(value, of)
+    if type(value) is list and not of.atomic_list and value:
+        items = of.items()
+        node = {SELF: LEAF}
+        for element, same in by_element(value, of).items():
+            node[element] = whole(same[0], items) if len(same) == 1 else LEAF
+        return node
+    return LEAF
+
+
+def _whole_map(value: Raw, of: FieldType) -> FieldSet:
+    if not of.declared and of.element is not None and of.element.is_leaf:  # such as labels
+        return {SELF: LEAF, **{f"f:{name}": LEAF for name in value}} if value else LEAF
+    # Most maps of a kind have the same fields, so most of the node is there already.
+    names = tuple(value)
+    shape = of.shapes.get(names)
+    if shape is None:
+        shape = _shape(names, of)
+        if of.declared.issuperset(names) and len(of.shapes) < _MAX_SHAPES:
+            of.shapes[names] = shape
+    node, nested = shape
+    if not nested:
+        return node
+    node = dict(node)
+    for name, element, field in nested:
+        part = value.get(name, _NO_FIELDS)
+        if type(part) is dict or type(part) is list:
+            node[element] = whole(part, field)
+    return node
+
+
+def _shape(names: tuple[str, ...], of: FieldType) -> Shape:
+    implied = [name for name in of.implied if name not in names]
+    node: FieldSet = {of.tag(name): LEAF for name in (*names, *implied)}
+    maps = [*names, *(name for name in implied if of.implied[name] == {})]
+    typed = [(name, of.tag(name), of.field(name) or untyped()) for name in maps]
+    nested = tuple(row for row in typed if not row[2].is_leaf)
+    return ({SELF: LEAF, **node} if node else LEAF), nested
+
+
+def _compare_maps(old: Raw, new: Raw, of: FieldType, result: Comparison) -> None:
+    implied = of.implied
+    for name in {**implied, **old, **new}:
+        zero = implied.get(name, ABSENT)
+        before, after = old.get(name, zero), new.get(name, zero)
+        if before is after or _same(before, after):
+            continue
+        _compare_parts(of.tag(name), before, after, of.field(name) or untyped(), result)
+
+
+def _same(before: Any, after: Any) -> bool:
+    # In Python, True is 1.
+    return bool(before == after) and isinstance(before, bool) == isinstance(after, bool)
+
+
+def _compare_parts(
+    element: str, before: Any, after: Any, of: FieldType, result: Comparison
+) -> None:
+    """Compare the values at one path element, which are not equal."""
+    if before is ABSENT:
+        result.changed[element] = whole(after, of)
+    elif after is ABSENT:
+        result.removed[element] = whole(before, of)
+    elif _is_leaf(before, of) and _is_leaf(after, of):
+        result.changed[element] = LEAF
+    else:
+        inner = Comparison({}, {})
+        if isinstance(before, list) or isinstance(after, list):
+            _compare_lists(_list(before), _list(after), of, inner)
+        else:
+            _compare_maps(_map(before), _map(after), of, inner)
+        # A value that becomes a map, or stops being one, changes itself.
+        scalar = not (_is_container(before) and _is_container(after))
+        field_set.put(result.changed, element, inner.changed, member=scalar)
+        field_set.put(result.removed, element, inner.removed, member=False)
+
+
+def _is_container(value: Any) -> bool:
+    return value is None or isinstance(value, dict | list)
+
+
+def _map(value: Any) -> Raw:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_leaf(value: Any, of: FieldType) -> bool:
+    """Whether a value is changed as a whole: a scalar, an atomic or an empty map or list."""
+    if isinstance(value, dict):
+        return of.atomic_map or not (value or of.implied)
+    if isinstance(value, list):
+        return of.atomic_list or not value
+    return True
+
+
+def _compare_lists(old: list[Any], new: list[Any], of: FieldType, result: Comparison) -> None:
+    before, after = by_element(old, of), by_element(new, of)
+    for element in {**before, **after}:
+        _compare_items(element, before.get(element, []), after.get(element, []), of, result)
+
+
+def _compare_items(
+    element: str, before: list[Any], after: list[Any], of: FieldType, result: Comparison
+) -> None:
+    """Compare the items with one identity. Several such items have one owner as a whole."""
+    items = of.items()
+    if len(before) <= 1 and len(after) <= 1:
+        one, other = (before or [ABSENT])[0], (after or [ABSENT])[0]
+        if not _same(one, other):
+            _compare_parts(element, one, other, items, result)
+    elif len(before) > 1 and len(after) > 1:
+        if before != after:
+            result.changed[element] = LEAF
+    elif len(before) > 1:
+        if after:
+            result.changed[element] = whole(after[0], items)
+        result.removed[element] = LEAF
+    else:
+        if before:
+            result.removed[element] = whole(before[0], items)
+        result.changed[element] = LEAF

@@ -1,0 +1,172 @@
+"""`metadata.managedFields`: the owners of an object's fields as every reader sees them.
+
+Pure: the clock is an argument. Entries come first by operation, then by time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from localkube.apiserver.apply import field_set, path_elements
+from localkube.apiserver.apply.ownership import Manager, Owned, Owners
+
+if TYPE_CHECKING:
+    from kubekit.objects.meta import Raw
+    from localkube.apiserver.apply.field_set import FieldSet
+
+APPLY, UPDATE = "Apply", "Update"
+_FIELDS_TYPE = "FieldsV1"
+_MAX_UPDATERS = 10
+_OLD_UPDATERS = "ancient-changes"
+_NO_OWNER: FieldSet = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {
+        ".": {},
+        **{
+            f"f:{name}": {}
+            for name in (
+                "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName",
+                "generation", "managedFields", "resourceVersion",
+            )
+        },
+    },
+}  # fmt: skip
+"""Fields that identify an object or that only the server writes."""
+
+
+class Managed(NamedTuple):
+    """The owners of an object's fields, and the time of the last write of each."""
+
+    owners: Owners
+    times: dict[Manager, str]
+
+
+def decode(entries: list[Raw]) -> Managed | None:
+    """The owners in a list of entries; None if an entry is invalid."""
+    managed = Managed({}, {})
+    for entry in entries:
+        fields = _fields(entry)
+        if fields is None:
+            return None
+        operation, version = entry["operation"], entry["apiVersion"]
+        manager = Manager(
+            str(entry.get("manager") or ""),
+            operation,
+            "" if operation == APPLY else version,
+            str(entry.get("subresource") or ""),
+        )
+        managed.owners[manager] = Owned(fields, version)
+        if entry.get("time"):
+            managed.times[manager] = entry["time"]
+    return managed
+
+
+def _fields(entry: Raw) -> FieldSet | None:
+    known = entry.get("operation") in (APPLY, UPDATE) and entry.get("apiVersion")
+    fields = entry.get("fieldsV1") or {}
+    if not known or entry.get("fieldsType") != _FIELDS_TYPE or not isinstance(fields, dict):
+        return None
+    return fields
+
+
+def canonical(entries: list[Raw]) -> list[Raw] | None:
+    """Entries of a client, with path elements as this server writes them; None if invalid."""
+    try:
+        return [
+            {**entry, "fieldsV1": _canonical_set(entry.get("fieldsV1") or {})} for entry in entries
+        ]
+    except (msgspec.DecodeError, AttributeError, TypeError):
+        return None
+
+
+def _canonical_set(node: FieldSet) -> FieldSet:
+    result: FieldSet = {}
+    for element, child in node.items():
+        known = element if element == field_set.SELF else path_elements.canonical(element)
+        if known:
+            result[known] = _canonical_set(child)
+    return result
+
+
+def is_reset(entries: list[Raw]) -> bool:
+    """Whether a client asks to forget all owners: it sends no entry, or a single empty one."""
+    return not entries or entries == [{}]
+
+
+def encode(managed: Managed) -> list[Raw]:
+    """The entries for the owners."""
+    entries = []
+    for manager, owned in managed.owners.items():
+        entry: Raw = {
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": owned.version,
+        }
+        if manager in managed.times:
+            entry["time"] = managed.times[manager]
+        entry |= {"fieldsType": _FIELDS_TYPE, "fieldsV1": owned.fields}
+        if manager.subresource:
+            entry["subresource"] = manager.subresource
+        entries.append(entry)
+    if len(entries) > 1:
+        entries.sort(key=_order)
+    return entries
+
+
+def _order(entry: Raw) -> tuple[str, ...]:
+    names = ("operation", "time", "manager", "apiVersion", "subresource")
+    return tuple(str(entry.get(name) or "") for name in names)
+
+
+def without_times(entries: list[Raw]) -> list[Raw]:
+    """The entries without the times of the writes."""
+    return [{k: v for k, v in entry.items() if k != "time"} for entry in entries]
+
+
+def strip(owners: Owners, manager: Manager) -> None:
+    """Take the fields that nobody owns from a manager, in place."""
+    owned = owners.get(manager)
+    if owned is None:
+        return
+    fields = field_set.difference(owned.fields, _NO_OWNER)
+    if fields:
+        owners[manager] = Owned(fields, owned.version)
+    else:
+        del owners[manager]
+
+
+def cap_updaters(managed: Managed) -> None:
+    """Merge the oldest updates, in place, if too many managers made updates."""
+    owners, times = managed
+    updaters = [manager for manager in owners if manager.operation == UPDATE]
+    surplus = len(updaters) - _MAX_UPDATERS
+    if surplus <= 0:
+        return
+    updaters.sort(key=lambda manager: (times.get(manager, ""), manager))
+    first_of_version: dict[str, Manager] = {}
+    for manager in updaters:
+        if surplus <= 0:
+            return
+        owned = owners[manager]
+        bucket = Manager(_OLD_UPDATERS, UPDATE, owned.version, "")
+        first = first_of_version.setdefault(owned.version, manager)
+        if first == manager:
+            continue
+        if bucket not in owners:
+            owners[bucket] = owners.pop(first)
+        fields = field_set.union(owned.fields, owners[bucket].fields)
+        owners[bucket] = Owned(fields, owned.version)
+        del owners[manager]
+        surplus -= 1
+        # The merged update is newer than the others in the bucket.
+        if manager in times:
+            times[bucket] = times[manager]
+
+
+def entries_of(obj: Raw) -> list[Raw]:
+    """The entries that an object has."""
+    entries: Any = obj["metadata"].get("managedFields")
+    return entries if isinstance(entries, list) else []

@@ -1,0 +1,121 @@
+"""All built-in kinds: imported from their modules, or defined here if they have no rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from localkube.apiserver.kinds.access.admission_policy import BINDINGS as POLICY_BINDINGS
+from localkube.apiserver.kinds.access.admission_policy import POLICIES
+from localkube.apiserver.kinds.access.role import CLUSTER_ROLES, ROLES
+from localkube.apiserver.kinds.access.role_binding import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from localkube.apiserver.kinds.access.service_account import SERVICE_ACCOUNTS
+from localkube.apiserver.kinds.access.webhook_configuration import MUTATING, VALIDATING
+from localkube.apiserver.kinds.cluster.event import EVENTS, NEW_EVENTS
+from localkube.apiserver.kinds.cluster.lease import LEASES
+from localkube.apiserver.kinds.cluster.namespace import NAMESPACES
+from localkube.apiserver.kinds.cluster.node import NODES
+from localkube.apiserver.kinds.custom.crd import CRDS
+from localkube.apiserver.kinds.pods.pod import PODS, without_accounts
+from localkube.apiserver.kinds.pods.pod_group import POD_GROUPS
+from localkube.apiserver.kinds.pods.pod_template import POD_TEMPLATES
+from localkube.apiserver.kinds.pods.priority_class import PRIORITY_CLASSES
+from localkube.apiserver.kinds.pods.runtime_class import RUNTIME_CLASSES
+from localkube.apiserver.kinds.policy.limit_range import LIMIT_RANGES
+from localkube.apiserver.kinds.policy.network_policy import NETWORK_POLICIES
+from localkube.apiserver.kinds.policy.pod_disruption_budget import PDBS
+from localkube.apiserver.kinds.policy.resource_quota import RESOURCE_QUOTAS
+from localkube.apiserver.kinds.services.endpoints import ENDPOINT_SLICES, ENDPOINTS
+from localkube.apiserver.kinds.services.ingress import INGRESS_CLASSES, INGRESSES
+from localkube.apiserver.kinds.services.service import SERVICES, services
+from localkube.apiserver.kinds.storage.config_map import CONFIG_MAPS
+from localkube.apiserver.kinds.storage.persistent_volume import PERSISTENT_VOLUMES
+from localkube.apiserver.kinds.storage.persistent_volume_claim import PERSISTENT_VOLUME_CLAIMS
+from localkube.apiserver.kinds.storage.secret import SECRETS
+from localkube.apiserver.kinds.storage.storage_class import STORAGE_CLASSES
+from localkube.apiserver.kinds.workloads.batch_job import JOBS
+from localkube.apiserver.kinds.workloads.controller_revision import CONTROLLER_REVISIONS
+from localkube.apiserver.kinds.workloads.cron_job import CRON_JOBS
+from localkube.apiserver.kinds.workloads.daemon_set import DAEMON_SETS
+from localkube.apiserver.kinds.workloads.deployment import DEPLOYMENTS
+from localkube.apiserver.kinds.workloads.replica_set import REPLICA_SETS
+from localkube.apiserver.kinds.workloads.stateful_set import STATEFUL_SETS
+from localkube.apiserver.resource import Resource, Strategy
+from localkube.apiserver.views.cells import AGE, NAME, number, text
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network
+
+_CREATE = frozenset({"create"})
+_READ = frozenset({"get", "list"})
+_AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+
+# There are none. They can be listed, because `kubectl apply --prune` lists them: without them, it
+# would prune nothing.
+_REPLICATION_CONTROLLERS = Resource(
+    "",
+    "v1",
+    "replicationcontrollers",
+    "ReplicationController",
+    short=("rc",),
+    categories=("all",),
+    verbs=_READ | {"watch"},
+)
+_METRICS = (
+    Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", False, verbs=_READ),
+    Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
+)
+_POD_LOGS = Resource(
+    "logs.muster.dev", "v1", "podlogs", "PodLog", verbs=_READ, subresources=frozenset({"log"}),
+    fields=("podName", "podUid"),
+    strategy=Strategy(columns=NAME | {
+        "Pod": lambda obj, _: text(obj, "podName"),
+        "Container": lambda obj, _: text(obj, "container"),
+        "Attempt": lambda obj, _: number(obj, "attempt"),
+        "Size": lambda obj, _: number(obj, "size"),
+    } | AGE),
+)  # fmt: skip
+_REVIEWS = tuple(
+    Resource(group, "v1", f"{kind.lower()}s", kind, kind.startswith("Local"), verbs=_CREATE)
+    for group, kind in (
+        (_AUTHENTICATION, "SelfSubjectReview"),
+        (_AUTHENTICATION, "TokenReview"),
+        (_AUTHORIZATION, "SelfSubjectAccessReview"),
+        (_AUTHORIZATION, "SelfSubjectRulesReview"),
+        (_AUTHORIZATION, "SubjectAccessReview"),
+        (_AUTHORIZATION, "LocalSubjectAccessReview"),
+    )
+)
+
+# Discovery lists groups, and the resources of a group, in this order.
+BUILTIN = (
+    NAMESPACES, NODES, PODS, SERVICES, ENDPOINTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS,
+    RESOURCE_QUOTAS, LIMIT_RANGES, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, POD_TEMPLATES,
+    CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS,
+    PDBS,
+    NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
+    ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, POLICIES, POLICY_BINDINGS,
+    MUTATING, VALIDATING, INGRESSES, INGRESS_CLASSES, NETWORK_POLICIES, RUNTIME_CLASSES,
+    _REPLICATION_CONTROLLERS, *_METRICS, _POD_LOGS, *_REVIEWS,
+)  # fmt: skip
+
+
+def builtin(
+    service_range: IPv4Network, *, admit_service_accounts: bool = True
+) -> tuple[Resource, ...]:
+    """The built-in resources of a cluster whose services get addresses of this range.
+
+    Without the admission of service accounts, a pod may name one that does not exist.
+    """
+    replaced = {SERVICES.collection: services(service_range)}
+    if not admit_service_accounts:
+        replaced[PODS.collection] = without_accounts(PODS)
+    return tuple(replaced.get(r.collection, r) for r in BUILTIN)
+
+
+_STRATEGIES = {resource.collection: resource.strategy for resource in reversed(BUILTIN)}
+_NO_RULES = Strategy()
+
+
+def strategy_of(collection: str) -> Strategy:
+    """The rules of the kind stored in a collection."""
+    return _STRATEGIES.get(collection, _NO_RULES)

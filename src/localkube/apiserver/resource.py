@@ -1,0 +1,247 @@
+"""Resource: the names, verbs and versions of one kind. Strategy: the rules of that kind.
+
+All kinds are created, changed, deleted, counted and printed by the same code (`verbs`, `admission`,
+`views`). Where kinds differ, that code calls a hook of `resource.strategy`, as the registries of
+kube-apiserver do. A hook left out does nothing, so a Strategy lists just the rules of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from localkube.apiserver import codec
+from localkube.apiserver.admission import names
+from localkube.apiserver.apply.field_types import FieldType, type_of
+from localkube.apiserver.views import cells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from kubekit.objects.meta import Raw
+    from kubekit.objects.quantity import Amount
+    from kubekit.schemas import Schema
+    from localkube.apiserver.api_errors import Cause
+    from localkube.apiserver.apply.field_set import FieldSet
+    from localkube.apiserver.cel.batches import Evaluate
+    from localkube.apiserver.store.changes import ObjectReader
+
+ALL_VERBS = frozenset(
+    {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+)
+STATUS = frozenset({"status"})
+
+
+def _no_change(*_: object) -> None:
+    """The kind has no rule here."""
+
+
+async def _no_warnings(*_: object) -> Iterable[str]:
+    return ()
+
+
+def _no_causes(*_: object) -> Iterable[Cause]:
+    return ()
+
+
+def _same(obj: Raw, *_: object) -> Raw:
+    return obj
+
+
+ApplySchema = Callable[["Resource", "Raw", "Raw | None", "Evaluate"], Awaitable["Iterable[str]"]]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The rules of one kind. Hooks change objects in place; checks return the causes of a 422."""
+
+    # -- create and update: metadata and status
+    generation: Literal["none", "fixed", "spec"] = "none"
+    """Whether metadata.generation exists, and whether changes of the spec increase it."""
+    update_names_revision: bool = False
+    """Whether an update must name the revision that it changes."""
+    generation_metadata: str = ""
+    """A field of metadata whose changes increase the generation too."""
+    not_by_status: FieldSet = field(default_factory=lambda: {"f:spec": {}})
+    """Fields that a write of the status leaves as they are."""
+    status_on_create: bool = False
+    """Whether a new object keeps the status of the request, as a node does."""
+
+    # -- create and update: in the order in which `admission.admit` and then `verbs` use them
+    prepare_update: Callable[[Raw, Raw], None] | None = None
+    """New and old object, before defaults."""
+    defaults: Callable[[Raw], None] = _no_change
+    complete_create: Callable[[Raw, ObjectReader], None] = _no_change
+    """Fields of a new object that come from other objects; webhooks see them."""
+    finish_create: Callable[[Raw, str], None] = _no_change
+    """The object and the present time, after defaults."""
+    finish_update: Callable[[Raw, Raw, str], None] = _no_change
+    """New object, old object and subresource, after defaults."""
+    check_name: Callable[[str], list[str]] = names.check_subdomain
+    check: Callable[[Raw], Iterable[Cause]] = _no_causes
+    check_create: Callable[[Raw], Iterable[Cause]] = _no_causes
+    check_status_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    check_spec_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    """Checks of an update through a subresource that writes a part of the spec."""
+    immutable: tuple[str, ...] = ()
+    """Paths of fields that no update changes."""
+    check_update: Callable[[Raw, Raw], Iterable[Cause]] = _no_causes
+    admit_create: Callable[[Raw, ObjectReader, datetime], None] = _no_change
+    """Rules that need other objects; they raise."""
+    admit_update: Callable[[Raw, Raw, ObjectReader, datetime], None] = _no_change
+    grants: bool = False
+    """Whether the object grants permissions, which the writer must then have."""
+
+    # -- forms of the object
+    apply_schema: ApplySchema = _no_warnings
+    """Check a new object, or a changed and its old object, by the schema; raises, or warns."""
+    warnings: Callable[[Raw], Iterable[str]] = lambda obj: ()
+    """Warnings to the writer of a valid object."""
+    check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
+    """Checks of types that the published schema lacks."""
+    is_canonical: Callable[[Raw], bool] = lambda obj: False
+    """Whether an object without nulls has, for sure, known fields of the right types only."""
+    unknown_fields: Callable[[Raw], list[str]] = lambda obj: []
+    """Paths of fields that the schema preserves although the kind does not have them."""
+    to_stored: Callable[[Raw], Raw] = _same
+    from_stored: Callable[[Raw, str], Raw] = _same
+
+    # -- deletion
+    grace: Callable[[Raw, Raw], int] | None = None
+    """Seconds the object may take to stop, from the delete options; None if it stops at once."""
+    blocks_removal: Callable[[Raw], bool] = lambda obj: False
+    """Whether the object must stay for another reason than finalizers and grace."""
+    on_marked: Callable[[Raw], None] = _no_change
+    """Called when a deletion marks the object instead of removing it."""
+    marked_first: bool = False
+    """Whether the first delete request only marks the object."""
+    protected: frozenset[str] = frozenset()
+    """Names of objects that cannot be deleted."""
+    orphan_warning: str = ""
+    """The warning to a request without a propagation policy, if it orphans dependents."""
+    delete_answer: Literal["status", "object"] = "status"
+    deletion_view: Callable[[Raw, datetime], Raw] | None = None
+    """The object in the answer to its deletion, if that differs from the stored object."""
+    contents: Callable[[Raw], str] = lambda obj: ""
+    """Prefix of the keys of all objects that are removed with the object, as a CRD's are."""
+    storage_preconditions: bool = False
+    """Whether a failed precondition is worded as the storage layer words it."""
+
+    # -- quota
+    charge: Callable[[Raw], dict[str, Amount]] | None = None
+    """The usage of the object, by the names of a ResourceQuota's `hard`."""
+    counted_as: str = ""
+    """A second name by which quotas count objects, besides `count/…`."""
+    limited: bool = True
+    """Whether a quota may reject an object."""
+    matches_scope: Callable[[Raw, Raw], bool] = lambda term, obj: False
+    unspecified: Callable[[Iterable[str], Raw], str] = lambda hard, obj: ""
+    """The fields that the object must specify because a quota limits them, as a message."""
+
+    # -- limit ranges
+    completed_by_ranges: bool = False
+    """Whether the containers of a new object get the defaults of limit ranges."""
+    outside_of_range: Callable[[Raw, Raw], Iterable[str]] = lambda spec, limit_range: ()
+    """Why an object with this spec is outside of a limit range."""
+    ranged_on_update: bool = False
+    """Whether an update must stay within limit ranges too."""
+
+    # -- tables
+    columns: dict[str, cells.Cell] = field(default_factory=lambda: cells.NAME | cells.AGE)
+    """Cells by column: `Name`, or `Name+` for a column of wide output only."""
+    row_conditions: Callable[[Raw], list[Raw]] = lambda obj: []
+    row_object: Callable[[Raw], Raw] = _same
+    """The object whose metadata a row shows."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind in one version."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    singular: str = ""
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: frozenset[str] = ALL_VERBS
+    subresources: frozenset[str] = frozenset()
+    storage_version: str = ""
+    fields: tuple[str, ...] = ()
+    """Selectable fields besides name and namespace."""
+    custom: bool = False
+    schema: Raw = field(default_factory=dict, compare=False)
+    walkable_schema: Schema | None = field(default=None, compare=False)
+    storage_schema: Schema | None = field(default=None, compare=False)
+    """The schema of the storage version, if it differs."""
+    conversion: Raw = field(default_factory=dict, compare=False)
+    """The conversion webhook of its definition; empty if the version alone is replaced."""
+    needs_reshaping: bool = False
+    """Whether stored bytes may have other fields than this version shows."""
+    printer_columns: tuple[Raw, ...] = field(default=(), compare=False)
+    scale: Raw = field(default_factory=dict, compare=False)
+    deprecation: str = ""
+    stored_in_group: str | None = None
+    """The group under which its objects are stored, if it is not `group`: events have two."""
+    create_on_update: bool = False
+    """Whether an update of an object that does not exist creates it."""
+    strategy: Strategy = field(default=Strategy(), compare=False)
+
+    def __post_init__(self) -> None:
+        # A frozen dataclass can only be completed like this.
+        object.__setattr__(self, "singular", self.singular or self.kind.lower())
+        object.__setattr__(self, "storage_version", self.storage_version or self.version)
+
+    @cached_property
+    def collection(self) -> str:
+        """`pods`, `tfjobs.kubeflow.org`: the first part of the keys of its objects."""
+        group = self.stored_group
+        return f"{self.plural}.{group}" if group else self.plural
+
+    @cached_property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def gvk(self) -> Raw:
+        """Group, version and kind, as discovery and OpenAPI name a type."""
+        return {"group": self.group, "version": self.version, "kind": self.kind}
+
+    @cached_property
+    def root(self) -> str:
+        """The path of its group and version: `/api/v1`, `/apis/batch/v1`."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+
+    @cached_property
+    def version_prefix(self) -> bytes:
+        """The first bytes of its objects."""
+        return codec.version_prefix(self.api_version)
+
+    @property
+    def stored_group(self) -> str:
+        return self.group if self.stored_in_group is None else self.stored_in_group
+
+    @cached_property
+    def stored_api_version(self) -> str:
+        group = self.stored_group
+        return f"{group}/{self.storage_version}" if group else self.storage_version
+
+    @cached_property
+    def selectable(self) -> tuple[str, ...]:
+        """All fields that a field selector may name."""
+        return ("metadata.name", "metadata.namespace", *self.fields)
+
+    @cached_property
+    def field_type(self) -> FieldType:
+        """The types of its fields, by which owners are tracked."""
+        return type_of(self)
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written only through its subresource."""
+        return "status" in self.subresources

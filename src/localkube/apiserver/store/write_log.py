@@ -1,0 +1,242 @@
+"""The one table on disk: every write of every object, appended in order.
+
+The row number is the resourceVersion. `previous` is the row that the writer had read, and the
+unique index on (key, previous) makes two writers of the same past impossible: that is the
+compare-and-swap. `append` returns when the rows are on the disk. Row numbers are never used twice:
+compaction stores how far it went, so the next number is known even when no row is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from localkube.apiserver.store import damage, schema
+from localkube.apiserver.store.acknowledged import LOST, AcknowledgedFile
+from localkube.apiserver.store.disk_reserve import DiskReserve, Purpose, left_by, size_on_disk
+from localkube.apiserver.store.rows import COLUMNS, OddRow, Row, checksum, read_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_STEP = 5000
+"""Rows in one transaction of a compaction; writers wait no longer than it takes."""
+
+
+class PastRow(NamedTuple):
+    """A row together with the object it replaced, for watchers that resume from the table."""
+
+    row: Row
+    before: bytes | None
+
+
+class WriteLog:
+    """The table. All methods block; one thread calls those that write.
+
+    `horizon` is the revision up to which superseded rows may be gone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        findings = damage.inspect(path)
+        if findings.problems:
+            raise schema.damaged(path, findings.problems)
+        self._db = sqlite3.connect(":memory:")
+        try:
+            self._db = self._connect()
+            schema.prepare(self._db, path, index_damaged=findings.index_damaged)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise schema.failure(path, error) from error
+        self.reserve = DiskReserve(path, self._db)
+        self.acknowledged = AcknowledgedFile(path)
+        self.record_lost = findings.record_lost
+        if findings.record_lost:
+            log.warning("%s", LOST)
+        self._compacted = self.horizon = self.compacted
+        self.odd_revisions: list[int] = []
+
+    def _connect(self) -> sqlite3.Connection:
+        # No implicit transactions; the writer thread uses a connection that another one opened.
+        db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        # With a write-ahead log, reading the past never blocks the writer.
+        db.execute("PRAGMA journal_mode=WAL")
+        # Every commit is synced: an answered write survives a power failure.
+        db.execute("PRAGMA synchronous=FULL")
+        # Some systems build SQLite with it on: freed pages would be written once more.
+        db.execute("PRAGMA secure_delete = 0")
+        return db
+
+    @property
+    def compacted(self) -> int:
+        """The revision up to which superseded rows were deleted."""
+        return int(self._db.execute("SELECT revision FROM compacted").fetchone()[0])
+
+    def rows(self) -> Iterator[Row | OddRow]:
+        """All rows, oldest first."""
+        query = f"SELECT {COLUMNS} FROM log NOT INDEXED ORDER BY revision"
+        for columns in self._db.execute(query):
+            row = read_row(columns)
+            if isinstance(row, OddRow):
+                self.odd_revisions.append(row.revision)
+            yield row
+
+    def record(self, revision: int) -> None:
+        """Record the newest revision of a store that was just opened."""
+        self.acknowledged.write(revision, self._compacted)
+        self.acknowledged.mark(self._db, self.path)
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Write all of `rows` or none; returns when they are durable."""
+        try:
+            self._insert([(*row, checksum(row)) for row in rows])
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise schema.write_failure(self.path, error) from error
+        self.acknowledged.write(rows[-1].revision, self._compacted)
+        self._reserve(partial(self.reserve.count, sum(len(row.value) for row in rows)))
+
+    def _reserve(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (sqlite3.Error, OSError) as error:
+            log.warning("no space is reserved for a full disk: %s", error)
+
+    def append_within_reserve(self, row: Row, growth: int, purpose: Purpose) -> None:
+        """Write a row on a disk that is nearly full; ServerError if the reserve would suffer."""
+        if row.deleted:
+            row = row._replace(value=b"")  # watchers get the row before it instead
+        left = left_by(purpose, growth)
+        space = size_on_disk(len(row.value)) + left
+        if self.reserve.free_pages() < space:
+            self._compact_all()
+            self._reserve(self.reserve.take)
+            if left and self.reserve.free_pages() < space:
+                raise schema.DiskFull(
+                    "the disk of the local cluster is full: the change needs space that is kept"
+                    " for deletions; free some space or delete objects",
+                    status=500,
+                )
+        try:
+            self.append([row])
+        except schema.DiskFull:
+            self._compact_all()
+            self._begin_log_anew()
+            self.append([row])
+
+    def _compact_all(self) -> None:
+        newest = damage.newest_revision(self._db)
+        while self._compacted < newest:
+            try:
+                self.compact_step(newest)
+            except schema.DiskFull:
+                self._begin_log_anew()
+                self.compact_step(newest)
+
+    def _begin_log_anew(self) -> None:
+        """Let the next write begin at the start of the write-ahead log."""
+        try:
+            # Waits for connections that still read the log.
+            self._db.execute("PRAGMA wal_checkpoint(RESTART)")
+        except sqlite3.Error as error:
+            raise schema.write_failure(self.path, error) from error
+
+    def _insert(self, rows: Sequence[tuple[object, ...]]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", rows)
+        self._db.execute("COMMIT")
+
+    def between(self, after: int, upto: int, prefix: str) -> list[PastRow]:
+        """The writes under `prefix` with after < revision <= upto, and the object each replaced."""
+        query = """
+            SELECT log.revision, CAST(log.key AS BLOB), log.previous, log.deleted, log.value,
+                   log.checksum, CASE old.deleted WHEN 0 THEN old.value END
+            FROM log LEFT JOIN log AS old ON old.revision = log.previous
+            WHERE log.revision > ? AND log.revision <= ? AND log.key >= ? AND log.key < ?
+            ORDER BY log.revision"""
+        with closing(self._connect()) as db:
+            found = db.execute(query, (after, upto, prefix, _end(prefix)))
+            rows = [(read_row(tuple(row)), before) for *row, before in found]
+        past = (PastRow(row, before) for row, before in rows if isinstance(row, Row))
+        return [_with_value(change) for change in past]
+
+    def at(self, revision: int, prefix: str) -> list[Row]:
+        """The objects under `prefix` at `revision`, in the order of keys."""
+        query = f"""
+            SELECT {COLUMNS} FROM (
+                SELECT MAX(revision) AS revision, key, previous, deleted, value, checksum
+                FROM log -- columns of that row
+                WHERE revision <= ? AND key >= ? AND key < ? GROUP BY key
+            ) ORDER BY key"""
+        with closing(self._connect()) as db:
+            rows = [*map(read_row, db.execute(query, (revision, prefix, _end(prefix))))]
+        return [row for row in rows if isinstance(row, Row) and not row.deleted]
+
+    def compact_step(self, upto: int) -> int:
+        """Delete rows that the next rows up to `upto` superseded; returns the revision reached.
+
+        A row stays as long as a row beyond the step names it as its previous one, so every write
+        after the compaction point still knows the object it replaced.
+        """
+        after = self._compacted
+        if after >= upto:
+            return after
+        reached = min(after + _STEP, upto)
+        # Before rows are deleted: a watch that starts meanwhile gets Gone instead of a gap.
+        self.horizon = max(self.horizon, reached)
+        try:
+            # Deleted rows are overwritten, so that `salvage` never takes one for an object. On a
+            # full disk that would need too much of the write-ahead log.
+            self._db.execute(f"PRAGMA secure_delete = {int(not self.reserve.is_tight())}")
+            self._drop(after, reached)
+            self._db.execute("PRAGMA secure_delete = 0")
+        except sqlite3.Error as error:
+            raise schema.write_failure(self.path, error) from error
+        self._compacted = reached
+        return reached
+
+    def _drop(self, after: int, reached: int) -> None:
+        odd = ", ".join(map(str, self.odd_revisions))
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("UPDATE compacted SET revision = MAX(revision, ?)", (reached,))
+            # Superseded rows.
+            self._db.execute(
+                "DELETE FROM log WHERE revision IN"
+                " (SELECT previous FROM log WHERE revision > ? AND revision <= ?"
+                f" AND revision NOT IN ({odd}))",  # their `previous` may name any row
+                (after, reached),
+            )
+            # Deletions that no later object of the same name names as its previous row.
+            self._db.execute(
+                "DELETE FROM log WHERE deleted AND revision > ? AND revision <= ? AND NOT EXISTS"
+                " (SELECT 1 FROM log AS heir WHERE heir.previous = log.revision"
+                " AND heir.key = log.key)",
+                (after, reached),
+            )
+
+    def close(self) -> None:
+        """Close the files."""
+        self._db.close()
+        self.acknowledged.close()
+
+
+def _with_value(change: PastRow) -> PastRow:
+    """The change with the last state of a deleted object, if its row has none."""
+    row, before = change
+    if row.value or not row.deleted or not before:
+        return change
+    old, new = (b'"resourceVersion":"%d"' % number for number in (row.previous, row.revision))
+    return PastRow(row._replace(value=before.replace(old, new, 1)), before)
+
+
+def _end(prefix: str) -> str:
+    """The first key after all keys that start with `prefix`."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -1,0 +1,130 @@
+"""`pods|services|nodes/NAME:PORT/proxy/PATH`: forwards a request, and the answer back.
+
+Headers and bodies pass unchanged, except for headers that are about one connection and for the
+token of the caller, which is not the business of the program behind the port.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import TYPE_CHECKING, NamedTuple
+
+import aiohttp
+from aiohttp import web
+
+from kubekit.errors import StatusError
+from kubekit.objects.annotation_values import read_integer
+from kubekit.serving.http_connection import while_connected
+from localkube.apiserver import api_errors
+from localkube.apiserver.streams.node_connector import NodeConnector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kubekit.objects.meta import Raw
+    from localkube.apiserver.http.requests import Call
+    from localkube.node_interface import NodeBackend
+
+LAST_PORT = 65_535
+_NOT_FORWARDED = frozenset(
+    {
+        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailers",
+        "transfer-encoding", "upgrade", "host", "authorization", "content-length",
+    }
+)  # fmt: skip
+_SCHEMES = ("http", "https")
+
+
+class Requested(NamedTuple):
+    """The name in the path of a request, `[SCHEME:]NAME[:PORT]`."""
+
+    scheme: str
+    name: str
+    port: str
+
+
+def requested(text: str, kind: str) -> Requested:
+    """The parts of the name; `kind` is for the message about a name with other parts."""
+    parts = text.split(":")
+    scheme, name, port = {1: ["", *parts, ""], 2: ["", *parts]}.get(len(parts), parts[:3])
+    if len(parts) > 3 or not name or scheme not in ("", *_SCHEMES):
+        raise api_errors.bad_request(f'invalid {kind} request "{text}"')
+    return Requested(scheme or "http", name, port)
+
+
+def port_number(port: str) -> int:
+    """The number of a port; 0 for a name, and for no port."""
+    if re.fullmatch("[a-z0-9-]*", port) and not port.isdigit():
+        return 0
+    number = read_integer(port, LAST_PORT)
+    if not number:
+        raise api_errors.bad_request(f"{port[:40]!r} is not a port")
+    return number
+
+
+def pod_port(pod: Raw, port: str) -> int:
+    """The port in `NAME:PORT`, by number or name; without one, the first declared port."""
+    declared = [row for c in pod["spec"].get("containers") or () for row in c.get("ports") or ()]
+    if number := port_number(port):
+        return number
+    for row in declared:
+        if not port or row.get("name") == port:
+            return int(row["containerPort"])
+    return 80
+
+
+async def forward(
+    request: web.Request, backend: NodeBackend, call: Call, server: str
+) -> web.StreamResponse:
+    """Forward a request to `SCHEME://HOST:PORT` and stream the answer."""
+    if redirect := _with_slash(request, call):
+        return redirect
+    slash = "/" if request.path.endswith("/") and call.route.rest else ""
+    query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+    url = f"{server}/{call.route.rest}{slash}{query}"
+    # The body is forwarded as it comes, so it must not be decompressed on the way.
+    session = aiohttp.ClientSession(connector=NodeConnector(backend.dial), auto_decompress=False)
+    async with while_connected(request), session:
+        try:
+            answer = await session.request(
+                request.method,
+                url,
+                headers=_forwarded(request.headers, "content-encoding"),  # the body is plain by now
+                data=call.body or None,
+                allow_redirects=False,  # the client follows them, or not
+                skip_auto_headers=("Accept-Encoding",),  # only the client knows what it accepts
+                ssl=_any_certificate() if server.startswith("https:") else True,
+            )
+        except aiohttp.ClientError as error:
+            message = f"error trying to reach service: {error}"
+            raise StatusError(message, status=503, reason="ServiceUnavailable") from error
+        async with answer:
+            response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
+            await response.prepare(request)
+            async for piece in answer.content.iter_any():
+                await response.write(piece)
+            await response.write_eof()
+            return response
+
+
+def _with_slash(request: web.Request, call: Call) -> web.Response | None:
+    """A redirect to the root of the server, without which its relative links would lead nowhere."""
+    if call.route.rest or request.path.endswith("/") or request.method not in ("GET", "HEAD"):
+        return None
+    query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+    return web.Response(status=301, headers={"Location": f"{request.rel_url.raw_path}/{query}"})
+
+
+def _any_certificate() -> ssl.SSLContext:
+    """As with a real server: nobody knows which certificate a pod should have."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _forwarded(headers: Mapping[str, str], *others: str) -> list[tuple[str, str]]:
+    """The headers that pass, without those and the `others`."""
+    dropped = _NOT_FORWARDED.union(others)
+    return [(k, v) for k, v in headers.items() if k.lower() not in dropped]

@@ -1,0 +1,88 @@
+"""logs.muster.dev: the logs of jobs that outlive their pods, one PodLog per attempt.
+
+Nothing is stored here: the node agent has the logs.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kubekit.objects.meta import timestamp
+from localkube.apiserver import api_errors
+from localkube.apiserver.http.query_options import selection
+from localkube.apiserver.http.requests import Answer, Call, json_answer
+from localkube.apiserver.views import lists
+from localkube.node_interface import PodLogSource
+
+if TYPE_CHECKING:
+    from kubekit.objects.meta import Raw
+    from kubekit.objects.pod_logs import PodLog
+    from localkube.node_interface import NodeBackend
+
+GROUP = "logs.muster.dev"
+_EMPTY: tuple[Any, ...] = (None, "", (), {}, [])
+
+
+async def answer(call: Call, backend: NodeBackend | None) -> Answer:
+    """One PodLog, or the list of those that are selected, the oldest first."""
+    if call.route.verb == "list":
+        items = [_shown(call, log) for log in await selected(call, backend)]
+        return json_answer(lists.head(call.resource, {}) | {"items": items})
+    return json_answer(_shown(call, await named(call, backend)), 200, call.resource)
+
+
+async def named(call: Call, backend: NodeBackend | None) -> PodLog:
+    """The PodLog of the name and the namespace in the path."""
+    logs = await selected(call, backend)
+    if not logs:
+        raise api_errors.not_found(GROUP, call.resource.plural, call.route.name)
+    return logs[0]
+
+
+async def selected(call: Call, backend: NodeBackend | None) -> list[PodLog]:
+    """The logs that the path and the selectors select."""
+    selectors = selection(call.resource, call.query, call.route.name)
+    logs: list[PodLog] = await backend.pod_logs() if isinstance(backend, PodLogSource) else []
+    return sorted(
+        (
+            log
+            for log in logs
+            if call.route.namespace in ("", log.metadata.namespace)
+            and selectors.labels.matches(log.metadata.labels)
+            and selectors.fields.matches(_fields(log).__getitem__)
+        ),
+        key=_order,
+    )
+
+
+def _fields(log: PodLog) -> dict[str, str]:
+    meta = log.metadata
+    return {
+        "metadata.name": meta.name,
+        "metadata.namespace": meta.namespace,
+        "podName": log.pod_name,
+        "podUid": log.pod_uid,
+    }
+
+
+def _order(log: PodLog) -> tuple[float, str]:
+    at = log.metadata.creation_timestamp
+    return (at.timestamp() if at is not None else 0.0), log.metadata.name
+
+
+def _shown(call: Call, log: PodLog) -> Raw:
+    fields = _without_empty(msgspec.to_builtins(log, builtin_types=(datetime,)))
+    return {"kind": call.resource.kind, "apiVersion": call.resource.api_version, **fields}
+
+
+def _without_empty(value: Any) -> Any:
+    """The value without empty fields, its times as the API writes them."""
+    if isinstance(value, dict):
+        fields = {name: _without_empty(field) for name, field in value.items()}
+        return {name: field for name, field in fields.items() if field not in _EMPTY}
+    if isinstance(value, list | tuple):
+        return [_without_empty(item) for item in value]
+    return timestamp(value, micro=True) if isinstance(value, datetime) else value

@@ -1,0 +1,325 @@
+"""A Kubernetes on one machine, in one process: API server, controllers and node.
+
+    with claimed(options.data, home):
+        async with opened(options, extensions) as cluster:
+            await cluster.run(components, stop, hurry, ready)
+
+`extensions` teaches the cluster what it does not know itself: definitions of further kinds, whose
+logs are kept, what pods find in their file system. `components` run beside the controllers and
+talk to the API like any other client; one that fails is started again. The API server also calls
+the node agent, as kube-apiserver calls the kubelet: logs, exec, attach, proxy, usage. A graceful
+stop ends the pods and removes the network; `kill -9` leaves the pods running, and the next start
+finds them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kubekit.client.auth.endpoint import Endpoint
+from kubekit.client.client import Client
+from kubekit.control.event_recorder import EventRecorder
+from kubekit.errors import MusterError, UsageError
+from kubekit.objects.events import EventSubject, EventText
+from kubekit.objects.kinds import CRDS, NODES
+from kubekit.objects.meta import Key
+from localkube.apiserver.kinds.custom.custom_resource import no_unknown_fields
+from localkube.apiserver.server import ApiServer
+from localkube.apiserver.store.rows import damage_text
+from localkube.controllers import run as controllers
+from localkube.node import agent as node
+from localkube.node.log_archive.archive import LogOwners
+from localkube.node.machine import shutdown
+from localkube.node.machine.capacity import declare_nodes
+from localkube.node.machine.node_readiness import wait_for_nodes
+from localkube.node.machine.python_interpreter import PodPrograms
+from localkube.stopping import NOTICE_AFTER, read_ending
+from localkube.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from kubekit.objects.meta import Raw
+    from localkube.apiserver.kinds.custom.custom_resource import UnknownFields
+    from localkube.node.agent import Watcher
+    from localkube.node.machine.capacity import NodeSpec
+    from localkube.supervisor import Component
+
+log = logging.getLogger(__name__)
+
+PORT_FILE = "port"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How large the cluster is and where it lives."""
+
+    data: Path
+    """The data directory."""
+    nodes: int = 1
+    gpus_per_node: int | None = None
+    cpus_per_node: int | None = None
+    memory_per_node: str | None = None
+    port: int | None = None
+    """Of the API; None takes the last one, else a free one."""
+    python: str | None = None
+    runtime: str = "auto"
+    images: Path | None = None
+    visible: tuple[str, ...] = ()
+    """Directories that pods see even inside hidden ones."""
+    hidden: tuple[str, ...] = ()
+    """Directories that pods must not see, besides the data directory and kubeconfigs."""
+    shared: tuple[str, ...] = ()
+    """Directories in hidden ones whose subdirectories may be volumes."""
+
+    def node_specs(self) -> list[NodeSpec]:
+        return declare_nodes(
+            self.nodes,
+            cpus_each=str(self.cpus_per_node) if self.cpus_per_node else None,
+            memory_each=self.memory_per_node,
+            gpus_each=self.gpus_per_node,
+        )
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """What a caller adds to the cluster."""
+
+    definitions: Callable[[], list[Raw]] = list
+    """Custom resource definitions that are always there; read in a thread."""
+    unknown_fields: UnknownFields = no_unknown_fields
+    logs: LogOwners = field(default_factory=LogOwners)
+    programs: PodPrograms = field(default_factory=PodPrograms)
+    machine_image: str = ""
+    """The image that stands for this machine's files: pods with it need no image."""
+    watchers: Mapping[str, Watcher] = field(default_factory=dict)
+    """Tasks of the node that look at files of pods, by name."""
+
+
+def node_settings(options: Options, extensions: Extensions) -> node.Settings:
+    return node.Settings(
+        options.data,
+        options.node_specs(),
+        python=options.python,
+        images=options.images,
+        visible=options.visible,
+        private=options.hidden,
+        shared=options.shared,
+        runtime=options.runtime,
+        logs=extensions.logs,
+        programs=extensions.programs,
+        machine_image=extensions.machine_image,
+        watchers=extensions.watchers,
+    )
+
+
+@asynccontextmanager
+async def opened(options: Options, extensions: Extensions | None = None) -> AsyncIterator[Cluster]:
+    """The cluster with an API server that listens and a node that is not served yet.
+
+    The caller holds the data directory (`localkube.data_directory.claimed`).
+    """
+    extensions = extensions or Extensions()
+    # The agent waits for a process that tries namespaces: read the definitions meanwhile.
+    agent, definitions = await asyncio.gather(
+        _opened_agent(node_settings(options, extensions)),
+        asyncio.to_thread(extensions.definitions),
+    )
+    server = ApiServer(
+        options.data,
+        backend=agent.backend,
+        service_range=agent.network.service_range,
+        unknown_fields=extensions.unknown_fields,
+    )
+    await _listen(options, server, agent)
+    try:
+        (options.data / PORT_FILE).write_text(str(server.port))
+        yield Cluster(options, server, agent, definitions)
+    finally:
+        await server.stop()
+
+
+async def sweep(options: Options, *, now: bool) -> None:
+    """Stop the pods that a killed daemon left, without starting a cluster."""
+    settings = node_settings(options, Extensions())
+    agent = node.Agent.of_last(settings) or node.Agent(settings)
+    await _end(agent, now=now)
+
+
+async def _listen(options: Options, server: ApiServer, agent: node.Agent) -> None:
+    """Start the server; if that fails, remove the network that was created for it."""
+    port = options.port if options.port is not None else number_in(options.data / PORT_FILE) or 0
+    try:
+        await server.start(
+            port=port,
+            extra_addresses=agent.network.server_addresses,
+            pod_address=agent.gateway,
+        )
+    except (MusterError, OSError) as error:
+        if not agent.records.uids():
+            await agent.teardown()
+        if isinstance(error, MusterError) or is_of_full_disk(error):
+            raise
+        raise UsageError(
+            f"the API cannot listen on port {port}: {error.strerror}",
+            hint="`arena up --port N` takes another one; 0 is any that is free.",
+        ) from error
+    agent.runtime.descriptors.connections = server.doors.connections
+    pod_socket = agent.network.listen(server.port)
+    if pod_socket is not None:
+        server.doors.accept_from(pod_socket)
+
+
+def is_of_full_disk(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_of_full_disk, error.exceptions))
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+async def _opened_agent(settings: node.Settings) -> node.Agent:
+    """The opened agent. Pods of an earlier daemon continue, unless the runtime changed."""
+    last = await asyncio.to_thread(node.Agent.of_last, settings)
+    if last is not None and settings.runtime == "auto":
+        agent = last
+    else:
+        agent = await asyncio.to_thread(node.Agent, settings)
+        if last is not None and last.choice.kind != agent.choice.kind:
+            log.info("ending the pods that still run with %s", last.choice.name)
+            await _end(last)
+    await asyncio.to_thread(agent.open)
+    await asyncio.to_thread(agent.claim_cgroups)
+    return agent
+
+
+async def _end(agent: node.Agent, *, now: bool = False) -> None:
+    """Stop the pods that a killed daemon left."""
+    await asyncio.to_thread(agent.open)
+    hurry = asyncio.Event()
+    if now:
+        hurry.set()
+    await agent.teardown(hurry)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The API server listens; `run` serves the node and the controllers."""
+
+    options: Options
+    server: ApiServer
+    agent: node.Agent
+    definitions: list[Raw]
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The API, as its administrator."""
+        return Endpoint.with_token(self.server.url, self.server.token, ca=self.server.ca)
+
+    async def run(
+        self,
+        components: Callable[[Client], Mapping[str, Component]],
+        stop: asyncio.Event,
+        hurry: asyncio.Event,
+        *,
+        prepared: Callable[[], None] = lambda: None,
+        ready: Callable[[], None] = lambda: None,
+        stopping: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Run until `stop` is set; then stop the pods and mark them as stopped by the machine.
+
+        `prepared` is called when the API is complete, `ready` when the nodes are too, and
+        `stopping` when the pods begin to end.
+        """
+        specs = {spec.name: spec.resources for spec in self.options.node_specs()}
+
+        async def announce() -> None:
+            await wait_for_nodes(client, specs, self.agent.groups.enforcement)
+            ready()
+
+        connected = Client.connect(
+            self.endpoint, user_agent="localkube", connector=self.server.doors.connect
+        )
+        async with connected as client:
+            await _install_definitions(client, self.definitions)
+            prepared()
+            recorder = EventRecorder(client, lambda: datetime.now(UTC))
+            supervisor = Supervisor(partial(_record_failure, recorder, next(iter(specs))))
+            self.server.component_problems = supervisor.problems
+            every = {"events": recorder.run, **self._components(client), **components(client)}
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(supervisor.keep_running(name, component))
+                    for name, component in every.items()
+                ]
+                tasks.append(group.create_task(announce()))  # without it, the start has failed
+                await stop.wait()
+                log.info("stopping")
+                stopping()
+                for task in tasks:
+                    task.cancel()
+            # The API server still runs, so the pods can be marked after they are stopped.
+            notice = asyncio.get_running_loop().call_later(NOTICE_AFTER, self._log_ending)
+            try:
+                await self.agent.teardown(hurry)
+            finally:
+                notice.cancel()
+                await shutdown.mark_stopped_pods(client, specs, datetime.now(UTC))
+
+    def status(self) -> Raw:
+        """What a person wants to know about the cluster."""
+        note = self.agent.choice.note
+        store = self.server.store
+        damage = damage_text(store.odd_rows, record_lost=store.record_lost)
+        return {
+            "nodes": self.options.nodes,
+            "data": str(self.options.data),
+            "runtime": self.agent.choice.name,
+            "externalNetwork": self.agent.external_network,
+            **({"note": note} if note else {}),
+            **({"objects": damage} if damage else {}),
+        }
+
+    def _log_ending(self) -> None:
+        log.info("%s; Ctrl-C kills them now", read_ending(self.options.data).text.rstrip(" …"))
+
+    def _components(self, client: Client) -> dict[str, Callable[[], Awaitable[None]]]:
+        server, agent = self.server, self.agent
+        local = controllers.Settings(server.ca.decode(), self.options.data / "volumes")
+        api = agent.api(server.port, server.ca)
+        return {
+            "housekeeping": server.run,
+            "controllers": lambda: controllers.run(client, local),
+            "node": lambda: agent.run(client, api),
+        }
+
+
+def _record_failure(recorder: EventRecorder, node: str, component: str, problem: str) -> None:
+    """An event on the node: a component has no object of its own."""
+    subject = EventSubject(NODES.api_version, NODES.kind, "", node, node, f"muster-{component}")
+    message = f"{component} failed and is started again: {problem}"
+    recorder.record(subject, EventText("ComponentFailed", message, "Warning"))
+
+
+def number_in(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except FileNotFoundError:
+        return None
+
+
+async def _install_definitions(client: Client, definitions: list[Raw]) -> None:
+    """Create the missing definitions, and replace those of an earlier version."""
+    stored = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS.read_as(dict))).items}
+    for definition in definitions:
+        name, spec = definition["metadata"]["name"], definition["spec"]
+        if name not in stored:
+            await client.create(CRDS, definition)
+        elif any(stored[name]["spec"].get(field) != value for field, value in spec.items()):
+            await client.patch(CRDS, Key("", name), {"spec": spec})

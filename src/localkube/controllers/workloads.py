@@ -1,0 +1,301 @@
+"""Workloads, pods and nodes as the controllers read them: only the fields we read.
+
+Templates and statuses stay raw: a template is copied, a status is compared as a whole and patched.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kubekit.objects import core, kinds
+from kubekit.objects.affinity import LabelSelector, Toleration
+from kubekit.objects.annotation_values import read_integer
+from kubekit.objects.kinds import Kind
+from kubekit.objects.meta import ApiObject, Condition, Object, ObjectMeta, Raw, condition_is_true
+
+
+class TimedToleration(Toleration, frozen=True):
+    toleration_seconds: int | None = None
+
+
+class PodSpec(core.PodSpec, frozen=True):
+    hostname: str = ""
+    subdomain: str = ""
+    tolerations: tuple[TimedToleration, ...] = ()
+
+
+class Pod(core.Pod, frozen=True):
+    spec: PodSpec = PodSpec()
+
+    @property
+    def terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def active(self) -> bool:
+        """Whether it counts towards its owner's replicas."""
+        return not self.finished and not self.terminating
+
+    @property
+    def stopped_with_node(self) -> bool:
+        """Whether it ended only because its node was stopped: no failure of its own."""
+        status = self.status
+        terminated = status.phase == "Failed" and status.reason == "Terminated"
+        return terminated and condition_is_true(status.conditions, "DisruptionTarget")
+
+
+class ReplicaSetSpec(Object, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    selector: LabelSelector | None = None
+    template: Raw = {}
+
+
+class ReplicaSet(ApiObject, frozen=True):
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: Raw = {}
+
+    def count(self, field: str) -> int:
+        """A number in its status; 0 if it was never written."""
+        return int(self.status.get(field) or 0)
+
+
+class RollingUpdate(Object, frozen=True):
+    max_surge: int | str = "25%"
+    max_unavailable: int | str = "25%"
+
+
+class Strategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+NO_LIMIT = 2**31 - 1
+"""The deadline or limit that means none."""
+
+BURST = 500
+"""The most pods that one visit to an owner creates or deletes."""
+
+
+class DeploymentSpec(Object, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    paused: bool = False
+    progress_deadline_seconds: int = NO_LIMIT
+    revision_history_limit: int = NO_LIMIT
+    selector: LabelSelector | None = None
+    strategy: Strategy = Strategy()
+    template: Raw = {}
+
+
+class Deployment(ApiObject, frozen=True):
+    spec: DeploymentSpec = DeploymentSpec()
+    status: Raw = {}
+
+
+class Ordinals(Object, frozen=True):
+    start: int = 0
+
+
+class Partition(Object, frozen=True):
+    partition: int = 0
+
+
+class StatefulSetStrategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: Partition | None = None
+
+
+class ClaimRetention(Object, frozen=True):
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
+class StatefulSetSpec(Object, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    ordinals: Ordinals = Ordinals()
+    persistent_volume_claim_retention_policy: ClaimRetention = ClaimRetention()
+    pod_management_policy: str = "OrderedReady"
+    revision_history_limit: int = 10
+    selector: LabelSelector | None = None
+    service_name: str = ""
+    template: Raw = {}
+    update_strategy: StatefulSetStrategy = StatefulSetStrategy()
+    volume_claim_templates: tuple[Raw, ...] = ()
+
+
+class StatefulSet(ApiObject, frozen=True):
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: Raw = {}
+
+    def count(self, field: str) -> int:
+        """A number in its status; 0 if it was never written."""
+        return int(self.status.get(field) or 0)
+
+
+class DaemonSetRollingUpdate(Object, frozen=True):
+    max_surge: int | str = 0
+    max_unavailable: int | str = 1
+
+
+class DaemonSetStrategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: DaemonSetRollingUpdate | None = None
+
+
+class DaemonSetSpec(Object, frozen=True):
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    selector: LabelSelector | None = None
+    template: Raw = {}
+    update_strategy: DaemonSetStrategy = DaemonSetStrategy()
+
+
+class DaemonSet(ApiObject, frozen=True):
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: Raw = {}
+
+
+class ControllerRevision(ApiObject, frozen=True):
+    data: Raw = {}
+    revision: int = 0
+
+
+class ExitCodes(Object, frozen=True):
+    container_name: str = ""
+    operator: str = "In"
+    values: tuple[int, ...] = ()
+
+
+class FailureRule(Object, frozen=True):
+    action: str = ""
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: tuple[Condition, ...] = ()
+
+
+class FailurePolicy(Object, frozen=True):
+    rules: tuple[FailureRule, ...] = ()
+
+
+class SuccessRule(Object, frozen=True):
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Object, frozen=True):
+    rules: tuple[SuccessRule, ...] = ()
+
+
+class JobSpec(Object, frozen=True):
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    pod_failure_policy: FailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    pod_replacement_policy: str = "TerminatingOrFailed"
+    managed_by: str = ""
+    selector: LabelSelector | None = None
+    template: Raw = {}
+
+
+class Job(ApiObject, frozen=True):
+    spec: JobSpec = JobSpec()
+    status: Raw = {}
+
+
+class CronJobSpec(Object, frozen=True):
+    schedule: str = ""
+    time_zone: str = ""
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    successful_jobs_history_limit: int = 3
+    failed_jobs_history_limit: int = 1
+    job_template: Raw = {}
+
+
+class CronJob(ApiObject, frozen=True):
+    spec: CronJobSpec = CronJobSpec()
+    status: Raw = {}
+
+
+class DisruptionBudgetSpec(Object, frozen=True):
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudget(ApiObject, frozen=True):
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: Raw = {}
+
+
+class TimedTaint(core.Taint, frozen=True):
+    time_added: str = ""
+
+
+class NodeSpec(core.NodeSpec, frozen=True):
+    taints: tuple[TimedTaint, ...] = ()
+
+
+class Node(core.Node, frozen=True):
+    spec: NodeSpec = NodeSpec()
+
+
+class NamespaceSpec(Object, frozen=True):
+    finalizers: tuple[str, ...] = ()
+
+
+class Namespace(core.Namespace, frozen=True):
+    spec: NamespaceSpec = NamespaceSpec()
+
+
+PODS = kinds.PODS.read_as(Pod)
+NODES = kinds.NODES.read_as(Node)
+NAMESPACES = kinds.NAMESPACES.read_as(Namespace)
+DEPLOYMENTS = kinds.DEPLOYMENTS.read_as(Deployment)
+REPLICA_SETS = Kind.of("apps/v1", "ReplicaSet", ReplicaSet)
+STATEFUL_SETS = Kind.of("apps/v1", "StatefulSet", StatefulSet)
+DAEMON_SETS = Kind.of("apps/v1", "DaemonSet", DaemonSet)
+CONTROLLER_REVISIONS = Kind.of("apps/v1", "ControllerRevision", ControllerRevision)
+CLAIMS: Kind[Raw] = Kind.of("v1", "PersistentVolumeClaim", dict)
+JOBS = Kind.of("batch/v1", "Job", Job)
+CRON_JOBS = Kind.of("batch/v1", "CronJob", CronJob)
+DISRUPTION_BUDGETS = kinds.POD_DISRUPTION_BUDGETS.read_as(DisruptionBudget)
+
+
+def share(value: int | str, whole: int, *, round_up: bool = True) -> int:
+    """A number, or a percentage of `whole`."""
+    if isinstance(value, int):
+        return value
+    exact = (read_integer(value.rstrip("%")) or 0) * whole / 100
+    return math.ceil(exact) if round_up else math.floor(exact)
+
+
+def copied_metadata(template: Raw) -> Raw:
+    """The metadata that a pod has from its template."""
+    meta = template.get("metadata") or {}
+    copied: Raw = {key: dict(meta[key]) for key in ("labels", "annotations") if meta.get(key)}
+    if meta.get("finalizers"):
+        copied["finalizers"] = list(meta["finalizers"])
+    return copied
+
+
+def owner_reference(kind: Kind[Any], meta: ObjectMeta) -> Raw:
+    """The owner reference of objects that this one controls."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,189 @@
+"""Ports of services at loopback addresses of this machine.
+
+Node ports listen at 127.0.0.1. In a cluster without root, every service also has a loopback
+address of its own (`services/host_addresses.py`), because this machine does not reach its virtual
+address. Each connection is forwarded to the next ready pod of the service, or to the next endpoint
+if the service has no selector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from kubekit.errors import CannotRun
+from kubekit.objects.core import port_number
+from kubekit.objects.events import EventText, event_subject
+from kubekit.objects.kinds import SERVICES
+from kubekit.objects.meta import condition_is_true
+from localkube.node.events import COMPONENT
+from localkube.node.network.forwarding import Forwarder
+from localkube.node.network.pod_network import LOOPBACK
+from localkube.node.network.services.host_addresses import Place, host_places, lowest_port
+from localkube.node.network.services.ports import service_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kubekit.control.event_recorder import EventRecorder
+    from kubekit.objects.core import Service, ServicePort
+    from kubekit.objects.meta import Key
+    from kubekit.serving.acceptor import Acceptor
+    from kubekit.watch.informer import Informer
+    from localkube.node.network.pod_network import Network
+    from localkube.node.network.services.ports import EndpointSlice
+    from localkube.node.pod import Pod
+    from localkube.node.runtime.container_runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 100
+_LISTEN_AGAIN = 5.0
+"""Seconds until a port is tried again at which listening failed."""
+
+
+class Target(NamedTuple):
+    """A port of a service."""
+
+    service: Key
+    port: ServicePort
+
+
+def node_ports(services: Iterable[Service]) -> dict[Place, Target]:
+    """The node ports of all services."""
+    return {
+        Place(LOOPBACK, port.node_port): Target(service.metadata.key, port)
+        for service in services
+        for port in service.spec.ports
+        if port.node_port and port.protocol == "TCP"
+    }
+
+
+def ready_targets(service: Service, pods: Iterable[Pod], port: int | str) -> list[tuple[str, int]]:
+    """The ready pods of a service, by uid, and the port's number in each."""
+    selector = service.spec.selector.items()
+    targets = []
+    for pod in pods:
+        same_namespace = pod.metadata.namespace == service.metadata.namespace
+        matches = selector and selector <= pod.metadata.labels.items()
+        if same_namespace and matches and _ready(pod):
+            number = port_number(port, pod.spec.containers)
+            if number:
+                targets.append((pod.metadata.uid, number))
+    return sorted(targets)
+
+
+def _ready(pod: Pod) -> bool:
+    return not pod.terminating and condition_is_true(pod.status.conditions, "Ready")
+
+
+class Informers(NamedTuple):
+    """The objects that decide where connections go."""
+
+    pods: Informer[Pod]
+    services: Informer[Service]
+    slices: Informer[EndpointSlice]
+
+
+class LoopbackPorts:
+    def __init__(
+        self, runtime: Runtime, network: Network, informers: Informers, events: EventRecorder
+    ) -> None:
+        self._runtime = runtime
+        self._network = network
+        self._informers = informers
+        self._events = events
+        self._lowest_port = lowest_port()
+        self._changed = asyncio.Event()
+        self._listening: dict[Place, Acceptor] = {}
+        self._failed: set[Place] = set()
+        self._forwarder = Forwarder(runtime.descriptors)
+        self._turn = 0
+        informers.services.subscribe(lambda _: self._changed.set())
+
+    async def run(self) -> None:
+        """Listen for all services, until cancelled."""
+        await self._informers.services.synced()
+        try:
+            while True:
+                self._listen(self._targets())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LISTEN_AGAIN if self._failed else None):
+                        await self._changed.wait()
+                self._changed.clear()
+        finally:
+            self._listen({})
+            await self._forwarder.close()
+
+    def _targets(self) -> dict[Place, Target]:
+        services = self._informers.services.all()
+        targets = node_ports(services)
+        if self._network.host_needs_proxy:
+            targets |= {
+                place: Target(service.metadata.key, port)
+                for service in services
+                for place, port in host_places(service, self._lowest_port)
+            }
+        return targets
+
+    def _listen(self, targets: dict[Place, Target]) -> None:
+        for place in self._listening.keys() - targets:
+            self._listening.pop(place).close()
+        for place in targets.keys() - self._listening:
+            try:
+                sock = socket.create_server(place, backlog=_BACKLOG)
+            except (OSError, OverflowError, ValueError) as error:
+                # Another program has the port, or it is none: the rest must work.
+                if place not in self._failed:
+                    self._report_failure(place, targets[place], error)
+                self._failed.add(place)
+                continue
+            self._failed.discard(place)
+            name = f"service {targets[place].service} at {place}"
+            self._listening[place] = self._forwarder.listen(
+                sock, name, partial(self._connect, place)
+            )
+            if place.address != LOOPBACK:
+                message = f"This machine reaches port {targets[place].port.port} at {place}"
+                self._record(targets[place], EventText("HostAddress", message))
+        self._failed &= targets.keys()
+
+    def _report_failure(self, place: Place, target: Target, error: Exception) -> None:
+        number = error.errno if isinstance(error, OSError) else None
+        # `create_server` adds the address to the error's text.
+        why = os.strerror(number) if number else str(error)
+        log.warning("service %s: cannot listen at %s: %s", target.service, place, why)
+        message = f"This machine does not reach the service at {place}: {why}"
+        self._record(target, EventText("HostAddressFailed", message, "Warning"))
+
+    def _record(self, target: Target, event: EventText) -> None:
+        if (service := self._informers.services.get(target.service)) is not None:
+            self._events.record(event_subject(SERVICES, service.metadata, COMPONENT), event)
+
+    async def _connect(self, place: Place) -> socket.socket:
+        # Looked up for every connection: services and pods change while the port stays open.
+        target = self._targets().get(place)
+        service = self._informers.services.get(target.service) if target else None
+        if target is None or service is None:
+            raise CannotRun(f"no service at {place}")
+        self._turn += 1
+        if not service.spec.selector:
+            return await self._connect_to_endpoint(service, target.port)
+        port = target.port.target_port or target.port.port
+        pods = ready_targets(service, self._informers.pods.all(), port)
+        if not pods:
+            raise CannotRun(f"no ready pod for {place}")
+        return await self._runtime.reach(*pods[self._turn % len(pods)])
+
+    async def _connect_to_endpoint(self, service: Service, port: ServicePort) -> socket.socket:
+        for found in service_ports([service], self._informers.slices.all()):
+            if (found.port, found.protocol) == (port.port, port.protocol) and found.endpoints:
+                return await self._network.connect(
+                    *found.endpoints[self._turn % len(found.endpoints)]
+                )
+        raise CannotRun(f"no endpoint for port {port.port}")

@@ -1,0 +1,196 @@
+"""The runtime that gives every pod its own namespaces, as root or rootless.
+
+The pod's first process (`pause`) holds the namespaces: when it exits, the kernel kills every
+process of the pod and frees the namespaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kubekit.errors import CannotRun
+from localkube.node.network import pod_sockets
+from localkube.node.network.pod_network import LOOPBACK
+from localkube.node.runtime import processes
+from localkube.node.runtime.container_runtime import Runtime
+from localkube.node.runtime.rootfs.path_tree import HostTree
+from localkube.node.runtime.rootfs.plan import Mount, RootfsRules, plan_rootfs
+from localkube.node.runtime.sandbox import open_sandbox
+from localkube.node.standalone.linux import files, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+    from socket import socket
+
+    from kubekit.objects.meta import Key, Raw
+    from localkube.node.network.bridge import BridgeNetwork
+    from localkube.node.runtime.cgroups import ControlGroups
+    from localkube.node.runtime.container_runtime import ContainerSpec, SandboxSpec
+
+
+class NamespaceRuntime(Runtime):
+    shares_files = False
+
+    def __init__(
+        self,
+        data_dir: Path,
+        network: BridgeNetwork,
+        rules: RootfsRules,
+        images: Path,
+        groups: ControlGroups | None = None,
+    ) -> None:
+        super().__init__(data_dir, groups)
+        self._images = images
+        self._network = network
+        self._rules = rules
+        self._tree = HostTree()
+        # The names of pods with namespaces, by uid: they use their addresses whatever the API says.
+        self._open: dict[str, str] = {}
+        self._bound: dict[str, None] = {}  # the names of pods that are to run here
+
+    async def run(self, changed: Callable[[str], None]) -> None:
+        records = [self.records.read(uid) for uid in self.records.uids()]
+        self._open |= {
+            record.uid: record.key
+            for record in records
+            if record.pause and record.address != self._network.gateway
+        }
+        self.assign_addresses(())
+        await super().run(changed)
+
+    @property
+    def host_address(self) -> str:
+        return self._network.gateway
+
+    def assign_addresses(self, keys: Iterable[Key]) -> None:
+        self._bound = dict.fromkeys(map(str, keys))
+        self._assign()
+
+    def _assign(self) -> None:
+        self._network.addresses.assign(dict.fromkeys(self._open.values()) | self._bound)
+
+    async def save_addresses(self) -> None:
+        await self._network.save_addresses()
+
+    def address(self, key: Key) -> str:
+        return str(self._network.addresses.held(str(key)) or "")
+
+    def last_address(self, key: Key) -> str:
+        return str(self._network.addresses.find(str(key)) or "")
+
+    async def open(self, spec: SandboxSpec) -> None:
+        before = self.records.read(spec.uid)
+        if before.open:
+            return
+        # The first process of lost namespaces may still be exiting.
+        if before.pause and not await asyncio.to_thread(processes.kill_and_wait, before.pause):
+            raise CannotRun("the pod's earlier first process does not exit")
+        folder = self.records.pod(spec.uid)
+        folder.mkdir(parents=True, exist_ok=True)
+        address = "" if spec.host_network else self._network.allocate(spec.key)
+        if address:  # a pod on the host's network has the host's file
+            self._open[spec.uid] = str(spec.key)
+            await self.save_addresses()
+            files.write_atomically(folder / "resolv.conf", self._network.resolv_conf, 0o644)
+        files.write_atomically(folder / "hostname", f"{spec.hostname}\n", 0o644)
+        body: Raw = {
+            "key": str(spec.key),
+            "address": address or self._network.gateway,
+            "sandbox": before.next_sandbox,
+            "grace": spec.grace,
+        }
+
+        def created(pid: int) -> dict[str, str]:
+            started = kernel.start_time(pid)
+            self.records.write_pod(spec.uid, body | {"pause": pid, "started": started})
+            return self._network.link(address) if address else {}
+
+        shared = [("shm", "mode=1777")]
+        shared += [(f"volumes/{name}", options) for name, options in spec.memory_volumes.items()]
+        request = {
+            "folder": str(folder),
+            "hostname": spec.hostname,
+            "network": bool(address),
+            "shared": shared,
+            "hidden": self._rules.hidden,
+            "join": self._network.holder,
+        }
+        await open_sandbox(folder, request, created)
+
+    async def start(self, spec: ContainerSpec) -> None:
+        record = self.records.read_open(spec.uid)
+        folder = self.records.attempt(spec.uid, spec.name, spec.number)
+        if folder.exists():
+            return
+        pod = self.records.pod(spec.uid)
+        own_mounts = (
+            Mount(str(pod / "shm"), "/dev/shm"),
+            Mount(str(folder / "termination-log"), spec.message_path),
+            *(
+                Mount(str(pod / name), f"/etc/{name}")
+                for name in ("hosts", "resolv.conf", "hostname")
+                if (pod / name).exists()
+            ),
+        )
+        # A volume that the pod mounts at one of our paths replaces ours.
+        mounts = {mount.path: mount for mount in (*own_mounts, *spec.mounts)}
+        layers = layers_of(spec.image, self._images)
+        body = {
+            "pause": record.pause,
+            "pause_started": kernel.start_time(record.pause),
+            "pod": str(pod),
+            "root": str(folder / "root"),
+            "steps": plan_rootfs(self._rules, mounts.values(), layers, self._tree),
+            "hidden": self._rules.hidden,
+            "own": [str(pod), *layers, *self._rules.own],
+        }
+        await self.supervise(spec, body)
+
+    async def close(self, uid: str) -> None:
+        record = self.records.read(uid)
+        # In this order: the first process stays until every shim has reaped its children.
+        if record.pause:
+            processes.kill(record.pause)
+        await self.end_shims(uid)
+        if record.pause:
+            await asyncio.to_thread(processes.kill_and_wait, record.pause)
+        self.remove_cgroups(uid)
+        if record.address and record.address != self._network.gateway and record.pause:
+            await asyncio.to_thread(self._network.detach, record.address)
+        if self._open.pop(uid, None):
+            self._assign()
+
+    async def reach(self, uid: str, port: int) -> socket:
+        record = self.records.read_open(uid)
+        if record.address == self._network.gateway:  # a pod on the host's network
+            return await pod_sockets.connect_from_host(LOOPBACK, port)
+        if self._network.holder:  # rootless: the daemon is outside the pods' network
+            errors = self.records.pod(uid) / "open_socket.err"
+            return await pod_sockets.connect_from_pod(record.pause, record.address, port, errors)
+        return await pod_sockets.connect_from_host(record.address, port)
+
+    async def dial(self, address: str, port: int) -> socket:
+        if address == self._network.gateway:
+            return await pod_sockets.connect_from_host(LOOPBACK, port)
+        if self._network.contains(address):
+            return await self._network.connect(address, port)
+        return await pod_sockets.connect_from_host(address, port)
+
+    async def reach_from_inside(self, uid: str, port: int) -> socket:
+        record = self.records.read_open(uid)
+        try:
+            return await self.reach(uid, port)
+        except (OSError, CannotRun):
+            if record.address == self._network.gateway:
+                raise
+        errors = self.records.pod(uid) / "open_socket.err"
+        return await pod_sockets.connect_from_pod(record.pause, LOOPBACK, port, errors)
+
+
+def layers_of(image: str, images: Path) -> list[str]:
+    """The directories to lay over the machine's files for a valid image name: the node has no
+    images, but may have a directory of the user's for each name, which cannot lead out of it."""
+    layer = images / image
+    return [str(layer)] if image and layer.is_dir() else []

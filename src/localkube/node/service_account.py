@@ -1,0 +1,236 @@
+"""How programs in pods reach the API: its address, its CA, and service account tokens.
+
+`with_token_volume` adds the volume that Kubernetes adds to every pod. `ServiceAccountTokens` writes
+the tokens of all volumes and renews each after 80 % of its lifetime, at most after a day. The times
+are saved beside the pod, so a restarted daemon continues to renew.
+A token that the API refuses is renewed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from kubekit.errors import MissingReference, NotFound
+from kubekit.objects.kinds import SERVICE_ACCOUNTS
+from localkube.node.config_maps_and_secrets import ROOT_CA
+from localkube.node.pod import VolumeMount
+from localkube.node.standalone.linux import files
+from localkube.node.token_renewal import MAX_DRIFT, Clocks, Renewal, renew_at
+from localkube.node.volumes.volume_sources import (
+    ConfigMapFiles,
+    DownwardFile,
+    DownwardFiles,
+    FieldRef,
+    KeyPath,
+    ProjectedFiles,
+    ProjectedSource,
+    ServiceAccountToken,
+    Volume,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kubekit.client.client import Client
+    from kubekit.objects.meta import Raw
+    from localkube.node.pod import Container, Pod
+
+log = logging.getLogger(__name__)
+
+TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
+_VOLUME = "kube-api-access"
+_LIFETIME = 3607
+"""Seconds. Kubernetes uses the same odd number, to tell the tokens that it adds to every pod from
+tokens that a pod asks for."""
+_CLOCK_CHECK = 10.0
+_NEW = 2.0
+"""Seconds in which a refusal is not the fault of a token that was just written."""
+
+_CONTENTS = (
+    ProjectedSource(
+        service_account_token=ServiceAccountToken("token", expiration_seconds=_LIFETIME)
+    ),
+    ProjectedSource(config_map=ConfigMapFiles(ROOT_CA, items=(KeyPath("ca.crt", "ca.crt"),))),
+    ProjectedSource(
+        downward_api=DownwardFiles(
+            (DownwardFile("namespace", field_ref=FieldRef("metadata.namespace")),)
+        )
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ApiAddress:
+    """The address of the API as pods see it, and the CA that verifies it."""
+
+    host: str
+    port: int
+    ca: bytes
+
+    def variables(self, *, host_network: bool) -> dict[str, str]:
+        """Environment variables for clients. Pods on the host's network use loopback."""
+        host, port = "127.0.0.1" if host_network else self.host, str(self.port)
+        return {
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": port,
+            "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        }
+
+
+def with_token_volume(pod: Pod, account: Raw) -> Pod:
+    """The pod with its account's token, unless the pod or the account disables it."""
+    automount = pod.spec.automount_service_account_token
+    if automount is None:
+        automount = account.get("automountServiceAccountToken", True)
+    # A container that mounts its own volume at the token's path keeps it.
+    if not automount or all(map(_mounts_token, pod.all_containers)):
+        return pod
+    volume = Volume(name=_VOLUME, projected=ProjectedFiles(_CONTENTS))
+    spec = replace(
+        pod.spec,
+        volumes=(*pod.spec.volumes, volume),
+        containers=tuple(map(_with_mount, pod.spec.containers)),
+        init_containers=tuple(map(_with_mount, pod.spec.init_containers)),
+    )
+    return replace(pod, spec=spec)
+
+
+def _mounts_token(container: Container) -> bool:
+    return any(mount.mount_path.rstrip("/") == TOKEN_DIRECTORY for mount in container.volume_mounts)
+
+
+def _with_mount(container: Container) -> Container:
+    if _mounts_token(container):
+        return container
+    mount = VolumeMount(_VOLUME, TOKEN_DIRECTORY, read_only=True)
+    return replace(container, volume_mounts=(*container.volume_mounts, mount))
+
+
+class ServiceAccountTokens:
+    """Writes and renews the tokens of pods. `folder` contains one directory per pod."""
+
+    def __init__(
+        self,
+        client: Client,
+        folder: Path,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._folder = folder
+        self._clock, self._monotonic = clock, monotonic
+        self._renewals: dict[str, dict[str, Renewal]] = {}
+
+    async def with_token_volume(self, pod: Pod) -> Pod:
+        """The pod with its account's token, if it gets one."""
+        name = pod.spec.service_account_name or "default"
+        try:
+            account = await self._client.get(SERVICE_ACCOUNTS, pod.metadata.key._replace(name=name))
+        except NotFound:
+            # The controller may not have created the default account yet: start without it.
+            if pod.spec.automount_service_account_token is False or name == "default":
+                return pod
+            raise MissingReference(f'serviceaccount "{name}" not found') from None
+        return with_token_volume(pod, account)
+
+    async def renew(self, pod: Pod, directories: Mapping[str, str]) -> None:
+        """Write every token of the pod that is missing or due, to its volume's directory."""
+        uid = pod.metadata.uid
+        renewals = self._renewals_of(uid)
+        changed = False
+        for volume, source, mode in _token_files(pod):
+            file = Path(directories[volume]) / files.inside(source.path)
+            renewal = renewals.get(str(file))
+            if renewal is None or renewal.left(self._now()) <= 0 or not file.exists():
+                token, at = await self._request(pod, source)
+                renewals[str(file)] = self._now().renewal(at)
+                files.write_atomically(file, token)
+                file.chmod(mode)
+                changed = True
+        if changed:
+            text = json.dumps({file: each.at.isoformat() for file, each in renewals.items()})
+            files.write_atomically(self._folder / uid / "tokens", text)
+
+    def due_in(self, uid: str) -> float | None:
+        """Seconds until the pod's next renewal; None if it has no tokens."""
+        now = self._now()
+        return min((each.left(now) for each in self._renewals_of(uid).values()), default=None)
+
+    def refused(self, uid: str) -> bool:
+        """The API refused a token of this pod: all of its tokens are due, unless they are new."""
+        renewals, now = self._renewals.get(uid, {}), self._now()
+        if all(now.monotonic - each.written < _NEW for each in renewals.values()):
+            return False  # a program that uses an old token, or a pod that has none
+        self._renewals[uid] = {
+            file: dataclasses.replace(each, seconds=0.0) for file, each in renewals.items()
+        }
+        return True
+
+    async def watch_clock(self, wake: Callable[[str], None]) -> None:
+        """Wake every pod with tokens when the clock was set, until cancelled."""
+        offset = self._now().offset
+        while True:
+            await asyncio.sleep(_CLOCK_CHECK)
+            moved = self._now().offset - offset
+            if abs(moved) > MAX_DRIFT:
+                log.info("the clock was set by %+.0f s: renewing the tokens of pods", moved)
+                offset += moved
+                for uid in list(self._renewals):
+                    wake(uid)
+
+    def forget(self, uid: str) -> None:
+        self._renewals.pop(uid, None)
+
+    def _now(self) -> Clocks:
+        return Clocks(self._clock(), self._monotonic())
+
+    def _renewals_of(self, uid: str) -> dict[str, Renewal]:
+        if uid not in self._renewals:
+            saved, now = files.read_json(self._folder / uid / "tokens"), self._now()
+            self._renewals[uid] = {
+                file: now.renewal(datetime.fromisoformat(at)) for file, at in saved.items()
+            }
+        return self._renewals[uid]
+
+    async def _request(self, pod: Pod, source: ServiceAccountToken) -> tuple[str, datetime]:
+        """A new token, and when to renew it."""
+        meta, issued = pod.metadata, self._clock()
+        # Bound to the pod: the API rejects the token once the pod is deleted.
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "audiences": [source.audience] if source.audience else [],
+                "expirationSeconds": source.expiration_seconds,
+                "boundObjectRef": reference,
+            },
+        }
+        name = pod.spec.service_account_name or "default"
+        try:
+            response = await self._client.create(
+                SERVICE_ACCOUNTS, request, namespace=meta.namespace, subresource="token", name=name
+            )
+        except NotFound:
+            raise MissingReference(f'serviceaccount "{name}" not found') from None
+        expires = datetime.fromisoformat(response["status"]["expirationTimestamp"])
+        return response["status"]["token"], renew_at(issued, expires)
+
+
+def _token_files(pod: Pod) -> Iterator[tuple[str, ServiceAccountToken, int]]:
+    """The tokens in the pod's volumes: the volume's name, the token, the mode of the file."""
+    for volume in pod.spec.volumes:
+        if volume.projected is not None:
+            for source in volume.projected.sources:
+                if source.service_account_token is not None:
+                    yield volume.name, source.service_account_token, volume.projected.default_mode

@@ -1,0 +1,200 @@
+"""Starts a program as a direct child, after preparing the child (namespaces, root directory).
+
+Two processes come one after the other. The first one is outside the pod's pid namespace: it enters
+the other namespaces, builds the root directory and closes every descriptor that the program does
+not get. Only then it enters the pid namespace and forks the second one, as a sibling, which becomes
+the program. So programs of the pod, which may look into all processes that they see
+(`/proc/PID/root`, `cwd`, `fd`), never see one that has more than its container.
+
+The child has one end of a socket pair that exec closes. Messages are the descriptors of `prepare`,
+then the PID, or the reason why the program does not run, which becomes `StartFailed`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import socket
+import struct
+import termios
+import warnings  # noqa: F401 (os.execvpe imports it, after the root directory has changed)
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from localkube.node.standalone.linux import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_NO_SPACE, _CANNOT_RUN, _NOT_FOUND = 125, 126, 127
+_MAX_RECEIVED = 4
+_MAX_DESCRIPTORS = 1 << 20
+_PID, _ERROR = b"p", b"e"
+
+
+class StartFailed(Exception):
+    """The program never ran; `code` is the exit code that a shell would use."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Program(NamedTuple):
+    """`prepare` runs in the child before the program is looked up; the descriptors that it returns
+    are sent to the parent."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    tty: bool
+    """Whether standard input is a terminal that the program controls."""
+    prepare: Callable[[], list[int]]
+    pid_namespace: int = -1
+    """The descriptor of the one to run in, if it is not ours."""
+
+
+def start(
+    program: Program, stdio: tuple[int, int, int], admit: Callable[[int], None] | None = None
+) -> tuple[int, list[int]]:
+    """Start the program with these descriptors in a session of its own; returns its PID and the
+    descriptors of `prepare`. `admit` gets the PID before the program runs."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    first = os.fork()
+    if first == 0:
+        ours.close()
+        _run(program, stdio, theirs, admitted=admit is not None)
+    theirs.close()
+    pid, error, descriptors = 0, b"", list[int]()
+    with ours:
+        while True:
+            data, fds, _, _ = socket.recv_fds(ours, 4096, _MAX_RECEIVED)
+            descriptors += fds
+            if data[:1] == _PID and not pid:
+                pid = int(data[1:])
+                _admit(ours, admit, pid)
+            elif data[:1] == _ERROR:
+                error = data[1:]
+            elif not data:
+                break
+    for fd in descriptors:
+        os.set_inheritable(fd, False)
+    # Without a message, the kernel killed the first process at its memory limit.
+    if pid not in (0, first):
+        os.waitpid(first, 0)
+    if error:
+        code, _ = exit_code(os.waitpid(pid or first, 0)[1])
+        message = error.decode(errors="replace")
+        raise StartFailed(f'cannot run "{program.argv[0]}": {message}', code)
+    return pid or first, descriptors
+
+
+def _admit(child: socket.socket, admit: Callable[[int], None] | None, pid: int) -> None:
+    if admit is not None:
+        with contextlib.suppress(OSError):  # it was killed
+            admit(pid)
+            child.send(_PID)
+
+
+def _run(
+    program: Program, stdio: tuple[int, int, int], parent: socket.socket, *, admitted: bool
+) -> NoReturn:
+    """What the child does: it becomes the program, or sends why not."""
+    code = _CANNOT_RUN
+    try:
+        _prepare(program, stdio, parent)
+        if program.pid_namespace >= 0:
+            kernel.enter({"pid": program.pid_namespace})
+            _close_all_but(parent.fileno())
+            pid = kernel.fork_sibling()
+        else:
+            pid = os.getpid()
+        if pid:
+            parent.send(_PID + str(pid).encode())
+        if pid == 0 or program.pid_namespace < 0:
+            _become(program, parent, admitted=admitted)
+        code = 0
+    except FileNotFoundError as error:
+        code = _NOT_FOUND
+        parent.send(_ERROR + _text(error, program.argv[0]))
+    except OSError as error:
+        code = _NO_SPACE if is_full_disk(error) else _CANNOT_RUN
+        parent.send(_ERROR + _text(error, program.argv[0]))
+    except ValueError as error:
+        parent.send(_ERROR + str(error).encode())
+    finally:
+        os._exit(code)
+
+
+def is_full_disk(error: StartFailed | OSError) -> bool:
+    """Whether the program did not run for lack of space: another attempt may succeed."""
+    if isinstance(error, StartFailed):
+        return error.code == _NO_SPACE
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _text(error: OSError, program: str) -> bytes:
+    path = os.fsdecode(error.filename or "")
+    is_program = os.path.basename(path) in ("", os.path.basename(program))  # searched in PATH
+    suffix = "" if is_program else f": {path}"
+    return f"{error.strerror}{suffix}".encode()
+
+
+def _prepare(program: Program, stdio: tuple[int, int, int], parent: socket.socket) -> None:
+    os.umask(0o022)  # ours makes private files; the program and its root directory get the usual
+    for number, fd in enumerate(stdio):
+        os.dup2(fd, number)
+    descriptors = program.prepare()
+    if descriptors:
+        socket.send_fds(parent, [b"\n"], descriptors)
+    os.makedirs(program.cwd, exist_ok=True)
+    os.chdir(program.cwd)
+    for number in range(1, signal.NSIG):  # ignored signals would stay ignored after exec
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _close_all_but(fd: int) -> None:
+    os.closerange(3, fd)
+    os.closerange(fd + 1, _MAX_DESCRIPTORS)
+
+
+def _become(program: Program, parent: socket.socket, *, admitted: bool) -> NoReturn:
+    kernel.die_with_parent(signal.SIGKILL)
+    os.setsid()  # it can then have a controlling terminal of its own
+    if program.tty:
+        take_terminal()
+    if admitted and not parent.recv(1):
+        os._exit(_CANNOT_RUN)
+    os.execvpe(program.argv[0], program.argv, program.env)
+
+
+def take_terminal() -> None:
+    """Make standard input, a terminal, the controlling terminal of our session."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def read_output(fd: int) -> bytes | None:
+    """The program's next output; empty at its end, None if there is none yet."""
+    try:
+        return os.read(fd, 64 * 1024)
+    except BlockingIOError:
+        return None
+    except OSError:  # no process uses the terminal any more
+        return b""
+
+
+def resize(terminal: int, rows: int, columns: int) -> None:
+    """Set the window size of a terminal."""
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def exit_code(status: int) -> tuple[int, int]:
+    """Exit code and signal of a wait status; a signal counts as 128 plus its number."""
+    if os.WIFSIGNALED(status):
+        return 128 + os.WTERMSIG(status), os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), 0

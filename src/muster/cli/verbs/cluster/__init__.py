@@ -1,1 +1,0 @@
-"""Verbs about the local cluster, and the choice of the cluster."""

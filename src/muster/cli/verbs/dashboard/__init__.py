@@ -1,1 +1,0 @@
-"""Verbs that serve the dashboard, open it, and print addresses in it."""

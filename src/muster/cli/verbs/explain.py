@@ -1,0 +1,74 @@
+"""`arena explain JOB|POD`: whether it runs, and if not, why, and its place in line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from kubekit.objects.meta import Key
+from muster.cli.options import Target, cluster_options, name_argument, output_option, type_option
+from muster.cli.show.job_details import last_lines, place_in_line
+from muster.cli.show.messages import debug
+from muster.cli.show.table import json_or_yaml, table, underlined_table
+from muster.client.jobs.explain import explain
+from muster.jobs.view.units import count, next_try
+
+if TYPE_CHECKING:
+    from muster.contract.job_explanation import JobExplanation
+
+MEMBERS = ("POD", "ROLE", "PHASE", "NODE", "WHY")
+
+
+@click.command(name="explain")
+@name_argument()
+@output_option("wide", "json", "yaml")
+@type_option
+@cluster_options
+def command(target: Target, name: str, output: str, type_: str) -> None:
+    """Explain whether a job or a pod runs, and if not, why, and its place in line.
+
+    \b
+    Examples:
+      arena explain hello
+      arena explain hello-worker-0 -o json
+    """
+    cluster = target.cluster()
+    with cluster.connect() as client:
+        explanation = explain(client, Key(target.namespace_in(cluster), name), type_, debug)
+    if output == "wide":
+        print(_text(explanation))
+    else:
+        import msgspec
+
+        print(json_or_yaml(msgspec.to_builtins(explanation), output))
+
+
+def _next_try(explanation: JobExplanation) -> str:
+    moment = datetime.fromisoformat(explanation.next_try) if explanation.next_try else None
+    return next_try(moment, datetime.now(UTC))
+
+
+def _text(explanation: JobExplanation) -> str:
+    facts = [
+        ("Name:", explanation.name),
+        ("State:", explanation.state),
+        ("Why:", f"{explanation.text}{_next_try(explanation)}"),
+    ]
+    if explanation.gang:
+        dialect = f" ({explanation.dialect})" if explanation.dialect else ""
+        facts.append(("Gang:", f"{explanation.gang}{dialect}"))
+    if explanation.place:
+        facts.append(("Line:", place_in_line(explanation)))
+        if explanation.min_member > 1:
+            facts.append(("Needs:", f"{count(explanation.min_member, 'member')} at once"))
+        facts.append(("Priority:", str(explanation.priority)))
+    if explanation.held:
+        facts.append(("Held:", f"room for {count(explanation.held, 'member')}"))
+    rows = [
+        (member.name, member.role or "-", member.phase, member.node or "-", member.why)
+        for member in explanation.members
+    ]
+    text = "\n\n".join([table(facts), *last_lines(explanation.last_lines)])
+    return f"{text}\n\n{underlined_table(MEMBERS, rows)}" if rows else text

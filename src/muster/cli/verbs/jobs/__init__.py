@@ -1,1 +1,0 @@
-"""Verbs about training jobs."""

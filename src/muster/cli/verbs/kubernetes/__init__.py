@@ -1,1 +1,0 @@
-"""Verbs that install Muster on a Kubernetes cluster, and examine the installation."""

@@ -1,1 +1,0 @@
-"""Verbs about the program itself: its settings, completion and version."""

@@ -1,0 +1,88 @@
+"""`arena prune --since DURATION`: delete jobs that ended at least that long ago."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from kubekit.errors import NotFound, UsageError
+from muster.cli.confirmation import ask
+from muster.cli.each_name import Failures
+from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
+from muster.cli.show.messages import note_cluster, note_once
+from muster.client.jobs import job_operations, lookup
+from muster.jobs.view.units import count, duration
+
+if TYPE_CHECKING:
+    from muster.client.target import Cluster
+    from muster.jobs.view.summary import JobSummary
+
+
+@click.command(name="prune")
+@click.option("--since", "-s", required=True, metavar="DURATION", help="How long ago, e.g. 24h.")
+@all_namespaces_option
+@click.option("--dry-run", is_flag=True, help="Only print their names.")
+@click.option(
+    "--yes",
+    "-y",
+    is_flag=True,
+    help="Do not ask before a deletion on another cluster than the local one.",
+)
+@type_option
+@cluster_options
+def command(
+    target: Target, since: str, all_namespaces: bool, dry_run: bool, yes: bool, type_: str
+) -> None:
+    """Delete jobs that succeeded or failed at least that long ago. Other jobs stay.
+
+    \b
+    Examples:
+      arena prune --since 24h
+      arena prune --since 1h -A --dry-run
+    """
+    from muster.jobs.build.flag_values import seconds
+
+    limit = timedelta(seconds=seconds("--since", since))
+    cluster = target.cluster()
+    if not dry_run:
+        note_cluster(cluster)
+    now = datetime.now(UTC)
+    with cluster.connect() as client:
+        namespace = "" if all_namespaces else target.namespace_in(cluster)
+        jobs = lookup.list_jobs(client, namespace, type_, note_once)
+        old = [job for job in jobs if job_operations.ended_before(job, now - limit)]
+        if not old:
+            print("No jobs to delete")
+            return
+        if not (dry_run or yes):
+            _confirm(cluster, old)
+        failures = Failures()
+        for job in old:
+            text = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
+            if dry_run:
+                print(f"Would delete {text}")
+                continue
+            # NotFound: another user has deleted the job meanwhile. With the UID, a new job of the
+            # same name is never deleted.
+            with failures.collecting(), contextlib.suppress(NotFound):
+                (kind,) = lookup.kinds_of_type(job.trainer)
+                client.delete(kind, job.key, uid=job.uid, propagation="Background")
+                print(f"Delete {text}")
+    failures.raise_if_any(len(old), "jobs")
+
+
+def _confirm(cluster: Cluster, old: list[JobSummary]) -> None:
+    """Ask for confirmation, unless it is the local cluster."""
+    if cluster.local:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"{count(len(old), 'job')} on {cluster.name} would be deleted, "
+            "and there is no terminal to ask",
+            hint="--yes deletes them; --dry-run lists them.",
+        )
+    ask(f"Delete {count(len(old), 'job')} on {cluster.name}?")

@@ -1,0 +1,299 @@
+"""`arena submit KIND`: build a job from flags, or read it from a file, and create it.
+
+The commands `submit tf`, `submit mpi`, … are made from the table of flags. Objects are sent to the
+API server directly: no helm, no kubectl, no temporary files. The lines on stdout are arena's, since
+scripts read them.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubekit.errors import UsageError
+from kubekit.objects.meta import object_name
+from muster.cli import arena_parser
+from muster.cli.options import (
+    Target,
+    cluster_options,
+    debug_option,
+    dry_run_option,
+    objects_option,
+)
+from muster.cli.send_manifests import DRY_RUN_SUFFIX, print_objects
+from muster.cli.show.messages import arena_info, note, note_cluster, warn_of_unknown_fields
+from muster.cli.show.progress import StatusLine
+from muster.cli.training_command import (
+    SubmitCommand,
+    SubmitGroup,
+    note_literal_words,
+    shell_line,
+)
+from muster.client.jobs import waiting
+from muster.client.manifests.apply import check_namespace
+from muster.client.submit import mlflow, submit
+from muster.client.submit.submit import PreparedJob
+from muster.client.submit.transaction import submission_record
+from muster.client.target import find_cluster, no_cluster, start_cluster
+from muster.jobs.build.flags import BY_TYPE, Flag, Submission, flags_of
+from muster.jobs.build.job_manifest import Bundle
+from muster.jobs.build.roles import flags_without_effect
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.meta import Raw
+    from muster.client.submit.transaction import Submitted
+    from muster.client.target import Cluster
+
+
+@dataclass(frozen=True)
+class SubmitOptions:
+    """The options that are not about the job."""
+
+    dry_run: str = "none"
+    output: str | None = None
+    wait: bool = False
+    watch: bool = False
+
+
+def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every `submit` that are not about the job; the command gets `chosen`."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        chosen = SubmitOptions(*(kwargs.pop(field.name) for field in fields(SubmitOptions)))
+        if chosen.dry_run != "none" and (chosen.wait or chosen.watch):
+            raise UsageError("--dry-run creates nothing that could be waited for")
+        return command(*args, chosen=chosen, **kwargs)
+
+    for option in (
+        click.option("--watch", is_flag=True, help="Wait, and print every change of a replica."),
+        click.option(
+            "--wait", is_flag=True, help="Wait until the job ends; exit code 10 if it fails."
+        ),
+        objects_option,
+        dry_run_option,
+        debug_option,
+    ):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def submit_flags(
+    kind: type[Submission],
+    given: dict[str, Any],
+    target: Target,
+    chosen: SubmitOptions,
+) -> None:
+    """Submit the job of these flags. It is checked before a cluster is contacted or started."""
+    cluster = find_cluster(target)
+    prepared = submit.prepare(kind, given, local=cluster is None or cluster.local)
+    assert prepared.flags is not None
+    for sentence in (*flags_without_effect(prepared.flags), *prepared.notes):
+        note(sentence)
+    _submit(prepared, cluster, target, chosen)
+
+
+def submit_file(file: str, changes: Sequence[str], target: Target, chosen: SubmitOptions) -> None:
+    """Submit the job of a file, with these changes."""
+    from muster.client.submit import job_file
+
+    loaded = job_file.load(file, sys.stdin, changes, warn_of_unknown_fields)
+    if isinstance(loaded, Bundle):
+        check_namespace(loaded.job, target.namespace)
+        _submit(PreparedJob(loaded), find_cluster(target), target, chosen)
+    else:
+        submit_flags(*loaded, target, chosen)
+
+
+def _submit(
+    prepared: PreparedJob, cluster: Cluster | None, target: Target, chosen: SubmitOptions
+) -> None:
+    """Print, check or create the job. A dry run starts no cluster; on the client it needs none."""
+    if chosen.dry_run == "client":
+        bundle = prepared.bundle
+        items = [submission_record(bundle.job), *bundle.companions, bundle.job]
+        print_objects(items, chosen.output or "yaml")
+        return
+    if cluster is None and chosen.dry_run == "server":
+        raise no_cluster()
+    cluster = cluster or start_cluster(target, note)
+    if chosen.dry_run == "none":
+        note_cluster(cluster)
+    job = prepared.bundle.job
+    namespace = job["metadata"].get("namespace") or target.namespace_in(cluster)
+    with cluster.connect() as client:
+        submitted = submit.create(
+            client, prepared, namespace, dry_run=chosen.dry_run == "server", notify=note
+        )
+        _print_submitted(submitted, namespace, chosen)
+        for sentence in submit.warnings(client, submitted.job, namespace, local=cluster.local):
+            note(sentence, "warn")
+        if prepared.flags and prepared.flags.model_name and chosen.dry_run == "none":
+            _register_model(prepared.flags)
+        if chosen.wait or chosen.watch:
+            _wait(client, submitted.job, instances=chosen.watch)
+
+
+def _print_submitted(submitted: Submitted, namespace: str, chosen: SubmitOptions) -> None:
+    record, *others = items = [submitted.record, *submitted.companions, submitted.job]
+    if chosen.output:
+        print_objects(items, chosen.output)
+        return
+    outcome = f"created{DRY_RUN_SUFFIX[chosen.dry_run]}"
+    print(f"{object_name(record)} {outcome}")
+    if chosen.dry_run == "none":
+        print(f"{object_name(record)} labeled")
+    for item in others:
+        print(f"{object_name(item)} {outcome}")
+    if chosen.dry_run == "none":
+        name, type_ = submitted.job["metadata"]["name"], submitted.job["kind"].lower()
+        arena_info(f"The Job {name} has been submitted successfully")
+        arena_info(
+            f"You can run `arena get {name} --type {type_} -n {namespace}` to check the job status"
+        )
+
+
+def _register_model(flags: Submission) -> None:
+    version = mlflow.register(flags.model_name, flags.model_source)
+    arena_info(
+        f"The model version {flags.model_name}/{version} of the job {flags.name} "
+        "has been registered"
+    )
+
+
+def _wait(client: BlockingClient, created: Raw, *, instances: bool) -> None:
+    watch = waiting.JobWatch(client, JOB_KIND_BY_NAME[created["kind"]].resource, created)
+    name = created["metadata"]["name"]
+    subject = f"the job {name} (`arena logs -f {name}` follows it)"
+    with StatusLine(instances=instances, subject=subject) as line:
+        job = waiting.wait_for(watch, waiting.FINISHED, on_look=line.show_job, notify=line.show)
+    if job.reason:
+        note(job.reason, "warn")
+    if job.discarded:
+        note(f"{job.discarded}; write files that you need to a volume, e.g. --data-dir")
+
+
+_EXAMPLES = {
+    "tfjob": ("a TensorFlow job", "tf", "--ps=1 --workers=2", "python train.py"),
+    "mpijob": ("an MPI job", "mpi", "--workers=2", "mpirun python train.py"),
+    "pytorchjob": ("a PyTorch job", "pytorch", "--workers=2", "torchrun train.py"),
+    "jaxjob": ("a JAX job", "jax", "--workers=2", "python train.py"),
+}
+"""What each type is called, its short name, and flags and a command that are typical of it."""
+
+
+def type_command(type_: str) -> click.Command:
+    """`submit TYPE`."""
+    noun, short, flags, example = _EXAMPLES[type_]
+    kind = BY_TYPE[type_]
+
+    def run(target: Target, words: tuple[str, ...], chosen: SubmitOptions, **given: Any) -> None:
+        note_literal_words(words)
+        submit_flags(kind, {**given, "command": (shell_line(words),)}, target, chosen)
+
+    run.__doc__ = f"""Submit {noun}.
+
+    COMMAND is one quoted string, or all words from the first one that is no flag. Put flags of
+    `submit` before COMMAND; they may also follow a quoted COMMAND.
+
+    \b
+    Examples:
+      arena submit {short} --name=hello {flags} --gang "{example}"
+      arena submit {short} --name=hello {flags} --wait {example} --lr 0.1
+      arena submit {short} --name=hello {flags} --image=team/train:3 "{example}"
+    """
+    command: Any = cluster_options(run)
+    command = click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND")(command)
+    command = submit_options(command)
+    for flag in reversed(flags_of(kind)):
+        command = _option(flag)(command)
+    return click.command(name=type_, cls=SubmitCommand)(command)
+
+
+def _option(flag: Flag) -> Callable[[Any], Any]:
+    default = flag.default
+    settings: dict[str, Any] = {
+        "help": flag.help,
+        "cls": arena_parser.ArenaOption,
+        "old": flag.old,
+        "group": flag.group,
+    }
+    if isinstance(default, bool):
+        switch = f"{flag.spelling}/--no-{flag.spelling.lstrip('-')}"
+        # None means that the switch was not written, as opposed to switched off.
+        return click.option(switch, flag.field, default=None, **settings)
+    if default is MISSING:
+        settings["required"] = True
+    elif default == ():
+        settings |= {"multiple": True, "help": f"{flag.help}  [repeatable]"}
+    else:
+        settings |= {"default": default, "show_default": default not in ("", 0)}
+    spellings = [part for part in (flag.spelling, flag.old, flag.short) if part]
+    return click.option(*spellings, flag.field, **settings)
+
+
+@click.group(
+    name="submit", cls=SubmitGroup, aliases=TYPE_ALIASES, invoke_without_command=True,
+    no_args_is_help=False,
+)  # fmt: skip
+@click.option(
+    "--filename", "-f", "file", metavar="FILE|-",
+    help="Submit the job of a file: a manifest, or flags as YAML.",
+)  # fmt: skip
+@click.option(
+    "--set", "changes", multiple=True, metavar="PATH=VALUE",
+    help="With -f: change a field first.  [repeatable]",
+)  # fmt: skip
+@submit_options
+@cluster_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    target: Target,
+    file: str | None,
+    changes: tuple[str, ...],
+    chosen: SubmitOptions,
+) -> None:
+    """Submit a training job.
+
+    A file holds a job's manifest, or the flags of `submit KIND` as YAML with `kind` and `command`:
+
+    \b
+      kind: tf
+      name: hello
+      workers: 2
+      env: {EPOCHS: 3}
+      command: python train.py
+
+    \b
+    Examples:
+      arena submit tf --name=hello --gang --workers=2 "python train.py"
+      arena submit -f job.yaml --set workers=4 --set env.EPOCHS=5 --wait
+    """
+    if ctx.invoked_subcommand is not None:
+        if file or changes or chosen != SubmitOptions():
+            raise UsageError(
+                f"options between `submit` and `{ctx.invoked_subcommand}` are for `submit -f`",
+                hint=f"Write them after: arena submit {ctx.invoked_subcommand} …",
+            )
+        return
+    if file is not None:
+        submit_file(file, changes, target, chosen)
+        return
+    if changes:
+        raise UsageError("--set is for `submit -f FILE`")
+    if chosen != SubmitOptions():
+        raise UsageError("there is no job to submit", hint="Name a kind, or a file with -f.")
+    raise click.exceptions.NoArgsIsHelpError(ctx)
+
+
+for _type in BY_TYPE:
+    command.add_command(type_command(_type))

@@ -1,0 +1,219 @@
+"""What the checks know: the state of a cluster, read once.
+
+A list that the user may not read is empty, and `unread` names it; the checks that need it then find
+nothing, and a warning says so.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kubekit.client.request import Request
+from kubekit.errors import ApiError, Forbidden, NotFound
+from kubekit.objects.kinds import CONFIG_MAPS, CRDS, DEPLOYMENTS, LEASES, NODES, PODS
+from kubekit.objects.meta import Key, Raw
+from kubekit.rights import MissingRight, Right, Rule, account_name
+from muster.client.server_clock import seconds_ahead
+from muster.contract import waiting_line_format
+from muster.contract.crds import PART_OF
+from muster.contract.gang_dialects import DIALECTS
+from muster.install.objects.values import COMPONENTS
+
+if TYPE_CHECKING:
+    from kubekit.client.blocking_client import BlockingClient
+    from kubekit.objects.core import Lease, Node, Pod
+    from kubekit.objects.kinds import Kind
+
+PENDING = "spec.nodeName=,status.phase=Pending"
+LINE = Key(waiting_line_format.NAMESPACE, waiting_line_format.CONFIG_MAP)
+
+
+class Component(msgspec.Struct, frozen=True):
+    """A component that is installed as a Deployment."""
+
+    name: str
+    deployment: Raw
+    pods: list[Raw]
+
+    @property
+    def key(self) -> Key:
+        meta = self.deployment["metadata"]
+        return Key(meta["namespace"], meta["name"])
+
+    @property
+    def image(self) -> str:
+        return str(self._container.get("image", ""))
+
+    @property
+    def account(self) -> str:
+        """Its user name on the cluster."""
+        spec = self.deployment["spec"]["template"]["spec"]
+        name = spec.get("serviceAccountName", "default")
+        return f"system:serviceaccount:{self.key.namespace}:{name}"
+
+    def argument(self, flag: str) -> list[str]:
+        """The values of a flag of its command line."""
+        words = [str(word) for word in self._container.get("args") or []]
+        return [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
+
+    @property
+    def served_namespace(self) -> str:
+        """The one namespace that it serves; empty: all."""
+        return next(iter(self.argument("--namespace")), "")
+
+    @property
+    def _container(self) -> Raw:
+        containers = self.deployment["spec"]["template"]["spec"]["containers"]
+        row: Raw = containers[0]
+        return row
+
+
+class BrokenRole(msgspec.Struct, frozen=True):
+    """A role or a binding that is gone or names nobody, and the rights that it should give."""
+
+    problem: str
+    rights: frozenset[Right] = frozenset()
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The state of a cluster."""
+
+    local: bool
+    now: datetime
+    """By the clock of this machine."""
+    skew: float
+    """Seconds by which this machine's clock is ahead of the server's."""
+    version: str
+    failed_checks: dict[str, str] = {}
+    crds: dict[str, Raw] = {}
+    deployments: list[Raw] = []
+    components: list[Component] = []
+    leases: list[Any] = []
+    nodes: list[Any] = []
+    pending: list[Any] = []
+    groups: dict[str, set[str]] = {}
+    """The groups of each resource that the cluster serves, as NAMESPACE/NAME."""
+    line: dict[str, str] = {}
+    missing: dict[str, list[Rule]] = {}
+    """Rights that are missing, by component as in `name_of` (`you` is the user), as rules."""
+    broken_roles: dict[str, list[BrokenRole]] = {}
+    """Roles and bindings that give their rights to nobody, by component; `users` have some too."""
+    reported: dict[MissingRight, str] = {}
+    """Missing rights that components reported by events, and the objects of these events."""
+    unread: list[str] = []
+    """Resources that the user may not list, and objects that the user may not get."""
+
+    def is_unread(self, kind: Kind[Any], key: Key | None = None) -> bool:
+        """Whether the user may not list objects of a kind, or not get one of them."""
+        return _words(kind, key) in self.unread
+
+    @property
+    def server_now(self) -> datetime:
+        return self.now - timedelta(seconds=self.skew)
+
+    def name_of(self, component: Component) -> str:
+        """The name of a component's account; where several have it, with the namespace."""
+        name = account_name(component.account)
+        same = [row for row in self.components if account_name(row.account) == name]
+        return f"{name} in the namespace {component.key.namespace}" if len(same) > 1 else name
+
+
+class Reader:
+    """Lists objects, and remembers what may not be listed."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        self.client = client
+        self.unread: list[str] = []
+
+    def list(self, kind: Kind[Any], namespace: str = "", **selectors: Any) -> list[Any]:
+        try:
+            return list(self.client.list(kind, namespace, **selectors).items)
+        except NotFound:
+            return []
+        except Forbidden:
+            if _words(kind) not in self.unread:
+                self.unread.append(_words(kind))
+            return []
+
+
+def _words(kind: Kind[Any], key: Key | None = None) -> str:
+    return kind.resource if key is None else f"{kind.resource} {key}"
+
+
+def read(client: BlockingClient, *, local: bool) -> Facts:
+    """Everything but rights."""
+    reader = Reader(client)
+    version, skew = _version(client)
+    deployments: list[Raw] = reader.list(DEPLOYMENTS)
+    leases: list[Lease] = reader.list(LEASES)
+    nodes: list[Node] = reader.list(NODES)
+    pending: list[Pod] = reader.list(PODS, fields=PENDING)
+    crds = reader.list(CRDS.read_as(dict))
+    return Facts(
+        local=local,
+        now=datetime.now(UTC),
+        skew=skew,
+        version=version,
+        failed_checks=_failed_checks(client),
+        crds={crd["metadata"]["name"]: crd for crd in crds},
+        deployments=deployments,
+        components=[
+            found for name in COMPONENTS for found in _component(reader, deployments, name)
+        ],
+        leases=leases,
+        nodes=nodes,
+        pending=pending,
+        groups=_groups(client),
+        line=_line(client, reader),
+        unread=reader.unread,
+    )
+
+
+def _version(client: BlockingClient) -> tuple[str, float]:
+    before = datetime.now(UTC)
+    response = client.send(Request("GET", "/version"))
+    version = str(msgspec.json.decode(response.body).get("gitVersion", ""))
+    return version, seconds_ahead(response, before)
+
+
+def _failed_checks(client: BlockingClient) -> dict[str, str]:
+    try:
+        return {name: why for name, why in client.ready_checks().items() if why}
+    except ApiError:
+        return {}
+
+
+def _component(reader: Reader, deployments: list[Raw], name: str) -> list[Component]:
+    """The component, for each Deployment of it: a cluster may have an operator per namespace."""
+    found = []
+    for row in deployments:
+        labels = row["metadata"].get("labels") or {}
+        if labels.get("app.kubernetes.io/name") == f"muster-{name}" and PART_OF in labels:
+            selector = f"app.kubernetes.io/name=muster-{name}"
+            namespace = row["metadata"]["namespace"]
+            pods = reader.list(PODS.read_as(dict), namespace, labels=selector)
+            found.append(Component(name, row, pods))
+    return found
+
+
+def _groups(client: BlockingClient) -> dict[str, set[str]]:
+    groups: dict[str, set[str]] = {}
+    for kind in {kind for dialect in DIALECTS for kind in dialect.kinds}:
+        try:
+            items = client.list(kind).items
+        except (NotFound, Forbidden):
+            continue
+        groups[kind.resource] = {str(item.metadata.key) for item in items}
+    return groups
+
+
+def _line(client: BlockingClient, reader: Reader) -> dict[str, str]:
+    try:
+        found = client.find(CONFIG_MAPS, LINE)
+    except Forbidden:
+        reader.unread.append(_words(CONFIG_MAPS, LINE))
+        return {}
+    return dict(found.data) if found is not None else {}

@@ -1,0 +1,134 @@
+"""Job operators and schedulers of other projects, by their Deployments and leases. Pure.
+
+Names are from the manifests and sources of these projects, at these commits: training-operator 1.9
+(047db1a4, b3cc7906 for Open Data Hub), tf-operator (020cea26, 01c75ac5), pytorch-operator
+(0bed2d4d), mpi-operator (067a81ee; 12f5df3d for v1), arena's charts (8c964b19, 3926187d), Volcano
+(04d59659, 0069b395), kube-batch (1ebe60e4, adc54967), kube-batchd (fffd42e4), scheduler-plugins
+0.35.7 (09b67148), Koordinator (15d48f35), YuniKorn (188b913e).
+
+Only training-operator (if told to elect a leader) and mpi-operator for v2beta1 hold leases; older
+operators lock Endpoints. Charts put the name of their release in front of a Deployment's name.
+Kueue and Kubeflow Trainer are in no table: Kueue starts and suspends jobs that an operator runs,
+and Trainer acts on kinds of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muster.contract.other_schedulers import is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from kubekit.objects.core import Lease
+    from kubekit.objects.meta import Raw
+
+OPERATORS = (
+    "training-operator",
+    "tf-operator",
+    "tf-job-operator",
+    "pytorch-operator",
+    "mpi-operator",
+)
+"""Job operators that act on the same kinds: the names of their Deployments and images."""
+TRAINING_OPERATOR_LEASE = ".training-operator.kubeflow.org"
+MPI_OPERATOR_LEASE = "mpi-operator"
+SCHEDULERS = {
+    "volcano-scheduler": "volcano",
+    "vc-scheduler": "volcano",
+    "kube-batch": "kube-batch",
+    "kube-batchd": "kube-batchd",
+    "batchd": "kube-batchd",
+    "scheduler-plugins-scheduler": "scheduler-plugins-scheduler",
+    "koord-scheduler": "koord-scheduler",
+    "yunikorn-scheduler": "yunikorn",
+}
+"""The name that each scheduler answers to by default, by the name of its Deployment or image."""
+NAME_FLAG = "--scheduler-name"
+"""The flag of Volcano and kube-batch that chooses another name."""
+
+
+class OtherSystem(msgspec.Struct, frozen=True, order=True):
+    """An operator or a scheduler name of another project, and by which object it was found."""
+
+    name: str
+    seen: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.seen})"
+
+
+def other_operators(
+    deployments: Iterable[Raw], leases: Iterable[Lease], now: datetime
+) -> tuple[OtherSystem, ...]:
+    """The job operators that run: a Deployment that is not scaled to zero, or a live lease."""
+    found = {
+        OtherSystem(name, _where(row))
+        for row in deployments
+        if _runs(row) and (name := _known(row, OPERATORS))
+    }
+    by_name = {other.name for other in found}
+    for lease in leases:
+        name = _operator_with_lease(lease.metadata.name)
+        if name and name not in by_name and is_alive(lease, now):
+            where = f"lease {lease.metadata.name} in the namespace {lease.metadata.namespace}"
+            found.add(OtherSystem(name, where))
+    return tuple(sorted(found))
+
+
+def deployed_schedulers(deployments: Iterable[Raw]) -> tuple[OtherSystem, ...]:
+    """The names that schedulers of other projects answer to, by their Deployments."""
+    found = {
+        OtherSystem(name, _where(row))
+        for row in deployments
+        if _runs(row) and (known := _known(row, SCHEDULERS))
+        for name in tuple(_chosen_names(row)) or (SCHEDULERS[known],)
+    }
+    return tuple(sorted(found))
+
+
+def _operator_with_lease(lease: str) -> str:
+    if lease.endswith(TRAINING_OPERATOR_LEASE):
+        return "training-operator"
+    return "mpi-operator" if lease == MPI_OPERATOR_LEASE else ""
+
+
+def _runs(deployment: Raw) -> bool:
+    return bool((deployment.get("spec") or {}).get("replicas", 1) > 0)
+
+
+def _where(deployment: Raw) -> str:
+    meta = deployment["metadata"]
+    return f"deployment {meta['name']} in the namespace {meta['namespace']}"
+
+
+def _containers(deployment: Raw) -> list[Raw]:
+    template = (deployment.get("spec") or {}).get("template") or {}
+    return (template.get("spec") or {}).get("containers") or []
+
+
+def _known(deployment: Raw, known: Iterable[str]) -> str:
+    """The known name that a Deployment or its image has, alone or after a prefix; else empty."""
+    images = [str(row.get("image", "")) for row in _containers(deployment)]
+    repositories = [
+        image.partition("@")[0].rpartition("/")[2].partition(":")[0] for image in images
+    ]
+    names = [deployment["metadata"]["name"], *repositories]
+    matches = (system for name in names for system in known if f"-{name}".endswith(f"-{system}"))
+    return next(matches, "")
+
+
+def _chosen_names(deployment: Raw) -> Iterator[str]:
+    """The values of the flag that names a scheduler, as one word or two."""
+    for container in _containers(deployment):
+        words = [*(container.get("command") or []), *(container.get("args") or [])]
+        for word, following in itertools.pairwise([*words, ""]):
+            if word == NAME_FLAG:
+                yield str(following)
+            elif str(word).startswith(f"{NAME_FLAG}="):
+                yield str(word).partition("=")[2]

@@ -1,0 +1,242 @@
+"""Publishes the models that pods export: looks at their directories, writes ConfigMaps.
+
+Only pods with the annotation `muster.dev/model-dir` cost anything. While one of a job's pods runs,
+its directory is looked at every two seconds, and once more after the last one ended. From then on
+only deletions are noticed, at leisure: the ConfigMap goes when the last version is gone. This task
+is the only writer of these ConfigMaps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kubekit.errors import MissingReference, MusterError, NotFound, describe
+from kubekit.objects.kinds import CONFIG_MAPS
+from kubekit.objects.meta import Key
+from kubekit.telemetry import unexpected_errors
+from kubekit.telemetry.log_bounds import RepeatedLine
+from muster.contract import exported_models
+from muster.contract.exported_models import MODEL_DIR, Model
+from muster.models import location, version_reader
+from muster.models.location import Location
+from muster.models.watched_models import LAST_LOOKS, ModelFile, WatchedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kubekit.client.client import Client
+    from muster.models.location import ExportingPod, PodChange, PodFolders
+    from muster.models.version_reader import Look
+
+log = logging.getLogger(__name__)
+_failures = RepeatedLine(log, logging.WARNING)
+
+INTERVAL = 2.0
+"""Seconds between two looks at the directory of a running job."""
+_PAUSE_PER_WORK = 20.0
+"""Looking may cost a twentieth of a processor."""
+_LIGHT = 0.01
+"""Seconds of processor time of a look. Directories that cost more share a twentieth of a processor
+among themselves and do not delay the others."""
+_IDLE_ROUNDS = 15
+"""Every so many rounds, the directories of ended jobs are checked for deletions."""
+
+
+class ModelWatcher:
+    def __init__(
+        self,
+        client: Client,
+        folders: PodFolders,
+        file: Path,
+    ) -> None:
+        """Follow the pods with a model directory; `file` is where the watcher remembers them."""
+        self._client, self._folders, self._file = client, folders, ModelFile(file)
+        self._new: dict[str, ExportingPod] = {}
+        self._models: dict[Key, WatchedModel] = {}
+        self._of_pod: dict[str, Key] = {}
+        self._wake = asyncio.Event()
+        folders.subscribe(self._pod_changed)
+
+    def _pod_changed(self, change: PodChange) -> None:
+        pod = change.current
+        if not location.model_directory(pod):
+            return
+        uid = pod.metadata.uid
+        if uid not in self._of_pod:
+            if change.new is not None:  # a pod that is gone wrote nothing that was not seen
+                self._new[uid] = pod
+                self._wake.set()
+            else:
+                self._new.pop(uid, None)
+        elif (change.new is None or pod.finished) and self._of_pod[uid] in self._models:
+            self._models[self._of_pod[uid]].running.discard(uid)
+        if change.new is None:
+            self._of_pod.pop(uid, None)
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        self._load()
+        rounds = 0
+        while True:
+            if not self._new and not self._models:
+                self._wake.clear()
+                await self._wake.wait()
+            started = time.thread_time()
+            work = await self._round(check_ended=rounds % _IDLE_ROUNDS == 0)
+            work += time.thread_time() - started
+            rounds += 1
+            await asyncio.sleep(max(INTERVAL, _PAUSE_PER_WORK * work))
+
+    def _load(self) -> None:
+        """Continue with the models of an earlier process."""
+        for model in self._file.load():
+            self._models.setdefault(model.key, model)
+
+    async def _round(self, *, check_ended: bool) -> float:
+        """Returns the processor time of directories that are cheap to look at."""
+        for uid, pod in list(self._new.items()):
+            try:
+                done = await self._add(pod)
+            except Exception as error:  # noqa: BLE001 - of this pod's fields: it is left out
+                unexpected_errors.survived("models", pod.metadata.key, error)
+                done = True
+            if done:
+                self._new.pop(uid, None)
+        work = 0.0
+        for model in list(self._models.values()):
+            is_active = bool(model.running or model.looks_left)
+            if not (is_active or check_ended or not model.published):
+                continue
+            if time.monotonic() >= model.due:
+                await self._attempt(model, is_active=is_active)
+                work += min(model.work, _LIGHT)
+        await self._file.save(self._models.values())
+        return work
+
+    async def _attempt(self, model: WatchedModel, *, is_active: bool) -> None:
+        """Look at one directory, whose files may be made to break this: others are not affected."""
+        try:
+            await (self._look(model) if is_active else self._check(model))
+        except Exception as error:  # noqa: BLE001 - of hostile files; the node must go on
+            _failures.log("the models in %s cannot be listed: %r", model.place.top, error)
+            model.work = max(model.work, INTERVAL)
+        if model.work > _LIGHT:
+            heavy = sum(row.work > _LIGHT for row in self._models.values())
+            model.due = time.monotonic() + _PAUSE_PER_WORK * model.work * max(heavy, 1)
+
+    async def _add(self, pod: ExportingPod) -> bool:
+        """Begin to watch the directory of a pod; False to try again later."""
+        try:
+            found = await self._folders.locate(pod, location.model_directory(pod))
+        except MissingReference as error:
+            self._folders.report(pod, "ModelDirNotSeen", f"{MODEL_DIR}: {error}")
+            return True
+        except MusterError as error:
+            log.warning("the models of pod %s are not listed: %s", pod.metadata.key, error)
+            return False
+        except (OSError, RuntimeError, ValueError) as error:  # a loop of links, for example
+            message = f"{location.model_directory(pod)[:200]}: {describe(error)}"
+            self._folders.report(pod, "ModelDirNotSeen", message)
+            return True
+        if found is not None:
+            self._watch(pod, Location(*found))
+        return found is not None
+
+    def _watch(self, pod: ExportingPod, place: Location) -> None:
+        job = location.maker(pod)
+        key = Key(pod.metadata.namespace, exported_models.config_map_name(job.kind, job.name))
+        model = self._models.get(key)
+        if model is None or model.place != place:
+            model = self._models[key] = WatchedModel(key, place, Model())
+        model.model = msgspec.structs.replace(
+            model.model,
+            name=location.model_name(pod),
+            job=job,
+            directory=location.model_directory(pod),
+        )
+        model.looks_left = LAST_LOOKS
+        if not pod.finished:
+            model.running.add(pod.metadata.uid)
+        self._of_pod[pod.metadata.uid] = key
+
+    async def _look(self, model: WatchedModel) -> None:
+        """Look for new versions."""
+        others = {
+            stamp[:2]
+            for other in self._models.values()
+            if other is not model
+            for stamp in other.last.stamps.values()
+        }
+        ended = not model.running
+        is_hidden = _nowhere if model.place.is_of_pod else self._folders.is_hidden
+        result = await asyncio.to_thread(_measured, model, others, is_hidden)
+        if ended:
+            model.looks_left = model.looks_left - 1 if result.unsettled else 0
+        await self._take(model, result)
+
+    async def _check(self, model: WatchedModel) -> None:
+        """Notice deleted versions of a job that has ended."""
+        result = await asyncio.to_thread(_measured, model, None, _nowhere)
+        await self._take(model, result)
+
+    async def _take(self, model: WatchedModel, result: Look) -> None:
+        if result.listed(model.model) != model.last.listed(model.model):
+            model.published = False
+        model.last = result
+        if not model.published:
+            await self._publish(model)
+        if not (result.versions or model.running or model.looks_left) and model.published:
+            self._models.pop(model.key, None)
+
+    async def _publish(self, model: WatchedModel) -> None:
+        model.model = model.last.listed(model.model)
+        body = exported_models.manifest(model.model, *model.key)
+        try:
+            if not model.model.versions:
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(CONFIG_MAPS, model.key)
+            else:
+                await self._write(model.key, body)
+        except MusterError as error:
+            log.warning("the model %s is not published: %s", model.key, error)
+            # A namespace that is being deleted takes no ConfigMap any more.
+            model.published = not model.running and not model.looks_left
+            return
+        model.published = True
+
+    async def _write(self, key: Key, body: dict[str, object]) -> None:
+        try:
+            await self._client.patch(CONFIG_MAPS, key, body)
+        except NotFound:
+            await self._client.create(CONFIG_MAPS, body)
+
+
+def _measured(
+    model: WatchedModel, others: set[tuple[int, int]] | None, is_hidden: Callable[[str], bool]
+) -> Look:
+    """A look at new versions, or with None at those that are left."""
+    started = time.thread_time()
+    top, path, _ = model.place
+    try:
+        if others is None:
+            return version_reader.remaining(top, path, model.last)
+        return version_reader.look(top, path, model.last, model.model.job.uid, others, is_hidden)
+    except OSError as error:  # not ours to read now: nothing is known, so nothing changes
+        log.info("the models in %s cannot be read: %s", top, describe(error))
+        return model.last
+    except Exception as error:  # noqa: BLE001 - one hostile file of one job
+        _failures.log("the models in %s cannot be read: %r", top, error)
+        return model.last
+    finally:
+        model.work = time.thread_time() - started
+
+
+def _nowhere(_: str) -> bool:
+    return False

@@ -1,0 +1,50 @@
+"""Opening a pod's namespaces: a failure leaves no process behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubekit.errors import CannotRun
+from localkube.node.runtime import processes, sandbox
+from localkube.node.standalone.linux import kernel
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def starters(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The PIDs of the starters."""
+    pids: list[int] = []
+
+    def fork_program(*arguments: Any) -> int:
+        pids.append(processes.fork_program(*arguments))
+        return pids[-1]
+
+    monkeypatch.setattr(sandbox, "fork_program", fork_program)
+    return pids
+
+
+def never(pid: int) -> dict[str, str]:
+    raise AssertionError(f"{pid} should not exist")
+
+
+async def test_a_starter_that_fails_is_reaped(tmp_path: Path, starters: list[int]) -> None:
+    with pytest.raises(CannotRun, match="cannot create the pod's namespaces"):
+        await sandbox.open_sandbox(tmp_path, {"network": False, "join": 2**22 + 1}, never)
+
+    assert [pid for pid in starters if pid in kernel.pids()] == []
+
+
+async def test_a_starter_that_hangs_is_killed_and_reaped(
+    tmp_path: Path, starters: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "_START_TIMEOUT", 0.3)
+    monkeypatch.setattr(sandbox, "_send", lambda *_: None)  # the starter waits for its request
+
+    with pytest.raises(CannotRun, match=r"did not start in 0\.3 s"):
+        await sandbox.open_sandbox(tmp_path, {}, never)
+
+    assert [pid for pid in starters if pid in kernel.pids()] == []

@@ -1,0 +1,101 @@
+"""Jobs that restart, are suspended or have ended: the same truth in `list`, `get` and `explain`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kubekit.objects.meta import Raw
+from tests.muster.cli.fake_cluster import Scene, ago, condition, job, pod
+
+LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container=c"}
+
+
+def crashing(scene: Scene, message: str = "step 1\nboom\x1b[2J") -> None:
+    """A job of two workers, the second of which crashed 15 s ago."""
+    running = condition(job("TFJob", "j", {"Worker": 2}, age=90), "Running")
+    crashed = pod(running, "worker", 1, "Running", node="n1")
+    end = {"exitCode": 3, "finishedAt": ago(15), "message": message}
+    crashed["status"]["containerStatuses"] = [
+        {
+            "name": "c",
+            "restartCount": 3,
+            "state": {"waiting": LOOP},
+            "lastState": {"terminated": end},
+        }
+    ]
+    pods = [pod(running, "worker", 0, "Running", node="n1"), crashed]
+    scene.objects = {"tfjobs": [running], "pods": pods, "configmaps": [], "services": []}
+
+
+def explained(scene: Scene) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(scene.arena("explain", "j", "-o", "json")[1])
+    return result
+
+
+def test_a_crash_loop_is_named_everywhere_with_its_next_try(scene: Scene) -> None:
+    crashing(scene)
+    text = "worker 1 restarted 3 times; the last time it exited with code 3: boom\\x1b[2J"
+
+    code, out, err = scene.arena("list")
+    assert (code, out.splitlines()[1].split()[:2]) == (0, ["j", "RESTARTING"])
+    assert err == f"j: {text}; next try in 25 s\n"
+    assert f"Reason:      {text}; next try in 25 s\n" in scene.arena("get", "j")[1]
+    out = scene.arena("explain", "j")[1]
+    assert out.splitlines()[1].split() == ["State:", "restarting"]
+    assert f"Why:    {text}; next try in 25 s\n" in out
+
+
+def test_json_has_the_parts_of_a_crash(scene: Scene) -> None:
+    crashing(scene)
+
+    data = json.loads(scene.arena("get", "j", "-o", "json")[1])
+
+    assert (data["status"], data["nextTry"]) == (
+        "RESTARTING",
+        data["instances"][1]["crash"]["nextTry"],
+    )
+    crash = data["instances"][1]["crash"]
+    assert (crash["exitCode"], crash["lastLine"]) == (3, "boom\x1b[2J")
+    assert data["nextTry"] - data["creationTimestamp"] == 90 + 25
+    assert "crash" not in data["instances"][0]
+    assert explained(scene)["state"] == "restarting"
+
+
+def test_a_crash_is_shown_without_its_log(scene: Scene) -> None:
+    crashing(scene, message="")
+
+    out = scene.arena("get", "j")[1]
+
+    assert "the last time it exited with code 3; next try in 25 s\n" in out
+
+
+def ended(scene: Scene, type_: str, message: str = "", **status: Any) -> None:
+    raw: Raw = condition(job("TFJob", "j", {"Worker": 2, "PS": 1}, age=90), type_, message)
+    raw["status"].update(status)
+    scene.objects = {"tfjobs": [raw], "pods": [], "configmaps": [], "services": []}
+
+
+def test_a_suspended_job_is_suspended(scene: Scene) -> None:
+    ended(scene, "Suspended", "TFJob j is suspended.")
+    text = "TFJob j is suspended; `arena resume j` starts it again"
+
+    assert scene.arena("list")[1].splitlines()[1].split()[1] == "SUSPENDED"
+    assert f"Reason:      {text}\n" in scene.arena("get", "j")[1]
+    assert scene.arena("explain", "j")[1] == f"Name:   j\nState:  suspended\nWhy:    {text}\n"
+
+
+def test_a_job_that_ended_is_explained_without_its_pods(scene: Scene) -> None:
+    counts = {"Worker": {"succeeded": 2}, "PS": {"succeeded": 1}}
+    ended(scene, "Succeeded", replicaStatuses=counts)
+
+    assert explained(scene)["state"] == "succeeded"
+    assert explained(scene)["text"] == "has ended: 3 succeeded of 3"
+    ended(scene, "Failed", "why it failed")
+    assert (explained(scene)["state"], explained(scene)["text"]) == ("failed", "why it failed")
+
+
+def test_a_job_whose_pods_do_not_exist_yet_waits(scene: Scene) -> None:
+    ended(scene, "Created")
+
+    assert (explained(scene)["state"], explained(scene)["text"]) == ("waiting", "has no pods yet")

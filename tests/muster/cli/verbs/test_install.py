@@ -1,0 +1,419 @@
+"""`muster install` and `uninstall` on a real control plane."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kubekit.objects.kinds import CRDS, DEPLOYMENTS, PODS, ROLE_BINDINGS
+from kubekit.objects.meta import Raw
+from muster.cli import main
+from muster.contract.job_resources import TFJOBS
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.process_flags import kubeconfig
+from tests.waiting import until
+
+IMAGE = ("--image", "registry.example.com/muster:1")
+Run = Callable[..., tuple[int, str, str]]
+TEMPLATE: Raw = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}]}}
+JOB: Raw = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "TFJob",
+    "metadata": {"name": "j", "namespace": "default"},
+    "spec": {"tfReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    """A cluster on whose nodes Deployments become ready."""
+    with ControlPlane(control_plane_binaries) as plane:
+        plane.start_controller_manager()
+        plane.start_scheduler()
+        plane.start_kwok()
+        plane.add_node("n0")
+        yield plane
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Iterator[Run]:
+    """Runs commands; an installation that a failed test leaves is removed."""
+    needs_cluster = "cluster" in request.fixturenames
+    plane: ControlPlane | None = request.getfixturevalue("cluster") if needs_cluster else None
+
+    def muster(verb: str, *words: str) -> tuple[int, str, str]:
+        flags = ("--kubeconfig", str(plane.kubeconfig)) if plane else ()
+        code = main.run("muster", [verb, *flags, *words])
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    yield muster
+    for namespace in _installed(plane) if plane else ():
+        muster("uninstall", "--yes", "-n", namespace)
+
+
+def _installed(plane: ControlPlane) -> set[str]:
+    labels = "labelSelector=app.kubernetes.io%2Fpart-of%3Dmuster"
+    _, found = plane.request("GET", f"{DEPLOYMENTS.path()}?{labels}")
+    return {row["metadata"]["namespace"] for row in found["items"]}
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_an_installation_from_beginning_to_end(cluster: ControlPlane, run: Run) -> None:
+    code, _, err = run("install", *IMAGE)
+    assert (code, "no terminal to ask" in err) == (2, True)
+
+    code, out, err = run("install", *IMAGE, "--yes")
+    assert code == 0, err
+    assert "deployment.apps/muster-operator created" in out
+    assert "muster-scheduler: 2 of 2 ready" in err
+    assert "cluster: muster-test (from --kubeconfig)" in err
+
+    code, out, err = run("install", *IMAGE, "--yes")
+    assert code == 0, err
+    lines = out.splitlines()[:-1]
+    assert {line.rpartition(" ")[2] for line in lines} == {"unchanged"}, out
+
+    status, _ = cluster.request("POST", TFJOBS.path("default"), JOB)
+    assert status == 201
+    wrong = {**JOB, "metadata": {"name": "0day"}}
+    status, answer = cluster.request("POST", TFJOBS.path("default"), wrong)
+    assert (status, "'0day-worker-0', derived from it, is not" in answer["message"]) == (422, True)
+    code, out, err = run("uninstall", "--yes")
+    assert code == 0, err
+    assert "deployment/muster-operator in the namespace muster deleted" in out
+    assert "validatingadmissionpolicy/muster-jobs deleted" in out
+    assert "validatingadmissionpolicybinding/muster-jobs deleted" in out
+    assert "1 job left on the cluster" in err
+    assert "clusterrole/muster-edit and clusterrole/muster-view stay" in err
+    assert cluster.request("GET", TFJOBS.path("default", "j"))[0] == 200
+    cluster.kubectl("create", "rolebinding", "carol", "--clusterrole=edit", "--user=carol")
+    for verb in ("list", "delete"):
+        asked = cluster.kubectl("auth", "can-i", verb, "tfjobs.kubeflow.org", "--as=carol")
+        assert asked.stdout == "yes\n", verb
+    assert run("uninstall", "--yes")[1] == "Muster is not installed\n"
+
+    code, out, err = run("uninstall", "--yes", "--crds")
+    assert code == 0, err
+    assert "customresourcedefinition/tfjobs.kubeflow.org deleted" in out
+    assert "clusterrole/muster-edit deleted" in out
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_crd_of_another_system_gets_our_versions_only_when_asked(
+    cluster: ControlPlane, run: Run
+) -> None:
+    name = "mpijobs.kubeflow.org"
+    theirs = {
+        "metadata": {"name": name},
+        "spec": {
+            "group": "kubeflow.org",
+            "names": {"kind": "MPIJob", "listKind": "MPIJobList", "plural": "mpijobs"},
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": "v2beta1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    }
+    cluster.kubectl("wait", "--for=delete", f"crd/{name}", "--timeout=30s")
+    status, answer = cluster.request("POST", CRDS.path(), theirs)
+    assert status == 201, answer
+
+    def versions() -> list[str]:
+        _, crd = cluster.request("GET", CRDS.path(name=name))
+        return [version["name"] for version in crd["spec"]["versions"]]
+
+    words = (*IMAGE, "--yes", "--no-wait", "--scheduler-only")
+    code, out, err = run("install", *words)
+    assert code == 0, err
+    assert versions() == ["v2beta1"]
+    assert "does not serve v1" in err
+
+    code, out, err = run("install", *words, "--take-crds")
+    assert code == 0, err
+    assert f"customresourcedefinition.apiextensions.k8s.io/{name} configured" in out
+    assert set(versions()) > {"v1", "v2beta1"}
+    assert run("uninstall", "--yes")[0] == 0
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_beside_another_operator(cluster: ControlPlane, run: Run) -> None:
+    cluster.kubectl("create", "deployment", "training-operator", "--image=x", "-n", "default")
+
+    code, _, err = run("install", *IMAGE, "--yes", "--operator")
+    assert (code, "two operators would act on the same jobs" in err) == (2, True)
+    code, out, err = run("install", *IMAGE, "--yes", "--no-wait")
+    assert code == 0, err
+
+    assert "deployment.apps/muster-scheduler created" in out
+    assert "muster-operator" not in out
+    cluster.kubectl("delete", "deployment", "training-operator", "-n", "default")
+    assert run("uninstall", "--yes")[0] == 0
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_pods_that_do_not_start_are_named(cluster: ControlPlane, run: Run, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("nodeSelector: {disk: none}")
+
+    code, _, err = run("install", *IMAGE, "--yes", "-f", str(values), "--timeout", "2s")
+
+    assert code == 1
+    assert "error: muster-operator is not ready: muster-operator-" in err
+    assert run("uninstall", "--yes")[0] == 0
+
+
+def test_the_dry_run_prints_yaml_and_needs_no_cluster(run: Run) -> None:
+    code, out, err = run("install", *IMAGE, "--dry-run", "--scheduler-only")
+
+    assert (code, err) == (0, "")
+    kinds = [item["kind"] for item in yaml.safe_load_all(out)]
+    assert (kinds.count("Deployment"), kinds[0]) == (1, "Namespace")
+
+
+def test_without_an_image_the_next_step_is_named(run: Run) -> None:
+    code, _, err = run("install")
+
+    assert code == 2
+    assert "deploy/Containerfile" in err
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",)], ids=["install", "dry run"])
+@pytest.mark.parametrize(
+    ("wrong", "sentence", "step"),
+    [
+        (
+            ("--namespace", "Team A"),
+            "error: --namespace: 'Team A' is not the name of a namespace",
+            "for example team-a",
+        ),
+        (("--namespace", "-"), "'-' is not the name of a namespace", "lower-case letters"),
+        (("--image", "a b"), "error: --image: 'a b' is not the name of an image", "podman pull"),
+        (("--image", ""), "error: no image is given", "deploy/Containerfile"),
+        (("--scheduler-name", ""), "--scheduler-name: '' is not the name of a", "schedulerName"),
+        (("--watch-namespace", ""), "error: --watch-namespace is empty", "leave the flag out"),
+        (("--watch-namespace", "a/b"), "'a/b' is not the name of a namespace", "a-b"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_the_cluster_is_asked(
+    run: Run, words: tuple[str, ...], wrong: tuple[str, ...], sentence: str, step: str
+) -> None:
+    nowhere = ("--kubeconfig", "/nowhere") if not words else ()
+
+    code, out, err = run("install", *IMAGE, *words, *nowhere, *wrong)
+
+    first, second = err.splitlines()
+    assert (code, out) == (2, "")
+    assert sentence in first
+    assert step in second
+
+
+def test_a_wrong_namespace_is_refused_by_uninstall_too(run: Run) -> None:
+    code, _, err = run("uninstall", "--kubeconfig", "/nowhere", "--namespace", "Team A")
+
+    assert code == 2
+    assert "--namespace: 'Team A' is not the name of a namespace" in err
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_an_operator_for_one_namespace_works_with_rights_there_alone(
+    cluster: ControlPlane, run: Run
+) -> None:
+    cluster.kubectl("create", "namespace", "team")
+    only = ("--operator-only", "--watch-namespace", "team", "-n", "team")
+    code, out, err = run("install", *IMAGE, "--yes", "--no-wait", *only)
+    assert code == 0, err
+    assert "clusterrole" not in out
+    token = cluster.kubectl("create", "token", "muster-operator", "-n", "team").stdout.strip()
+    config = cluster.folder / "operator.kubeconfig"
+    authority = cluster.authority.certificate
+    config.write_text(json.dumps(kubeconfig(cluster.url, authority, token=token)))
+    _, deployment = cluster.request("GET", DEPLOYMENTS.path("team", "muster-operator"))
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    free = [word for word in arguments if not word.startswith("--metrics-")]
+    words = [sys.executable, "-m", "muster", *free, f"--kubeconfig={config}"]
+
+    with (cluster.folder / "operator.log").open("w") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=log)
+    try:
+        job = copy.deepcopy(JOB)
+        job["metadata"]["namespace"] = "team"
+        job["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": TEMPLATE}}}
+        status, answer = cluster.request("POST", TFJOBS.path("team"), job)
+        assert status == 201, answer
+
+        def pods() -> bool:
+            labels = "training.kubeflow.org%2Fjob-name%3Dj"
+            _, found = cluster.request("GET", f"{PODS.path('team')}?labelSelector={labels}")
+            return len(found["items"]) == 2
+
+        until(pods, timeout=60, what="the pods of the job")
+    finally:
+        process.terminate()
+        process.wait(30)
+    log_text = (cluster.folder / "operator.log").read_text()
+    # Priority classes belong to no namespace: the operator does without them, and says so.
+    refused = [line for line in log_text.splitlines() if "may not" in line]
+    assert refused
+    assert all("priorityclasses" in line for line in refused), log_text
+    code, out, err = run("uninstall", "--yes", "-n", "team")
+    assert code == 0, err
+    assert "lease/muster-operator in the namespace team deleted" in out
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_two_teams_with_an_operator_each(cluster: ControlPlane, run: Run) -> None:
+    for name in ("red", "blue"):
+        cluster.kubectl("create", "namespace", name)
+        only = ("--operator-only", "--watch-namespace", name, "-n", name)
+        assert run("install", *IMAGE, "--yes", "--no-wait", *only)[0] == 0
+
+    code, out, _ = run("uninstall", "--dry-run", "-n", "red")
+    assert (code, "blue" in out) == (0, False)
+    assert "deployment/muster-operator in the namespace red would be deleted" in out
+    code, out, _ = run("uninstall", "--yes")
+    assert out == (
+        "Muster is not installed in the namespace muster, but in blue, red: use --namespace\n"
+    )
+    assert run("uninstall", "--yes", "-n", "red")[0] == 0
+
+    assert cluster.request("GET", DEPLOYMENTS.path("blue", "muster-operator"))[0] == 200
+    assert cluster.request("GET", ROLE_BINDINGS.path("blue", "muster-operator"))[0] == 200
+    assert cluster.request("GET", ROLE_BINDINGS.path("red", "muster-operator"))[0] == 404
+    assert run("uninstall", "--yes", "-n", "blue")[0] == 0
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_operators_for_all_namespaces_and_for_one_are_refused_beside_each_other(
+    cluster: ControlPlane, run: Run
+) -> None:
+    cluster.kubectl("create", "namespace", "green")
+    words = (*IMAGE, "--yes", "--no-wait")
+    only = ("--operator-only", "--watch-namespace", "green", "-n", "green")
+    assert run("install", *words)[0] == 0
+
+    code, out, err = run("install", *words, *only)
+
+    assert (code, out) == (2, "")
+    assert "there is muster-operator in the namespace muster, which serves all namespaces" in err
+    assert cluster.request("GET", DEPLOYMENTS.path("green", "muster-operator"))[0] == 404
+    assert run("uninstall", "--yes")[0] == 0
+    assert run("install", *words, *only)[0] == 0
+    code, out, err = run("install", *words)
+    assert (code, out) == (2, "")
+    assert "`muster uninstall --namespace green`" in err
+    assert run("uninstall", "--yes", "-n", "green")[0] == 0
+
+
+def as_user(cluster: ControlPlane, name: str) -> tuple[str, str]:
+    """The flag with the kubeconfig of an ordinary user."""
+    file = cluster.folder / f"{name}.kubeconfig"
+    client = cluster.authority.client(name, "researchers")
+    file.write_text(json.dumps(kubeconfig(cluster.url, cluster.authority.certificate, client)))
+    return ("--kubeconfig", str(file))
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_user_without_rights_gets_one_sentence_and_changes_nothing(
+    cluster: ControlPlane, run: Run
+) -> None:
+    words = (*IMAGE, "--yes", "--no-wait", *as_user(cluster, "dave"))
+
+    code, out, err = run("install", *words)
+
+    assert (code, out) == (4, "")
+    cluster_line, sentence, step = err.splitlines()
+    assert cluster_line.startswith("cluster: ")
+    assert sentence.startswith("error: you lack the rights to install Muster: to create and change")
+    assert "administrator" in step
+    assert "--dry-run" in step
+    code, _, err = run("install", *words, "--debug")
+    assert code == 4, err
+    assert "resources: [clusterroles, clusterrolebindings], verbs: [create, patch]}" in err
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_user_who_may_grant_nothing_gets_one_sentence(cluster: ControlPlane, run: Run) -> None:
+    """Who creates a role must have every right in it."""
+    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["create", "get", "list", "patch"]}
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    cluster.request("POST", path, {"metadata": {"name": "writer"}, "rules": [rule]})
+    cluster.kubectl("create", "clusterrolebinding", "erin", "--clusterrole=writer", "--user=erin")
+    words = (*IMAGE, "--yes", "--no-wait", *as_user(cluster, "erin"))
+
+    code, out, err = run("install", *words)
+
+    assert (code, out) == (4, "")
+    _, sentence, step = err.splitlines()
+    assert sentence.startswith("error: you lack the rights that you would grant to Muster, in ")
+    assert "administrator" in step
+    assert "\nerin may not " in run("install", *words, "--debug")[2]
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_user_without_a_role_who_submits_a_job_gets_the_command_that_allows_it(
+    cluster: ControlPlane, run: Run, tmp_path: Path
+) -> None:
+    assert run("install", *IMAGE, "--yes", "--no-wait")[0] == 0
+    (tmp_path / "job.yaml").write_text(json.dumps(JOB))
+    manifest = (*as_user(cluster, "frank"), "-f", str(tmp_path / "job.yaml"))
+    for verb in ("create", "apply"):
+        code, _, err = run(verb, *manifest)
+        assert (code, "--clusterrole=edit --user=frank" in err) == (4, True), err
+    words = ("tf", *as_user(cluster, "frank"), "--name=f", "--image=i", "true")
+
+    code, _, err = run("submit", *words)
+
+    assert code == 4, err
+    _, sentence, step = err.splitlines()
+    assert sentence == (
+        "error: frank may not submit jobs in the namespace default (get configmaps): "
+        "the role edit, which includes muster-edit, allows it"
+    )
+    command = step.removeprefix("An administrator runs: ")
+    assert cluster.kubectl(*shlex.split(command)[1:]).returncode == 0
+    asked = ("auth", "can-i", "create", "tfjobs.kubeflow.org", "--as=frank")
+    until(lambda: cluster.kubectl(*asked).stdout == "yes\n", what="the role edit includes jobs")
+    assert run("submit", *words)[0] == 0
+    cluster.request("DELETE", TFJOBS.path("default", "f"))
+    assert run("uninstall", "--yes")[0] == 0
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_second_installation_is_refused_and_the_first_keeps_its_rights(
+    cluster: ControlPlane, run: Run
+) -> None:
+    assert run("install", *IMAGE, "--yes", "--no-wait", "-n", "first")[0] == 0
+
+    code, _, err = run("install", *IMAGE, "--yes", "--no-wait", "-n", "second")
+
+    assert code == 2
+    assert "muster-operator is installed in the namespace first" in err
+    assert cluster.request("GET", "/api/v1/namespaces/second")[0] == 404
+    account = "--as=system:serviceaccount:first:muster-operator"
+    assert cluster.kubectl("auth", "can-i", "create", "pods", account).stdout == "yes\n"
+    assert run("uninstall", "--yes", "-n", "first")[0] == 0

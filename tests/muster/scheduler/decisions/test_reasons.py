@@ -1,0 +1,119 @@
+"""Reasons of waiting gangs: every pod gets one, and its numbers are those of now."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.muster.scheduler.builders import budget, gang, node, pod, volcano_group
+from tests.muster.scheduler.fake_cluster import FakeCluster, cluster_with_gang
+
+pytestmark = pytest.mark.looptime
+
+
+def count_reports(cluster: FakeCluster, name: str) -> int:
+    return sum(
+        1 for report in cluster.reports if report.gang.name == name and report.reason is not None
+    )
+
+
+async def test_replacements_get_the_reason_that_was_reported_before_they_existed() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), node("n2", gpus=2))
+    cluster.add(volcano_group("g", 4), *gang("g", 4, gpus=1))
+    async with cluster.running():
+        await cluster.settle()
+        gone = [name for name, home in cluster.bound().items() if home == "n2"]
+        cluster.delete_node("n2")
+        for name in gone:
+            cluster.delete_pod(name)
+        await cluster.settle(3)
+        before = count_reports(cluster, "g")
+        cluster.add(*(pod(name, gpus=1, group="g", created=50) for name in gone))
+        await cluster.settle(3)
+        assert cluster.reason("g").startswith("0 of 2 pods fit")
+        assert count_reports(cluster, "g") > before
+
+        before = count_reports(cluster, "g")
+        cluster.add(node("n3", gpus=1))  # looked at again; nobody new, and something changed
+        await cluster.settle(3)
+        cluster.add(node("n3", gpus=1, labels={"a": "b"}))  # and nothing changed
+        await cluster.settle(3)
+        assert count_reports(cluster, "g") == before + 1
+
+
+async def test_a_new_surplus_pod_gets_the_reason_of_the_other_one() -> None:
+    cluster = cluster_with_gang(2)
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("g-s1", gpus=1, group="g"))
+        await cluster.settle()
+        before, text = count_reports(cluster, "g"), cluster.reason("g")
+        cluster.delete_pod("g-s1")
+        cluster.add(pod("g-s2", gpus=1, group="g"))
+        await cluster.settle()
+
+    assert cluster.reason("g") == text
+    assert count_reports(cluster, "g") == before + 1
+
+
+async def test_a_new_unplaceable_member_gets_the_reason_of_the_other_one() -> None:
+    claims = {"resourceClaims": [{"name": "x", "resourceClaimName": "x"}]}
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=4), volcano_group("g", 1), pod("g-0", gpus=1, group="g"))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("g-1", group="g", spec=claims))
+        await cluster.settle()
+        before = count_reports(cluster, "g")
+        cluster.delete_pod("g-1")
+        cluster.add(pod("g-1", group="g", spec=claims))
+        await cluster.settle()
+
+    assert count_reports(cluster, "g") == before + 1
+
+
+async def test_a_gang_like_one_that_failed_before_gets_the_numbers_of_now() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=8), node("n2", gpus=8))
+    async with cluster.running():
+        cluster.add(volcano_group("big1", 20), *gang("big1", 20, gpus=1))
+        await cluster.settle()
+        assert cluster.reason("big1").startswith("16 of 20 pods fit; short 4 nvidia.com/gpu")
+        cluster.add(volcano_group("run", 16, created=5), *gang("run", 16, gpus=1))
+        await cluster.settle()
+        assert len(cluster.bound("run")) == 16
+        cluster.add(volcano_group("big2", 20, created=9), *gang("big2", 20, gpus=1))
+        await cluster.settle()
+        assert cluster.reason("big2").startswith("0 of 20 pods fit; short 20 nvidia.com/gpu")
+
+
+async def test_a_gang_that_is_considered_again_gets_new_numbers_after_half_a_minute() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=8), node("n2", gpus=8))
+    async with cluster.running():
+        cluster.add(volcano_group("big", 20), *gang("big", 20, gpus=1))
+        await cluster.settle()
+        cluster.add(volcano_group("run", 16, created=5), *gang("run", 16, gpus=1))
+        await cluster.settle(40)
+        cluster.add(volcano_group("big", 20, annotations={"a": "b"}))
+        await cluster.settle()
+
+    assert cluster.reason("big").startswith("0 of 20 pods fit; short 20 nvidia.com/gpu")
+
+
+async def test_a_gang_that_only_a_budget_keeps_from_evicting_names_the_budget() -> None:
+    cluster = FakeCluster()
+    web = {"app": "web"}
+    cluster.add(node("n1", gpus=2), budget("keep", "100%", web))
+    cluster.add(*(pod(f"web-{i}", gpus=1, labels=web, controller="Job") for i in range(2)))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(volcano_group("high", 2, created=9), *gang("high", 2, gpus=1, priority=5))
+        cluster.add(volcano_group("huge", 3, created=9), *gang("huge", 3, gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.deletes == []
+    assert cluster.reason("high").endswith(
+        "it would fit in place of pods of lower priority, but the budget default/keep protects them"
+    )
+    assert "budget" not in cluster.reason("huge")

@@ -1,0 +1,427 @@
+"""The reporter writes conditions, events and group status within a budget of writes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from kubekit.errors import Forbidden, Unreachable
+from kubekit.objects.core import Pod
+from kubekit.objects.kinds import EVENTS, PODS, Kind
+from kubekit.objects.meta import Condition, Key, ObjectMeta
+from kubekit.rights import MissingRight, Rule
+from muster.contract.gang import GangKey
+from muster.contract.gang_dialects import single_pod_gang
+from muster.contract.pod_groups import NATIVE_POD_GROUPS, VOLCANO_POD_GROUPS
+from muster.scheduler.decisions.decide import consider
+from muster.scheduler.decisions.decision import Delete, Report
+from muster.scheduler.decisions.reasons import Reason
+from muster.scheduler.effects.reporter import (
+    EARLY_WRITES,
+    EARLY_WRITES_PER_SECOND,
+    MAX_REFRESHED_PODS,
+    Reporter,
+)
+from muster.scheduler.gangs.waiting_line import Idle, Parked, Wake
+from muster.scheduler.settings import Settings
+from muster.scheduler.state import State
+from tests.muster.scheduler.builders import KIND_OF, gang, native_group, node, pod, volcano_group
+
+pytestmark = pytest.mark.looptime
+
+
+class Writes:
+    """A client that notes what is written."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Kind[Any], str, Any]] = []
+
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **_: Any) -> None:
+        self.log.append((kind, key.name, body))
+
+    async def patch_status(self, kind: Kind[Any], meta: ObjectMeta, status: Any) -> None:
+        await self.patch(kind, meta.key, {"metadata": {"uid": meta.uid}, "status": status})
+
+    async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
+        self.log.append((kind, body["metadata"]["name"], body))
+
+    def count(self, kind: Kind[Any]) -> int:
+        return sum(written is kind for written, _, _ in self.log)
+
+
+def waiting() -> tuple[State, Report]:
+    """A gang of three on a node for two, looked at once."""
+    state = State(Settings())
+    state.node_changed(None, node("n", gpus=2))
+    group = volcano_group("g", 3)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    for member in gang("g", 3, gpus=1, role="worker"):
+        state.pod_changed(None, member)
+    (key,) = state.due(0.0)
+    (report,) = consider(state, key, 0.0).actions
+    assert isinstance(report, Report)
+    return state, report
+
+
+@asynccontextmanager
+async def reporting(
+    state: State,
+    writes: Writes | None = None,
+    busy: Callable[[], bool] = lambda: False,
+    **options: Any,
+) -> AsyncIterator[tuple[Reporter, Writes]]:
+    writes = writes or Writes()
+    reporter = Reporter(writes, state, busy, **options)  # type: ignore[arg-type]
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(reporter.run())
+        yield reporter, writes
+        task.cancel()
+
+
+async def test_a_waiting_gang_is_reported_once_in_conditions_event_and_status() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(120)
+
+    assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_POD_GROUPS)) == (3, 1, 1)
+    status = next(body["status"] for kind, _, body in writes.log if kind is VOLCANO_POD_GROUPS)
+    assert status["phase"] == "Inqueue"
+    assert "short 1 nvidia.com/gpu" in status["conditions"][0]["message"]
+    condition = next(b["status"]["conditions"][0] for k, _, b in writes.log if k is PODS)
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+    assert condition["reason"] == "Unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("version", "was_true", "type_", "status"),
+    [
+        ("v1alpha2", False, "PodGroupScheduled", "False"),
+        ("v1beta1", False, "PodGroupInitiallyScheduled", "False"),
+        ("v1beta1", True, "PodGroupInitiallyScheduled", "True"),
+    ],
+)
+async def test_a_native_group_gets_its_status_in_the_served_version(
+    version: str, was_true: bool, type_: str, status: str
+) -> None:
+    state = State(Settings())
+    group = native_group("g", 2)
+    if was_true:
+        before = Condition("PodGroupInitiallyScheduled", "True")
+        group = replace(group, status=replace(group.status, conditions=(before,)))
+    state.group_changed(NATIVE_POD_GROUPS, group.metadata.key, group)
+    for member in gang("g", 2, gpus=1, dialect="native"):
+        state.pod_changed(None, member)
+    (key,) = state.due(0.0)
+    (report,) = consider(state, key, 0.0).actions
+    assert isinstance(report, Report)
+    served = replace(NATIVE_POD_GROUPS, version=version)
+    async with reporting(state, served_kind=lambda _: served) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(60)
+
+    (body,) = [body for kind, _, body in writes.log if kind == served]
+    condition = body["status"]["conditions"][0]
+    assert (condition["type"], condition["status"]) == (type_, status)
+    (event,) = [body for kind, _, body in writes.log if kind is EVENTS]
+    assert event["involvedObject"]["apiVersion"] == f"scheduling.k8s.io/{version}"
+
+
+async def test_a_gang_that_waits_only_a_moment_is_not_reported() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(0.5)
+        state.rest(report.gang, Idle(), None)
+        reporter.report(Report(report.gang, None))
+        await asyncio.sleep(60)
+
+    assert (writes.count(PODS), writes.count(EVENTS)) == (0, 0)
+
+
+async def test_a_reason_that_changes_is_refreshed_at_once() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        for text in ("short 3 cpu", "short 1 cpu"):
+            reason = Reason("NotEnoughRoom", text)
+            state.rest(report.gang, Parked(reason, Wake.ROOM), None)
+            reporter.report(Report(report.gang, reason))
+            await asyncio.sleep(1.1)
+
+        texts = [b["status"]["conditions"][0]["message"] for k, _, b in writes.log if k is PODS]
+    assert texts == ["short 3 cpu"] * 3 + ["short 1 cpu"] * 3
+
+
+async def test_a_recreated_pod_of_a_reported_gang_gets_its_reason_at_once() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        reporter.report(report)
+        await asyncio.sleep(1.1)
+        (old,) = (p for p in gang("g", 3, gpus=1, role="worker") if p.metadata.name == "g-0")
+        new = msgspec.structs.replace(
+            old, metadata=msgspec.structs.replace(old.metadata, uid="another")
+        )
+        state.pod_changed(old, None)
+        state.pod_changed(None, new)
+        for action in consider(state, report.gang, 1.1).actions:
+            assert isinstance(action, Report)
+            reporter.report(action)
+        await asyncio.sleep(1.1)
+
+        uids = [body["metadata"]["uid"] for kind, _, body in writes.log if kind is PODS]
+    assert uids[3:] == ["another"]
+
+
+async def test_reasons_that_change_every_second_cost_a_bounded_number_of_writes() -> None:
+    state, report = waiting()
+    async with reporting(state) as (reporter, writes):
+        for second in range(900):
+            reason = Reason("NotEnoughRoom", f"short {second} nvidia.com/gpu")
+            state.rest(report.gang, Parked(reason, Wake.ROOM), None)
+            reporter.report(Report(report.gang, reason))
+            await asyncio.sleep(1)
+
+    regular = 5 * 900 / Settings().report_every
+    assert len(writes.log) <= EARLY_WRITES + 900 * EARLY_WRITES_PER_SECOND + regular
+
+
+async def test_a_gang_reported_with_missing_members_is_reported_again_once_it_is_complete() -> None:
+    state, report = waiting()
+    missing = Reason("NotEnoughMembers", "2 of 3 members exist")
+    async with reporting(state) as (reporter, writes):
+        for reason in (missing, report.reason):
+            assert reason is not None
+            state.rest(report.gang, Parked(reason, Wake.ROOM), None)
+            reporter.report(Report(report.gang, reason))
+            await asyncio.sleep(3)  # pace: virtual
+
+    texts = [b["status"]["conditions"][0]["message"] for k, _, b in writes.log if k is PODS]
+    assert texts[:3] == [missing.text] * 3
+    assert report.reason is not None
+    assert texts[3:] == [report.reason.text] * 3
+
+
+async def test_a_new_pod_of_an_old_name_is_reported_as_soon_as_any_other() -> None:
+    state = State(Settings())
+    key = single_pod_gang(pod("p"))
+    async with reporting(state) as (reporter, writes):
+        for _ in range(2):
+            new = pod("p", gpus=1)
+            state.pod_changed(None, new)
+            for action in consider(state, key, 0.0).actions:
+                assert isinstance(action, Report)
+                reporter.report(action)
+            await asyncio.sleep(2)  # pace: virtual
+            state.pod_changed(new, None)
+            consider(state, key, 0.0)
+
+    uids = [body["metadata"]["uid"] for kind, _, body in writes.log if kind is PODS]
+    assert len(uids) == len(set(uids)) == 2
+
+
+@pytest.mark.parametrize(("size", "refreshed"), [(3, 3), (MAX_REFRESHED_PODS + 1, 0)])
+async def test_pods_of_a_gang_that_is_not_large_get_new_numbers(size: int, refreshed: int) -> None:
+    state = State(Settings())
+    group = volcano_group("g", size)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    for member in gang("g", size, gpus=1):
+        state.pod_changed(None, member)
+    (key,) = state.due(0.0)
+    async with reporting(state) as (reporter, writes):
+        for text in ("short 1", "short 2"):
+            state.rest(key, Parked(Reason("NotEnoughRoom", text), Wake.ROOM), None)
+            reporter.report(Report(key, state.record(key).rest.reason))
+            await asyncio.sleep(40)  # pace: virtual
+
+    messages = [
+        body["status"]["conditions"][0]["message"] for kind, _, body in writes.log if kind is PODS
+    ]
+    assert messages.count("short 1") == size
+    assert messages.count("short 2") == refreshed
+
+
+class Failing(Writes):
+    """A client that fails until it is mended."""
+
+    broken = True
+    tries = 0
+
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **_: Any) -> None:
+        self._fail()
+        await super().patch(kind, key, body)
+
+    async def create(self, kind: Kind[Any], body: Any, **_: Any) -> None:
+        self._fail()
+        await super().create(kind, body)
+
+    def _fail(self) -> None:
+        self.tries += 1
+        if self.broken:
+            raise Unreachable("cut off")
+
+
+async def test_a_report_that_failed_is_written_when_the_server_is_back() -> None:
+    state, report = waiting()
+    writes = Failing()
+    async with reporting(state, writes) as (reporter, _):
+        reporter.report(report)
+        await asyncio.sleep(60)  # pace: virtual
+        assert writes.log == []
+        assert writes.tries < 40
+        writes.broken = False
+        await asyncio.sleep(30)  # pace: virtual
+
+    assert (writes.count(PODS), writes.count(EVENTS), writes.count(VOLCANO_POD_GROUPS)) == (3, 1, 1)
+
+
+async def test_a_deletion_event_that_cannot_be_written_does_not_delay_the_next() -> None:
+    class Choosy(Writes):
+        async def create(self, kind: Kind[Any], body: Any, **options: Any) -> None:
+            if body["message"] == "refused":
+                raise Forbidden("no events in this namespace")
+            await super().create(kind, body)
+
+    state, report = waiting()
+    async with reporting(state, Choosy()) as (reporter, writes):
+        for why in ("refused", "to make room"):
+            reporter.deleted(Delete(report.gang, (), why, "Released"))
+        await asyncio.sleep(1)  # pace: virtual
+
+    assert [body["message"] for _, _, body in writes.log] == ["to make room"]
+
+
+async def running_gang() -> tuple[State, GangKey, list[Pod]]:
+    """A gang of three that has its nodes and runs."""
+    state = State(Settings())
+    group = volcano_group("g", 3)
+    state.group_changed(KIND_OF[type(group)], group.metadata.key, group)
+    members = [bound_to(member, "Running") for member in gang("g", 3)]
+    for member in members:
+        state.pod_changed(None, member)
+    return state, next(iter(state.index.gangs)), members
+
+
+def bound_to(pod: Pod, phase: str) -> Pod:
+    spec = msgspec.structs.replace(pod.spec, node_name="n")
+    status = msgspec.structs.replace(pod.status, phase=phase)
+    return msgspec.structs.replace(pod, spec=spec, status=status)
+
+
+async def test_the_counts_in_a_groups_status_follow_its_pods() -> None:
+    state, key, members = await running_gang()
+    async with reporting(state) as (reporter, writes):
+
+        async def look(seconds: float) -> None:
+            for action in consider(state, key, asyncio.get_running_loop().time()).actions:
+                assert isinstance(action, Report)
+                reporter.report(action)
+            await asyncio.sleep(seconds)  # pace: virtual
+
+        await look(2)
+        state.pod_changed(members[0], bound_to(members[0], "Succeeded"))
+        await look(2)
+        state.pod_changed(members[1], bound_to(members[1], "Failed"))
+        await look(60)
+        for _ in range(5):
+            await look(10)
+
+    statuses = [body["status"] for kind, _, body in writes.log if kind is VOLCANO_POD_GROUPS]
+    counts = [(s["running"], s["succeeded"], s["failed"]) for s in statuses]
+    assert counts == [(3, 0, 0), (2, 1, 0), (1, 1, 1)]
+
+
+async def test_the_report_that_a_gang_no_longer_waits_lets_binds_go_first_but_not_for_long() -> (
+    None
+):
+    state, key, members = await running_gang()
+    backlog = [True]
+    async with reporting(state, busy=lambda: backlog[0]) as (reporter, writes):
+
+        async def look(seconds: float) -> int:
+            for action in consider(state, key, asyncio.get_running_loop().time()).actions:
+                assert isinstance(action, Report)
+                reporter.report(action)
+            await asyncio.sleep(seconds)  # pace: virtual
+            return writes.count(VOLCANO_POD_GROUPS)
+
+        assert await look(5) == 0
+        backlog[0] = False
+        assert await look(2) == 1
+        backlog[0] = True
+        state.pod_changed(members[0], bound_to(members[0], "Succeeded"))
+        assert await look(5) == 1
+        assert await look(20) == 2, "a backlog may have no end"
+
+
+async def test_a_pod_that_was_running_when_first_seen_gets_an_event_when_it_is_preempted() -> None:
+    state = State(Settings())
+    victim = bound_to(pod("alone"), "Running")
+    state.pod_changed(None, victim)
+    assert single_pod_gang(victim) not in state.index.gangs
+    async with reporting(state) as (reporter, writes):
+        reporter.deleted(
+            Delete(single_pod_gang(victim), (victim,), "makes room for g", "Preempted")
+        )
+        await asyncio.sleep(1)  # pace: virtual
+
+    ((_, _, event),) = writes.log
+    assert (event["reason"], event["message"]) == ("Preempted", "makes room for g")
+    about = event["involvedObject"]
+    assert (about["kind"], about["name"], about["uid"]) == ("Pod", "alone", victim.metadata.uid)
+
+
+async def test_a_pod_that_cannot_be_deleted_is_reported_on_its_gang_and_not_too_often() -> None:
+    state, key, members = await running_gang()
+    delete = Delete(key, tuple(members), "makes room for h", "Preempted")
+    async with reporting(state) as (reporter, writes):
+        for member in members:
+            reporter.not_deleted(delete, member, "the policy says no")
+        await asyncio.sleep(1)  # pace: virtual
+
+    ((_, _, event),) = writes.log
+    assert (event["reason"], event["involvedObject"]["kind"]) == ("FailedDelete", "PodGroup")
+    assert "g-0 could not be deleted, and is tried again: the policy says no" in event["message"]
+
+
+NO_RIGHT = MissingRight("muster-scheduler", Rule(("",), ("pods/status",), ("patch",)))
+
+
+class Rightless(Writes):
+    """A client that may not write the status of pods: each write is rejected."""
+
+    async def patch(self, kind: Kind[Any], key: Key, body: Any, **options: Any) -> None:
+        if kind is PODS:
+            error = Forbidden(f"{NO_RIGHT} in the namespace {key.namespace}")
+            error.missing_right = NO_RIGHT
+            raise error
+        await super().patch(kind, key, body)
+
+
+async def test_a_missing_permission_is_logged_once_and_not_for_every_pod(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = State(Settings())
+    for i in range(5):
+        state.pod_changed(None, pod(f"p{i}", gpus=1))
+    with caplog.at_level(logging.WARNING):
+        async with reporting(state, Rightless()) as (reporter, writes):
+            for key in list(state.due(0.0)):
+                for action in consider(state, key, 0.0).actions:
+                    assert isinstance(action, Report)
+                    reporter.report(action)
+            await asyncio.sleep(60)  # pace: virtual
+
+    assert len(caplog.messages) == 1
+    assert str(NO_RIGHT) in caplog.text
+    events = [body for _, _, body in writes.log if body.get("reason") == "MissingRight"]
+    assert {event["message"] for event in events} == {str(NO_RIGHT)}
+    assert sorted({event["involvedObject"]["name"] for event in events}) == [
+        f"p{i}" for i in range(5)
+    ]

@@ -1,0 +1,50 @@
+"""The scheduler as a daemon with fewer rights than its page lists."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubekit.client.auth.endpoint import Endpoint
+from kubekit.client.client import Client
+from kubekit.errors import Forbidden
+from kubekit.objects.kinds import NODES, PODS, Kind
+from kubekit.objects.meta import Key
+from localkube.apiserver.server import ApiServer
+from muster.contract.pod_groups import HYPER_NODES
+from muster.scheduler import run
+from tests.muster.scheduler.test_walk import ROOM, bound, manifest
+
+
+@pytest.mark.slow
+async def test_without_the_right_to_read_hyper_nodes_pods_are_placed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+    allowed = Client.list
+
+    async def list_(self: Client, kind: Kind[Any], *arguments: Any, **options: Any) -> Any:
+        if kind is HYPER_NODES:
+            refused.append(kind.resource)
+            raise Forbidden("hypernodes is forbidden", status=403)
+        return await allowed(self, kind, *arguments, **options)
+
+    monkeypatch.setattr(Client, "list", list_)
+    server = ApiServer(tmp_path)
+    await server.start()
+    stop = asyncio.Event()
+    endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
+    async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
+        status = {"allocatable": ROOM, "conditions": [{"type": "Ready", "status": "True"}]}
+        await client.create(NODES, {"metadata": {"name": "n1"}})
+        await client.patch(NODES, Key("", "n1"), {"status": status}, subresource="status")
+        group.create_task(run.run(client, run.Options(), stop))
+        await client.create(PODS, manifest("first", "1", {}))
+        await bound(client, "first")
+        stop.set()
+    await server.stop()
+
+    assert refused

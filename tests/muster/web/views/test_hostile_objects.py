@@ -1,0 +1,233 @@
+"""What a user writes into an object takes no page away from others.
+
+The views and templates of all pages are made of objects with any value in any field; the row of an
+object that brings out a bug is replaced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kubekit.objects.core import ConfigMap, Node, Pod
+from kubekit.objects.meta import Raw, key_of
+from muster.client.models import catalog
+from muster.jobs.view.summary import summarize
+from muster.web import render
+from muster.web.cluster import job_summaries, sources
+from muster.web.cluster.job_summaries import JobSummaries
+from muster.web.cluster.live_cluster import JobWithPods
+from muster.web.pages.job import _Found, _view
+from muster.web.views import cluster_map as map_view
+from muster.web.views import line as line_views
+from muster.web.views import row_guard
+from muster.web.views.cluster_map import MapQuery, cluster_map
+from muster.web.views.history import HistoryQuery, history_view
+from muster.web.views.job_history import JobEvents, events_by_job, job_history
+from muster.web.views.job_rows import JobQuery, jobs_view
+from muster.web.views.line import line_view, published
+from muster.web.views.models import exporting_jobs, model_page, models_view
+from muster.web.views.pod_owners import Looks
+from muster.web.views.row_guard import NOT_SHOWN
+from tests import hostile_json
+from tests.muster.operator.test_hostile_objects import TIME, full, pod
+from tests.muster.web import objects
+
+NOW = datetime(2026, 1, 2, 4, tzinfo=UTC)
+FRAME: dict[str, Any] = dict.fromkeys(
+    ("csrf", "hidden", "scope", "user", "path", "problem", "version"), ""
+) | {"signed_in": False, "navigation": [], "read_only": False}
+NODE = {
+    "metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "a", "x/rack": "b"}},
+    "spec": {"unschedulable": True, "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]},
+    "status": {
+        "allocatable": {"cpu": "4", "nvidia.com/gpu": "4"},
+        "conditions": [{"type": "Ready", "status": "False", "message": "m", "reason": "r"}],
+    },
+}
+EVENT = {
+    "metadata": {"name": "e", "namespace": "ns", "uid": "e", "creationTimestamp": TIME},
+    "involvedObject": {"kind": "Pod", "name": "j-worker-0", "namespace": "ns", "uid": "pod"},
+    "reason": "Started",
+    "message": "m",
+    "type": "Normal",
+    "count": 3,
+    "firstTimestamp": TIME,
+    "lastTimestamp": TIME,
+    "eventTime": None,
+    "source": {"component": "kubelet", "host": "n"},
+    "series": {"count": 2, "lastObservedTime": TIME},
+}
+GANG = {
+    "gang": "ns/j", "place": 1, "code": "NotEnoughRoom", "reason": "r", "since": TIME, "least": 2,
+    "dialect": "volcano", "priority": 1, "bound": 1, "pending": 1, "held": 1, "short": {"cpu": "1"},
+}  # fmt: skip
+HOLD = {
+    "gang": "ns/j", "node": "n", "until": TIME, "dialect": "volcano", "pods": 1,
+    "requests": {"cpu": "1", "nvidia.com/gpu": "1"},
+}  # fmt: skip
+TENSOR = {"name": "weights", "dtype": "float32", "shape": [2, -1]}
+MODEL = {
+    "name": "m",
+    "job": {"kind": "TFJob", "name": "j", "uid": "u"},
+    "directory": "/m",
+    "versions": [
+        {
+            "version": "1",
+            "format": "npz",
+            "created": TIME,
+            "size": 5,
+            "files": [{"path": "a", "size": 1}],
+            "fileCount": 1,
+            "tensors": [TENSOR],
+            "signatures": [{"name": "serving_default", "inputs": [TENSOR], "outputs": []}],
+        }
+    ],
+    "omitted": 1,
+}
+T = TypeVar("T")
+
+
+def decoded(raw: Raw, shape: type[T]) -> tuple[T, ...]:
+    """The object as its informer holds it; none if it cannot be read."""
+    try:
+        return (msgspec.json.decode(msgspec.json.encode(raw), type=shape),)
+    except (msgspec.DecodeError, OverflowError):
+        return ()
+
+
+def config_map(name: str, **data: object) -> ConfigMap:
+    meta = {"name": name, "namespace": "ns", "labels": {"muster.dev/model": "m"}}
+    texts = {key.replace("_", "."): msgspec.json.encode(row).decode() for key, row in data.items()}
+    return msgspec.convert({"metadata": meta, "data": texts}, ConfigMap)
+
+
+def history(jobs: list[JobWithPods], events: list[Raw]) -> None:
+    by_job = events_by_job(events)
+    rows = [
+        job_history(summary, job.raw, job.pods, by_job.get(key_of(job.raw), JobEvents()), NOW)
+        for summary, job in zip(JobSummaries().of(jobs, NOW), jobs, strict=True)
+    ]
+    for query in (HistoryQuery(), HistoryQuery(1, "node")):
+        view = history_view(rows, query, 4, Looks(), NOW)
+        render.text("history.html", view=view, **FRAME)
+
+
+def check(raw: Raw, pods: tuple[Pod, ...], nodes: tuple[Node, ...], event: Raw, *rows: Raw) -> None:
+    """All pages that show these objects can be made."""
+    gang, hold, model = rows
+    jobs, looks = [JobWithPods(raw, pods)], Looks().with_pods(pods)
+    line = config_map("muster-line", line=[gang], holds=[hold])
+    for sort in ("age", "-duration", "gpus"):
+        view: object = jobs_view(JobSummaries().of(jobs, NOW), JobQuery(sort=sort), NOW)
+        render.text("jobs.html", view=view, **FRAME)
+    history(jobs, [event])
+    published_line = published([line])
+    view = cluster_map(nodes, pods, published_line, MapQuery(), looks, NOW)
+    render.text("cluster.html", view=view, **FRAME)
+    render.text("line.html", view=line_view(pods, published_line, looks, NOW), **FRAME)
+    found = _Found(jobs[0], (), None, [event], (line,))
+    render.text("job.html", view=_view(found, key_of(raw)), **FRAME)
+    models = catalog.published_models([config_map("model-x", model_json=model)])
+    view = models_view(models, NOW, exporting_jobs([raw], models))
+    render.text("models.html", view=view, **FRAME)
+    for row in models:
+        render.text("model.html", view=model_page(row, NOW), **FRAME)
+    sources.JOBS["TFJob"].topics(raw)
+    sources.EVENTS.topics(event)
+    for one in pods:
+        sources.PODS.topics(one)
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are not replaced: a bug raises."""
+
+    def make_it(make: Any, instead: Any, about: object) -> Any:
+        return make()
+
+    for module in (job_summaries, line_views, map_view):
+        monkeypatch.setattr(module, "guarded", make_it)
+
+
+@pytest.mark.parametrize("kind", ["TFJob", "PyTorchJob", "MPIJob"])
+@settings(
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
+@given(data=st.data())
+def test_any_value_in_any_field_leaves_every_page_whole(kind: str, data: st.DataObject) -> None:
+    which = data.draw(st.sampled_from(["job", "pod", "node", "event", "gang", "hold", "model"]))
+
+    def drawn(name: str, raw: Raw) -> Raw:
+        return data.draw(hostile_json.changed(raw)) if which == name else raw
+
+    check(
+        drawn("job", full(kind)),
+        decoded(drawn("pod", pod(kind)), Pod),
+        decoded(drawn("node", NODE), Node),
+        drawn("event", EVENT),
+        drawn("gang", GANG),
+        drawn("hold", HOLD),
+        drawn("model", MODEL),
+    )
+
+
+@pytest.fixture(params=["America/New_York", "Asia/Tokyo", "UTC"])
+def in_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize("moment", hostile_json.TIMES)
+def test_times_at_the_limits_in_any_time_zone(moment: str, in_zone: None) -> None:
+    raw, one = full("TFJob"), pod("TFJob")
+    raw["status"] = {**raw["status"], "startTime": moment, "completionTime": moment}
+    one["metadata"] |= {"creationTimestamp": moment, "deletionTimestamp": moment}
+    terminated = {"exitCode": 1, "startedAt": moment, "finishedAt": moment}
+    one["status"]["containerStatuses"][0]["state"] = {"terminated": terminated}
+    event = {**EVENT, "firstTimestamp": moment, "lastTimestamp": moment}
+
+    check(
+        raw,
+        decoded(one, Pod),
+        decoded(NODE, Node),
+        event,
+        {**GANG, "since": moment},
+        {**HOLD, "until": moment},
+        MODEL,
+    )
+
+
+def test_a_bug_in_one_row_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(row_guard, "_logged", set())
+
+    def fails_for_bad(raw: Raw, *rest: Any) -> Any:
+        if raw["metadata"]["name"] == "bad" and "spec" in raw:
+            raise ZeroDivisionError
+        return summarize(raw, *rest)
+
+    monkeypatch.setattr(job_summaries, "guarded", row_guard.guarded)
+    monkeypatch.setattr(job_summaries, "summarize", fails_for_bad)
+    jobs = [JobWithPods(objects.job(name), ()) for name in ("a", "bad", "c")]
+    for _ in range(3):
+        summaries = JobSummaries().of(jobs, NOW)
+    text = render.text("jobs.html", view=jobs_view(summaries, JobQuery(), NOW), **FRAME)
+
+    assert [row.name for row in summaries] == ["a", "bad", "c"]
+    assert [row.name for row in summaries if row.reason == NOT_SHOWN] == ["bad"]
+    assert text.count(NOT_SHOWN.partition(";")[0]) >= 1
+    assert caplog.text.count("please report this: bad cannot be shown") == 1
