@@ -5,6 +5,7 @@ The node agent does the work.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -163,6 +164,9 @@ async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> 
                 await response.write(first)
             async for piece in pieces:
                 await response.write(piece)
+                # Nothing else waits here: not the log, if its program writes faster than we read,
+                # and not the connection, if its reader keeps up or has left in this moment.
+                await asyncio.sleep(0)
             await response.write_eof()
     return response
 

@@ -219,6 +219,47 @@ async def test_a_log_ends_when_its_reader_leaves_without_reading(
     assert [r for r in caplog.records if r.name == "asyncio" and "closed" in r.message] == []
 
 
+class PausedReader(asyncio.Protocol):
+    """A client in this process that sends one request, and reads nothing of the answer."""
+
+    def __init__(self, request: str) -> None:
+        self._request = request
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.pause_reading()
+        transport.write(self._request.encode())
+
+
+async def test_a_log_that_always_has_more_lets_others_work_when_its_reader_leaves(
+    api: ApiClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = 0
+    ended = False
+
+    async def logs(_: object, __: LogOptions) -> AsyncIterator[bytes]:
+        nonlocal sent, ended
+        try:
+            while sent < 1000:
+                sent += 1
+                yield bytes(200 * 1024)
+        finally:
+            ended = True
+
+    monkeypatch.setattr(node, "logs", logs)
+    head = f"GET {PODS}/a/log HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.server.token}"
+    reader = PausedReader(f"{head}\r\n\r\n")
+    api.server.doors.connect(reader)
+    await eventually(lambda: sent >= 2)
+
+    # The server may write again at once, and hears only in a later turn that nobody reads it.
+    reader.transport.close()
+    await eventually(lambda: ended)
+
+    assert sent < 20
+
+
 async def test_a_quiet_watch_ends_when_its_client_leaves(api: ApiClient) -> None:
     before = len(asyncio.all_tasks())
     watches = [await api.session.get(f"{api.server.url}{PODS}?watch=1") for _ in range(10)]
