@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.muster.scheduler.random_history import (
@@ -88,6 +88,16 @@ OVERLAPS = st.one_of(
     st.tuples(st.just("uncordon"), number),
 )
 """Events on a cluster whose HyperNodes overlap."""
+
+REFUSED_WHILE_A_SIBLING_IS_BOUND: list[tuple[Any, ...]] = [
+    ("arrive", 1, 1, 1, 0),
+    ("land", 0, "bound"),
+    ("lose_node", 2),
+    ("arrive", 2, 2, 2, 1),
+    ("lose_node", 0),
+    ("land", 0, "refused"),
+]
+"""The gang could evict for the refused member; the bind of the other one is still in flight."""
 
 
 def live(history: list[tuple[Any, ...]], *, preempt: bool) -> RandomHistory:
@@ -230,6 +240,7 @@ def test_members_share_one_domain_in_thousands_of_histories(
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(HISTORIES, st.booleans())
+@example(REFUSED_WHILE_A_SIBLING_IS_BOUND, True)
 def test_no_gang_stays_half_bound_for_ten_seconds_after_the_trouble(
     history: list[tuple[Any, ...]], preempt: bool
 ) -> None:

@@ -46,7 +46,8 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decisio
         parked = replace(parked, wakes=parked.wakes | Wake.BUDGETS | binds)
     deletes: tuple[Delete, ...] = ()
     if not (isinstance(current, phase.Preempting) and current.victims):
-        if missing_pods(view):  # only members that exist may evict
+        # Only members that exist may evict, and not while a bind in flight may still fail.
+        if missing_pods(view) or not all(pod.spec.node_name for pod in view.members.bound):
             return _wait(view, demand, result, parked)
         eviction, budgets = preemption.find_preemption(view, demand)
         if eviction is None:

@@ -122,7 +122,7 @@ MOVES: dict[type[Phase], frozenset[type[Phase]]] = {
     Waiting: _FACTS | _PLANNED | {HalfBound},
     Provisioning: _FACTS | _PLANNED | {Mending, HalfBound},
     Preempting: _FACTS | _PLANNED | {Mending, HalfBound},
-    Binding: _FACTS | {Mending, HalfBound},
+    Binding: _FACTS | {Provisioning, Mending, HalfBound},  # never Preempting: a bind may fail
     Whole: _FACTS | {Mending},  # surplus binds do not leave it
     Mending: _FACTS | _PLANNED,  # never HalfBound: it has been whole
     HalfBound: _FACTS | _PLANNED,  # never Mending: it has not

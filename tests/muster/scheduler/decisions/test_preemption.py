@@ -12,6 +12,7 @@ from kubekit.objects.meta import Key
 from muster.scheduler.settings import Settings
 from tests.muster.scheduler.builders import budget, gang, native_group, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster
+from tests.muster.scheduler.random_history import RandomHistory
 
 pytestmark = pytest.mark.looptime
 
@@ -295,6 +296,29 @@ async def test_a_gang_evicts_pods_whose_binds_were_in_flight_when_it_came() -> N
         await cluster.settle()
 
     assert cluster.bound() == {"high": "n1"}
+
+
+def test_a_gang_evicts_nothing_while_its_own_binds_are_in_flight() -> None:
+    world = RandomHistory(preempt=True)
+    world.add_node(4)
+    world.add_node(2)
+    world.arrive(1, 1, 2, 0)
+    world.decide()
+    world.land(0, "bound")
+    assert [member.spec.node_name for member in world.bound("g003")] == ["n002"]
+    world.arrive(2, 2, 2, 1)
+    world.decide()
+    world.cordon(0)
+    world.land(0, "refused")
+    world.decide()
+    assert len(world.bound("g003")) == 1
+
+    world.land(0, "bound")
+    world.decide()
+    world.land(0, "bound")
+
+    assert world.bound("g003") == []
+    assert sorted(member.spec.node_name for member in world.bound("g004")) == ["n001", "n002"]
 
 
 async def test_a_class_that_only_the_group_names_evicts_nothing() -> None:

@@ -91,6 +91,25 @@ async def test_a_member_beyond_the_minimum_waits_for_its_volume_too() -> None:
     assert cluster.bound("g-1") == {"g-1": where}
 
 
+async def test_a_member_waits_for_its_volume_while_the_bind_of_another_is_in_flight() -> None:
+    cluster = cluster_of("n1", "n2")
+    claim(cluster, "data")
+    cluster.add(volcano_group("g", 2), *gang("g", 2))
+    async with cluster.running():
+        await cluster.settle(0.0005)
+        assert len(cluster.state.assumed) == 2
+        cluster.delete_pod("g-0")
+        cluster.add(pod("g-2", group="g", spec=using("data")))
+        await cluster.settle(0.0001)
+        assert len(cluster.state.assumed) == 1
+        where = choices(cluster)["data"][0]
+        volume(cluster, "made", where, storage="late", claimed_by="data")
+        claim(cluster, "data", volume="made")
+        await cluster.settle()
+
+    assert set(cluster.bound()) == {"g-1", "g-2"}
+
+
 async def test_a_choice_that_could_not_be_written_is_decided_again() -> None:
     cluster = cluster_of("n1")
     claim(cluster, "data")

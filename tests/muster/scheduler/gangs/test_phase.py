@@ -47,6 +47,7 @@ def test_every_phase_has_a_row_in_the_table() -> None:
         (Unseen(), Binding(Waiting())),
         (Leaving(frozenset("x"), was_whole=True), Binding(Waiting())),
         (Whole(), Binding(Mending())),
+        (Binding(Waiting()), Preempting(Waiting(), frozenset("x"))),
         (Waiting(), Mending()),
     ],
 )
