@@ -9,11 +9,13 @@ within the same call, so there is no moment in which another gang could take it.
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from muster.contract.gang import GangKey
+from muster.contract.gang_dialects import is_protected
 from muster.scheduler.cluster.nodes import is_schedulable, scheduling_fields
 from muster.scheduler.cluster.snapshot import Placement, Slot, SlotKind, Snapshot
 from muster.scheduler.gangs import holds, phase
@@ -74,6 +76,8 @@ class State:
         self.plans = 0
         self.starving: dict[GangKey, tuple[Demand, tuple[PodClass, ...]]] = {}
         """Gangs that have waited too long, with their demand and the classes that lack room."""
+        self.lowest_priority = math.inf
+        """The lowest priority of all gangs so far: a gang can rank below all its placed pods."""
         self.line = DueGangs()
         self._undo: list[Callable[[], object]] | None = None
 
@@ -271,6 +275,15 @@ class State:
         if self.starving.pop(key, None) is not None:
             self._happened(Wake.NODES)
 
+    def review_priority(self, gang: Gang) -> None:
+        """Wake the gangs that may evict this one now: its priority fell, or its group allows it."""
+        record, priority = self.record(gang.key), self.index.priority(gang)
+        self.lowest_priority = min(self.lowest_priority, priority)
+        protected = gang.declared is not None and is_protected(gang.declared.metadata)
+        before, record.evictable_above = record.evictable_above, math.inf if protected else priority
+        if before is not None and record.evictable_above < before:
+            self._happened(Wake.EVICTABLE)
+
     # -- binds in flight -----------------------------------------------------------------------
 
     def assume(self, gang: Gang, placements: Sequence[Placement]) -> None:
@@ -297,6 +310,7 @@ class State:
             return None
         self.snapshot.remove(uid)
         self.room_changed(slot, None)
+        self._happened(Wake.BOUND)
         return slot
 
     def forget(self, key: GangKey) -> None:
@@ -349,6 +363,9 @@ class State:
             self._happened(Wake.ROOM | Wake.PODS)
         elif new is not None and old is None:
             self._happened(Wake.PODS)
+        was_protected = old is not None and is_protected(old.pod.metadata)
+        if was_protected and (new is None or not is_protected(new.pod.metadata)):
+            self._happened(Wake.EVICTABLE)
 
     def _happened(self, event: int) -> None:
         self.events |= event

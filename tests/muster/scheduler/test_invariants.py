@@ -98,6 +98,14 @@ REFUSED_WHILE_A_SIBLING_IS_BOUND: list[tuple[Any, ...]] = [
     ("land", 0, "refused"),
 ]
 """The gang could evict for the refused member; the bind of the other one is still in flight."""
+BELOW_ITS_RUNNING_MEMBERS: list[tuple[Any, ...]] = [
+    ("arrive", 3, 1, 2, 1),
+    ("add_node", 0),
+    ("befriend", 0),
+    ("arrive", 2, 2, 2, 1),
+    ("arrive", 1, 1, 0, 0),
+]
+"""A member that waits gives the first gang a lower priority than its running members have."""
 
 
 def live(history: list[tuple[Any, ...]], *, preempt: bool) -> RandomHistory:
@@ -259,6 +267,7 @@ def test_a_gang_that_was_whole_gets_the_room_of_dead_members_back(
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(WAITS, min_size=5, max_size=50), st.booleans())
+@example(BELOW_ITS_RUNNING_MEMBERS, True)
 def test_a_gang_with_pending_members_has_a_reason_and_will_be_woken(
     history: list[tuple[Any, ...]], preempt: bool
 ) -> None:

@@ -127,6 +127,7 @@ def _holds_ended(view: GangView) -> Decision | None:
 def apply(view: GangView, decision: Decision) -> Decision:
     """Record a decision: its phase, rest and timer."""
     state, key, record = view.state, view.key, view.record
+    state.review_priority(view.gang)
     if decision.phase is not None:
         phase.move(record, decision.phase)
     for action in decision.actions:

@@ -27,7 +27,7 @@ from muster.scheduler.decisions.reasons import Reader
 from muster.scheduler.gangs.holds import drop_holds, hold_plan
 from muster.scheduler.gangs.members import count_by_role
 from muster.scheduler.gangs.phase import Preempting
-from muster.scheduler.gangs.waiting_line import END_OF_TIME
+from muster.scheduler.gangs.waiting_line import END_OF_TIME, Wake
 from muster.scheduler.placement import domain_search, filters
 from muster.scheduler.placement.demand import Demand, Plan
 from muster.scheduler.placement.place import place
@@ -258,15 +258,26 @@ def _possible_victims(state: State, gang: Gang) -> Iterator[Victim]:
 
 def may_preempt(state: State, gang: Gang) -> bool:
     """Whether anything at all has a lower priority."""
-    ours = state.index.priority(gang)
-    lowest = min((*state.snapshot.priorities, *state.index.class_values()), default=ours)
-    return state.settings.preempt and ours > lowest
+    pods, classes = state.snapshot.priorities, state.index.class_values()
+    lowest = min((state.lowest_priority, *pods, *classes))
+    return state.settings.preempt and state.index.priority(gang) > lowest
 
 
-def has_binds_below(state: State, gang: Gang) -> bool:
-    """Whether binds of lower priority are in flight: such pods cannot be evicted yet."""
-    ours, slots = state.index.priority(gang), state.snapshot.slots
-    return any(uid in slots and slots[uid].priority < ours for uid in state.assumed)
+def wakes(state: State, gang: Gang) -> int:
+    """The events after which a gang that does not fit could evict others."""
+    if not state.settings.preempt:
+        return Wake.NONE
+    if not may_preempt(state, gang):
+        return Wake.EVICTABLE
+    binds = Wake.BOUND if _has_binds_below(state, gang) else Wake.NONE
+    return Wake.EVICTABLE | Wake.BUDGETS | binds
+
+
+def _has_binds_below(state: State, gang: Gang) -> bool:
+    """Whether gangs of lower priority have binds in flight: such gangs cannot be evicted yet."""
+    index, ours = state.index, state.index.priority(gang)
+    others = {index.of_pod.get(uid) for uid in state.assumed} & index.gangs.keys()
+    return any(index.priority(index.gangs[key]) < ours for key in others)
 
 
 def _is_running(slot: Slot) -> bool:

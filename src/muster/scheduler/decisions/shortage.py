@@ -41,9 +41,7 @@ CANNOT_DELETE = "partly running; not deleted, because no controller would recrea
 def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decision:
     """Decide about a gang whose trial failed."""
     parked, current = park(view, demand, result), view.record.phase
-    if preemption.may_preempt(view.state, view.gang):
-        binds = Wake.BOUND if preemption.has_binds_below(view.state, view.gang) else Wake.NONE
-        parked = replace(parked, wakes=parked.wakes | Wake.BUDGETS | binds)
+    parked = replace(parked, wakes=parked.wakes | preemption.wakes(view.state, view.gang))
     deletes: tuple[Delete, ...] = ()
     if not (isinstance(current, phase.Preempting) and current.victims):
         # Only members that exist may evict, and not while a bind in flight may still fail.

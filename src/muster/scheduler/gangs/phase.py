@@ -149,6 +149,8 @@ class GangRecord:
     run: Run = field(default_factory=Run)
     rest: Rest = field(default_factory=Idle)
     last_report: LastReport = field(default_factory=LastReport)
+    evictable_above: float | None = None
+    """Gangs above this priority may evict it; infinite if its group forbids that."""
     errors: int = 0
     """Decisions in a row that raised."""
 

@@ -43,9 +43,10 @@ class Wake:
     STORAGE = 8  # a claim, volume or storage class changed
     BUDGETS = 16  # a disruption budget allows more, or was deleted
     LOST = 32  # a node was deleted: a gang that starves may have become impossible
-    BOUND = 64  # the last bind in flight of a gang was confirmed: the gang can be evicted now
+    BOUND = 64  # the last bind in flight of a gang was answered: the gang can be evicted now
     OWN = 128  # the gang's own pods, group or budget changed: a gang is always due after that
-    ALL = ROOM | NODES | PODS | STORAGE | BUDGETS | LOST | BOUND | OWN
+    EVICTABLE = 256  # a gang's priority fell, or a mark that protected pods from eviction is gone
+    ALL = ROOM | NODES | PODS | STORAGE | BUDGETS | LOST | BOUND | OWN | EVICTABLE
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tests.muster.scheduler.fake_cluster import FakeCluster
 from tests.muster.scheduler.random_history import RandomHistory
 
 pytestmark = pytest.mark.looptime
+replace = msgspec.structs.replace
 
 
 def evicted(cluster: FakeCluster) -> set[str]:
@@ -334,3 +335,88 @@ async def test_a_class_that_only_the_group_names_evicts_nothing() -> None:
 
     assert cluster.deletes == []
     assert len(cluster.bound("theirs")) == 4
+
+
+# -- whom a waiting gang may evict changes ---------------------------------------------------------
+
+
+async def test_a_gang_below_all_of_its_running_members_is_evicted() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), native_group("low", 2, {"priority": 1}))
+    cluster.add(*gang("low", 2, gpus=1, priority=5, dialect="native"))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(5)
+
+    assert cluster.bound() == {"high": "n1"}
+
+
+@pytest.mark.parametrize("in_flight", [True, False])
+async def test_a_gang_evicts_another_whose_priority_falls_by_a_new_member(in_flight: bool) -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1, priority=5))
+    async with cluster.running():
+        await cluster.settle(0.0005 if in_flight else 1)
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle(0.0001 if in_flight else 1)
+        assert len(cluster.state.assumed) == (2 if in_flight else 0)
+        assert "short 1" in cluster.reason("high")
+        cluster.add(pod("low", group="g", scheduler="someone-else"))
+        await cluster.settle(5)
+
+    assert evicted(cluster) == {"g-0", "g-1"}
+    assert cluster.bound() == {"high": "n1"}
+
+
+async def test_a_gang_evicts_another_whose_group_is_given_a_lower_priority() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), native_group("low", 2, {"priority": 5}))
+    cluster.add(*gang("low", 2, gpus=1, priority=5, dialect="native"))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle()
+        assert evicted(cluster) == set()
+        cluster.add(native_group("low", 2, {"priority": 1}))
+        await cluster.settle(5)
+
+    assert cluster.bound() == {"high": "n1"}
+
+
+def test_a_gang_evicts_another_once_its_last_bind_in_flight_has_failed() -> None:
+    world = RandomHistory(preempt=True)
+    world.add_node(2)
+    world.arrive(2, 2, 1, 0)
+    world.decide()
+    world.arrive(1, 1, 2, 1)
+    world.decide()
+    world.land(0, "bound")
+    for _ in range(2):  # after the second failure the gang pauses
+        world.land(0, "refused")
+        world.decide()
+    world.land(0, "bound")
+
+    assert world.bound("g002") == []
+    assert len(world.bound("g003")) == 1
+
+
+@pytest.mark.parametrize("where", ["group", "pod"])
+async def test_a_gang_evicts_pods_that_are_no_longer_protected(where: str) -> None:
+    marks = {"volcano.sh/preemptable": "false"}
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=1))
+    by_group = where == "group"
+    low = pod("low", gpus=1, group="g" if by_group else "", labels={} if by_group else marks)
+    cluster.add(volcano_group("g", 1, annotations=marks), low)
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=1, priority=5))
+        await cluster.settle()
+        assert evicted(cluster) == set()
+        now = cluster.pods[low.metadata.key]
+        unmarked = replace(now, metadata=replace(now.metadata, labels={}))
+        cluster.add(volcano_group("g", 1) if by_group else unmarked)
+        await cluster.settle(5)
+
+    assert cluster.bound() == {"high": "n1"}
