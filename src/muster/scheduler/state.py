@@ -223,9 +223,15 @@ class State:
         self.line.wake_due(now)
         if self.events:
             self.snapshot.settle()
-            for key in woken(self.parked, self.snapshot, self.events, self.freed):
+            events, freed = self.events, self.freed
+            for key in woken(self.parked, self.snapshot, events, freed, self._evictable_above):
                 self.mark_due(key)
             self.events, self.freed = Wake.NONE, set()
+
+    def _evictable_above(self, slot: Slot) -> float:
+        record = self.records.get(slot.owner or self.index.of_pod.get(slot.uid, NO_GANG))
+        known = record.evictable_above if record is not None else None
+        return slot.priority if known is None else known
 
     def place_of(self, key: GangKey) -> LinePosition:
         """The place of a gang in line; the last one for a gang about which no decision is made."""

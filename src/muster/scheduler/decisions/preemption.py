@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Key
     from muster.scheduler.decisions.decision import GangView
     from muster.scheduler.gangs.gang_index import Gang
+    from muster.scheduler.gangs.waiting_line import Parked
     from muster.scheduler.state import State
 
 MAX_DOMAINS = 16
@@ -263,21 +264,22 @@ def may_preempt(state: State, gang: Gang) -> bool:
     return state.settings.preempt and state.index.priority(gang) > lowest
 
 
-def wakes(state: State, gang: Gang) -> int:
-    """The events after which a gang that does not fit could evict others."""
+def with_evictions(state: State, gang: Gang, parked: Parked) -> Parked:
+    """The rest of a gang that does not fit, with the events after which it could evict others."""
     if not state.settings.preempt:
-        return Wake.NONE
-    if not may_preempt(state, gang):
-        return Wake.EVICTABLE
-    binds = Wake.BOUND if _has_binds_below(state, gang) else Wake.NONE
-    return Wake.EVICTABLE | Wake.BUDGETS | binds
+        return parked
+    wakes, below = parked.wakes | Wake.EVICTABLE, None
+    if may_preempt(state, gang):
+        below = state.index.priority(gang)
+        wakes |= Wake.BUDGETS | (Wake.BOUND if _has_binds_below(state, below) else Wake.NONE)
+    return replace(parked, wakes=wakes, evicts_below=below)
 
 
-def _has_binds_below(state: State, gang: Gang) -> bool:
+def _has_binds_below(state: State, priority: int) -> bool:
     """Whether gangs of lower priority have binds in flight: such gangs cannot be evicted yet."""
-    index, ours = state.index, state.index.priority(gang)
+    index = state.index
     others = {index.of_pod.get(uid) for uid in state.assumed} & index.gangs.keys()
-    return any(index.priority(index.gangs[key]) < ours for key in others)
+    return any(index.priority(index.gangs[key]) < priority for key in others)
 
 
 def _is_running(slot: Slot) -> bool:

@@ -41,7 +41,7 @@ CANNOT_DELETE = "partly running; not deleted, because no controller would recrea
 def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decision:
     """Decide about a gang whose trial failed."""
     parked, current = park(view, demand, result), view.record.phase
-    parked = replace(parked, wakes=parked.wakes | preemption.wakes(view.state, view.gang))
+    parked = preemption.with_evictions(view.state, view.gang, parked)
     deletes: tuple[Delete, ...] = ()
     if not (isinstance(current, phase.Preempting) and current.victims):
         # Only members that exist may evict, and not while a bind in flight may still fail.

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from muster.scheduler.placement import filters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from muster.contract.gang import GangKey
     from muster.scheduler.cluster.pod_class import PodClass
-    from muster.scheduler.cluster.snapshot import Snapshot
+    from muster.scheduler.cluster.snapshot import Slot, Snapshot
     from muster.scheduler.decisions.reasons import Reason
 
 
@@ -77,6 +77,8 @@ class Parked:
     wakes: int
     classes: tuple[PodClass, ...] = ()
     """The classes that lack room: freed room wakes the gang only if one of them fits there."""
+    evicts_below: int | None = None
+    """The priority below which it may evict: freed room also helps together with an eviction."""
     until: float | None = None
     """When the gang is tried again at the latest."""
     since: float = 0.0
@@ -169,18 +171,37 @@ class DueGangs:
 
 
 def woken(
-    parked: Mapping[GangKey, Parked], snapshot: Snapshot, events: int, freed: Iterable[str]
+    parked: Mapping[GangKey, Parked],
+    snapshot: Snapshot,
+    events: int,
+    freed: Collection[str],
+    evictable_above: Callable[[Slot], float],
 ) -> list[GangKey]:
-    """The parked gangs that these events could help; `freed` are the nodes with freed room."""
+    """The parked gangs that these events could help; `freed` are the nodes with freed room.
+
+    `evictable_above` is the priority above which gangs may evict a slot.
+    """
     rows = snapshot.nodes.rows_of(freed)
 
     @cache
-    def fits(cls: PodClass) -> bool:
-        return bool(filters.copies(snapshot, cls)[rows].any())
+    def fits(cls: PodClass, evicts_below: int | None) -> bool:
+        if filters.copies(snapshot, cls)[rows].any():
+            return True
+        return evicts_below is not None and any(
+            filters.fits_without(snapshot, cls, node, below(node, evicts_below)) for node in freed
+        )
+
+    @cache
+    def below(node: str, priority: int) -> list[Slot]:
+        slots = snapshot.on_node.get(node, {}).values()
+        return [slot for slot in slots if evictable_above(slot) < priority]
 
     return [
         key
         for key, rest in parked.items()
         if rest.wakes & events & ~Wake.ROOM
-        or (rest.wakes & events & Wake.ROOM and any(map(fits, rest.classes)))
+        or (
+            rest.wakes & events & Wake.ROOM
+            and any(fits(cls, rest.evicts_below) for cls in rest.classes)
+        )
     ]

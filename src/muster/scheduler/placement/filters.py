@@ -19,11 +19,11 @@ from muster.scheduler.placement import pod_rules, volume_rules
 from muster.scheduler.placement.node_rules import is_ready, matches_selector, tolerates_taints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from muster.scheduler.cluster.nodes import Mask
     from muster.scheduler.cluster.pod_class import PodClass, Vector
-    from muster.scheduler.cluster.snapshot import Snapshot
+    from muster.scheduler.cluster.snapshot import Slot, Snapshot
 
 
 @dataclass
@@ -102,6 +102,17 @@ def fits_if_empty(snapshot: Snapshot, *classes: PodClass) -> Mask:
     for cls in classes:
         mask |= is_large_enough(snapshot, cls) & static_mask(snapshot, cls)
     return mask
+
+
+def fits_without(snapshot: Snapshot, cls: PodClass, node: str, slots: Iterable[Slot]) -> bool:
+    """Whether a node would have room for a copy of the class without these of its slots."""
+    row = snapshot.nodes.rows.get(node)
+    if row is None or not static_mask(snapshot, cls)[row]:
+        return False
+    free = snapshot.nodes.free[:, row].copy()
+    for slot in slots:
+        free[slot.cls.columns] += slot.cls.amounts
+    return bool((free[cls.columns] >= cls.amounts).all())
 
 
 def coupled_mask(snapshot: Snapshot, cls: PodClass) -> Mask:

@@ -420,3 +420,33 @@ async def test_a_gang_evicts_pods_that_are_no_longer_protected(where: str) -> No
         await cluster.settle(5)
 
     assert cluster.bound() == {"high": "n1"}
+
+
+async def test_freed_room_that_is_too_small_wakes_a_gang_that_can_evict_the_rest() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), pod("low", gpus=1), pod("highest", gpus=1, priority=9))
+    async with cluster.running():
+        await cluster.settle()
+        cluster.add(pod("high", gpus=2, priority=5))
+        await cluster.settle()
+        assert evicted(cluster) == set()
+        cluster.finish("highest", "Succeeded")
+        await cluster.settle(5)
+
+    assert cluster.bound() == {"high": "n1"}
+
+
+async def test_freed_room_does_not_wake_a_gang_that_could_evict_nothing_there() -> None:
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), pod("same", gpus=1, priority=5))
+    cluster.add(pod("highest", gpus=1, priority=9), pod("low", priority=1))
+    async with cluster.running():
+        await cluster.settle()
+        high = pod("high", gpus=2, priority=5)
+        cluster.add(high)
+        await cluster.settle()
+        rest = cluster.state.record(cluster.state.index.of_pod[high.metadata.uid]).rest
+        cluster.finish("highest", "Succeeded")
+        await cluster.settle()
+
+    assert cluster.state.record(cluster.state.index.of_pod[high.metadata.uid]).rest is rest
