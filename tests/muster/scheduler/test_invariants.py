@@ -98,6 +98,15 @@ REFUSED_WHILE_A_SIBLING_IS_BOUND: list[tuple[Any, ...]] = [
     ("land", 0, "refused"),
 ]
 """The gang could evict for the refused member; the bind of the other one is still in flight."""
+IN_FLIGHT_PAST_THE_RELEASE: list[tuple[Any, ...]] = [
+    ("arrive", 2, 2, 0, 0),
+    ("lose_node", 0),
+    ("lose_node", 0),
+    ("lose_node", 0),
+    ("land", 0, "refused"),
+    ("decide", 40.0),
+]
+"""The gang should be released, and its only bound member is still being bound."""
 BELOW_ITS_RUNNING_MEMBERS: list[tuple[Any, ...]] = [
     ("arrive", 3, 1, 2, 1),
     ("add_node", 0),
@@ -249,6 +258,7 @@ def test_members_share_one_domain_in_thousands_of_histories(
 @settings(max_examples=80)
 @given(HISTORIES, st.booleans())
 @example(REFUSED_WHILE_A_SIBLING_IS_BOUND, True)
+@example(IN_FLIGHT_PAST_THE_RELEASE, False)
 def test_no_gang_stays_half_bound_for_ten_seconds_after_the_trouble(
     history: list[tuple[Any, ...]], preempt: bool
 ) -> None:

@@ -116,7 +116,9 @@ def pause(view: GangView) -> Decision | None:
 def _wake_at(view: GangView, retry: BindRetry) -> float:
     current = phase.standing(view.record.phase)
     release_at = current.release_at if isinstance(current, phase.HalfBound) else None
-    return retry.not_before if release_at is None else min(retry.not_before, release_at)
+    if release_at is None or release_at <= view.now:  # then it waits for its binds in flight
+        return retry.not_before
+    return min(retry.not_before, release_at)
 
 
 def _release_half_bound(view: GangView, retry: BindRetry) -> Decision | None:

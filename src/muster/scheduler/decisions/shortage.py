@@ -45,7 +45,7 @@ def handle_unplaced(view: GangView, demand: Demand, result: Unplaced) -> Decisio
     deletes: tuple[Delete, ...] = ()
     if not (isinstance(current, phase.Preempting) and current.victims):
         # Only members that exist may evict, and not while a bind in flight may still fail.
-        if missing_pods(view) or not all(pod.spec.node_name for pod in view.members.bound):
+        if missing_pods(view) or view.members.being_bound:
             return _wait(view, demand, result, parked)
         eviction, budgets = preemption.find_preemption(view, demand)
         if eviction is None:
@@ -135,20 +135,23 @@ def repair_or_release(view: GangView, parked: Parked) -> Decision:
         released = release(view, why)
         if released is not None:
             return released
+        if view.members.being_bound:  # released once they have landed
+            return Decision(parked, (), current)
         current = phase.HalfBound(undeletable=True, holds_ended=True)
     reason = replace(parked.reason.and_also(CANNOT_DELETE), short=())
     return Decision(replace(parked, reason=reason), (), current)
 
 
 def release(view: GangView, why: str) -> Decision | None:
-    """Delete the bound members that a controller will recreate; None if there are none."""
+    """Delete the bound members that a controller will recreate; None if there are none (yet)."""
     drop_holds(view.state, view.key)
     names = view.state.index.names
     bound = (pod for pod in view.members.bound if pod.spec.node_name and pod.metadata.controller)
     pods = tuple(pod for pod in bound if pod.spec.scheduler_name in names)
     if pods:
         return gang_deletion.decide_deletion(view, (Delete(view.key, pods, why, RELEASED),))
-    phase.cannot_release(view.record)
+    if not view.members.being_bound:
+        phase.cannot_release(view.record)
     return None
 
 

@@ -46,6 +46,11 @@ class Members:
     foreign: int = 0
     ours: bool = True
 
+    @property
+    def being_bound(self) -> bool:
+        """Whether binds are not confirmed: they may still fail, and the gang is due then."""
+        return not all(pod.spec.node_name for pod in self.bound)
+
 
 @dataclass(frozen=True)
 class Missing:

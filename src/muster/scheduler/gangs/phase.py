@@ -243,8 +243,7 @@ def _with_minimum(view: GangView, phase: Phase) -> Phase:
     if not members.bound and not members.pending:
         return Done()
     # Until the watch confirms the last bind it may still fail: a plan keeps its phase till then.
-    confirmed = all(pod.spec.node_name for pod in members.bound)
-    if confirmed or isinstance(phase, Unseen | Gathering | Waiting | Leaving | Done):
+    if not members.being_bound or isinstance(phase, Unseen | Gathering | Waiting | Leaving | Done):
         return Whole()
     return phase
 
@@ -252,7 +251,7 @@ def _with_minimum(view: GangView, phase: Phase) -> Phase:
 def _with_some(view: GangView, phase: Phase) -> Phase:
     if isinstance(phase, Provisioning | Preempting | Mending | HalfBound):
         return phase
-    if isinstance(phase, Binding) and not all(pod.spec.node_name for pod in view.members.bound):
+    if isinstance(phase, Binding) and view.members.being_bound:
         return phase
     if isinstance(phase, Unseen):
         return HalfBound() if plan_annotation.was_cut_short(view.members) else Mending()

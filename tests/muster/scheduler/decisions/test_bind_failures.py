@@ -9,11 +9,13 @@ import pytest
 
 from kubekit.errors import Forbidden
 from kubekit.objects.core import Pod
+from muster.contract.gang import GangKey
 from muster.scheduler import metrics
 from muster.scheduler.decisions.bind_failures import BindFailure, bind_failed
 from muster.scheduler.effects.waiting_line_publisher import set_gauges, waiting_gangs
 from tests.muster.scheduler.builders import gang, node, pod, volcano_group
 from tests.muster.scheduler.fake_cluster import FakeCluster, Fault, cluster_with_gang
+from tests.muster.scheduler.random_history import RandomHistory
 
 pytestmark = pytest.mark.looptime
 
@@ -146,3 +148,34 @@ async def test_the_reason_names_the_same_pod_in_whichever_order_the_answers_come
     retry = state.record(found.key).retry
     assert retry is not None
     assert retry.message == "g-0 could not be bound: the policy says no"
+
+
+def test_a_gang_whose_bind_stays_in_flight_past_its_release_is_released_when_it_lands() -> None:
+    world = RandomHistory(preempt=False)
+    world.add_node(2)
+    world.arrive(2, 2, 1, 0)
+    world.decide()
+    world.lose_node(0)
+    world.land(0, "refused")
+    world.decide()
+    world.decide(40)
+    assert len(world.in_flight) == 1
+    world.land(0, "bound")
+    assert len(world.bound("g002")) == 1
+
+    world.decide()
+
+    assert world.bound("g002") == []
+
+
+def test_a_gang_that_pauses_beyond_its_release_with_a_bind_in_flight_is_not_due_at_once() -> None:
+    world = RandomHistory(preempt=False)
+    world.add_node(2)
+    world.arrive(2, 2, 1, 0)
+    world.decide()
+    for _ in range(10):
+        if len(world.in_flight) == 2:
+            world.land(1, "refused")
+        world.decide(1)
+    assert world.state.records[GangKey("volcano", "default", "g002")].retry is not None
+    assert list(world.state.due(world.now)) == []
