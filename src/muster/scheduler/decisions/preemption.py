@@ -278,8 +278,8 @@ def with_evictions(state: State, gang: Gang, parked: Parked) -> Parked:
 def _has_binds_below(state: State, priority: int) -> bool:
     """Whether gangs of lower priority have binds in flight: such gangs cannot be evicted yet."""
     index = state.index
-    others = {index.of_pod.get(uid) for uid in state.assumed} & index.gangs.keys()
-    return any(index.priority(index.gangs[key]) < priority for key in others)
+    keys = {index.of_pod[uid] for uid in state.assumed if uid in index.of_pod}
+    return any(index.priority(index.gangs[key]) < priority for key in keys & index.gangs.keys())
 
 
 def _is_running(slot: Slot) -> bool:
