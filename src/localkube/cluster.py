@@ -30,7 +30,7 @@ from kubekit.errors import MusterError, UsageError
 from kubekit.objects.events import EventSubject, EventText
 from kubekit.objects.kinds import CRDS, NODES
 from kubekit.objects.meta import Key
-from localkube.apiserver.kinds.custom.custom_resource import no_unknown_fields
+from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
 from localkube.apiserver.server import ApiServer
 from localkube.apiserver.store.rows import damage_text
 from localkube.controllers import run as controllers
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kubekit.objects.meta import Raw
-    from localkube.apiserver.kinds.custom.custom_resource import UnknownFields
     from localkube.node.agent import Watcher
     from localkube.node.machine.capacity import NodeSpec
     from localkube.supervisor import Component
@@ -95,7 +94,7 @@ class Extensions:
 
     definitions: Callable[[], list[Raw]] = list
     """Custom resource definitions that are always there; read in a thread."""
-    unknown_fields: UnknownFields = no_unknown_fields
+    kinds: KnownKinds = field(default_factory=KnownKinds)
     logs: LogOwners = field(default_factory=LogOwners)
     programs: PodPrograms = field(default_factory=PodPrograms)
     machine_image: str = ""
@@ -137,7 +136,7 @@ async def opened(options: Options, extensions: Extensions | None = None) -> Asyn
         options.data,
         backend=agent.backend,
         service_range=agent.network.service_range,
-        unknown_fields=extensions.unknown_fields,
+        known=extensions.kinds,
     )
     await _listen(options, server, agent)
     try:

@@ -153,6 +153,7 @@ def restore_database(data: Path, copy: Path) -> Path:
 
 def extensions(data: Path) -> Extensions:
     """What `localkube` must know of training jobs."""
+    from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
     from localkube.cluster import Extensions
     from localkube.node.log_archive.archive import LogOwners
     from localkube.node.machine.python_interpreter import PodPrograms
@@ -164,7 +165,7 @@ def extensions(data: Path) -> Extensions:
 
     return Extensions(
         definitions=crds.load_all,
-        unknown_fields=unknown_field_paths,
+        kinds=KnownKinds(unknown_field_paths, crds.immutable_fields()),
         logs=LogOwners(JOB_KINDS, ended_at),
         programs=PodPrograms(
             this_machine.FOLDER, this_machine.PYTHON, {"tensorboard": "tensorboard.main"}

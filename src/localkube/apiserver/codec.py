@@ -64,12 +64,6 @@ def as_stored(obj: Raw, api_version: str) -> bytes:
     return _encoder.encode(head | {k: v for k, v in obj.items() if k not in head})
 
 
-def deletion_encoder(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
-    """The encoder of an object that is deleted; no conversion webhook may hold that back."""
-    version = obj["apiVersion"] if resource.conversion else resource.stored_api_version
-    return encoder(obj, version)
-
-
 def stored_encoder(obj: Raw, resource: Resource) -> Callable[[int], bytes]:
     """The encoder of an object that a client wrote in this version of the resource."""
     if resource.storage_schema is not None:
@@ -95,10 +89,6 @@ def in_version(value: bytes, resource: Resource) -> bytes:
     if resource.stored_in_group is not None:
         return dump(resource.strategy.from_stored(decode(value), resource.api_version))
     schema = resource.walkable_schema
-    if resource.conversion and schema is not None:  # a webhook has converted it already
-        obj = decode(value)
-        structural.prune(obj, schema, top=True)
-        return dump(obj)
     if resource.needs_reshaping and schema is not None:
         obj = decode(value) | {"apiVersion": resource.api_version}
         structural.reshape(obj, resource.storage_schema or schema)

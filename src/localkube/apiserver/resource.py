@@ -7,7 +7,6 @@ kube-apiserver do. A hook left out does nothing, so a Strategy lists just the ru
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +17,7 @@ from localkube.apiserver.apply.field_types import FieldType, type_of
 from localkube.apiserver.views import cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from kubekit.schemas import Schema
     from localkube.apiserver.api_errors import Cause
     from localkube.apiserver.apply.field_set import FieldSet
-    from localkube.apiserver.cel.batches import Evaluate
     from localkube.apiserver.store.changes import ObjectReader
 
 ALL_VERBS = frozenset(
@@ -39,19 +37,12 @@ def _no_change(*_: object) -> None:
     """The kind has no rule here."""
 
 
-async def _no_warnings(*_: object) -> Iterable[str]:
-    return ()
-
-
 def _no_causes(*_: object) -> Iterable[Cause]:
     return ()
 
 
 def _same(obj: Raw, *_: object) -> Raw:
     return obj
-
-
-ApplySchema = Callable[["Resource", "Raw", "Raw | None", "Evaluate"], Awaitable["Iterable[str]"]]
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ class Strategy:
     """New and old object, before defaults."""
     defaults: Callable[[Raw], None] = _no_change
     complete_create: Callable[[Raw, ObjectReader], None] = _no_change
-    """Fields of a new object that come from other objects; webhooks see them."""
+    """Fields of a new object that come from other objects."""
     finish_create: Callable[[Raw, str], None] = _no_change
     """The object and the present time, after defaults."""
     finish_update: Callable[[Raw, Raw, str], None] = _no_change
@@ -96,8 +87,8 @@ class Strategy:
     """Whether the object grants permissions, which the writer must then have."""
 
     # -- forms of the object
-    apply_schema: ApplySchema = _no_warnings
-    """Check a new object, or a changed and its old object, by the schema; raises, or warns."""
+    apply_schema: Callable[[Resource, Raw, Raw | None], None] = _no_change
+    """Check a new object, or a changed and its old object, by the schema; raises."""
     warnings: Callable[[Raw], Iterable[str]] = lambda obj: ()
     """Warnings to the writer of a valid object."""
     check_types: Callable[[Raw, Schema], Iterable[Cause]] = _no_causes
@@ -179,8 +170,6 @@ class Resource:
     walkable_schema: Schema | None = field(default=None, compare=False)
     storage_schema: Schema | None = field(default=None, compare=False)
     """The schema of the storage version, if it differs."""
-    conversion: Raw = field(default_factory=dict, compare=False)
-    """The conversion webhook of its definition; empty if the version alone is replaced."""
     needs_reshaping: bool = False
     """Whether stored bytes may have other fields than this version shows."""
     printer_columns: tuple[Raw, ...] = field(default=(), compare=False)

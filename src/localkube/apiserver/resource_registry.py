@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from localkube.apiserver import codec
 from localkube.apiserver.kinds.custom.crd import CRDS
-from localkube.apiserver.kinds.custom.custom_resource import no_unknown_fields, resources_of
+from localkube.apiserver.kinds.custom.custom_resource import KnownKinds, resources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from localkube.apiserver.kinds.custom.custom_resource import UnknownFields
     from localkube.apiserver.resource import Resource
     from localkube.apiserver.store.changes import Change
     from localkube.apiserver.store.store import Store
@@ -24,10 +23,8 @@ if TYPE_CHECKING:
 class Registry:
     """The resources that the server serves now."""
 
-    def __init__(
-        self, builtin: Iterable[Resource], unknown_fields: UnknownFields = no_unknown_fields
-    ) -> None:
-        self._unknown_fields = unknown_fields
+    def __init__(self, builtin: Iterable[Resource], known: KnownKinds | None = None) -> None:
+        self._known = known or KnownKinds()
         self._builtin = {(r.group, r.version, r.plural): r for r in builtin}
         self._custom: dict[str, list[Resource]] = {}
         self._index = dict(self._builtin)
@@ -49,7 +46,7 @@ class Registry:
             self._custom.pop(change.entry.key, None)
         else:
             crd = codec.decode(change.entry.value)
-            self._custom[change.entry.key] = list(resources_of(crd, self._unknown_fields))
+            self._custom[change.entry.key] = list(resources_of(crd, self._known))
         self._index = dict(self._builtin)
         for r in chain.from_iterable(self._custom.values()):
             # A CRD never replaces a built-in resource or one of an older CRD.

@@ -40,30 +40,22 @@ from localkube.apiserver.access.authorization import Authorizer
 from localkube.apiserver.access.credentials import ServerCredentials, load_or_create
 from localkube.apiserver.access.escalation import check_grant
 from localkube.apiserver.access.service_account_tokens import Tokens
-from localkube.apiserver.admission.matching import Matcher
-from localkube.apiserver.admission.write_reviews import WriteReviews
 from localkube.apiserver.after_write import FollowUpWrites
-from localkube.apiserver.cel.evaluator import EVALUATOR
 from localkube.apiserver.housekeeping import Housekeeping
 from localkube.apiserver.http import bodies, query_options, requests, responses
 from localkube.apiserver.http.negotiation import JSON, negotiate
 from localkube.apiserver.http.requests import Answer, Call
 from localkube.apiserver.kinds.builtin import builtin
 from localkube.apiserver.kinds.cluster.namespace import NAMESPACES
-from localkube.apiserver.kinds.custom.custom_resource import no_unknown_fields
+from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
 from localkube.apiserver.kinds.services.service import SERVICES
 from localkube.apiserver.kinds.services.service_addresses import DEFAULT_RANGE
-from localkube.apiserver.policies.admission_policies import AdmissionPolicies
 from localkube.apiserver.resource_registry import Registry
 from localkube.apiserver.store.store import Store
-from localkube.apiserver.streams.pod_streams import STREAMED, PodStreams, connect_options
+from localkube.apiserver.streams.pod_streams import STREAMED, PodStreams
 from localkube.apiserver.verbs import Verbs
 from localkube.apiserver.views import pod_logs, resource_metrics, tables
 from localkube.apiserver.views.watch_events import watch_events
-from localkube.apiserver.webhooks.client import WebhookClient
-from localkube.apiserver.webhooks.conversion import Converter
-from localkube.apiserver.webhooks.dispatch import AdmissionWebhooks
-from localkube.apiserver.webhooks.service_endpoints import ServiceEndpoints
 from localkube.data_directory import DATABASE
 from localkube.node_interface import TokenOwner
 
@@ -73,7 +65,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from localkube.apiserver.http.requests import Route
-    from localkube.apiserver.kinds.custom.custom_resource import UnknownFields
     from localkube.apiserver.resource import Resource
     from localkube.node_interface import NodeBackend
 
@@ -97,12 +88,13 @@ class ApiServer:
         backend: NodeBackend | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
         admit_service_accounts: bool = True,
-        unknown_fields: UnknownFields = no_unknown_fields,
+        known: KnownKinds | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.streams = PodStreams(backend)
-        kinds = builtin(service_range, admit_service_accounts=admit_service_accounts)
-        self.registry = Registry(kinds, unknown_fields)
+        known = known or KnownKinds()
+        kinds = builtin(service_range, known, admit_service_accounts=admit_service_accounts)
+        self.registry = Registry(kinds, known)
         self._service_range = service_range
         self.component_problems: Callable[[], Mapping[str, str]] = dict
         """What is wrong with each component that runs beside this server; "" if it runs."""
@@ -119,7 +111,6 @@ class ApiServer:
     port: int
     _housekeeping: Housekeeping
     _runner: web.AppRunner
-    _webhook_client: WebhookClient
 
     @property
     def token(self) -> str:
@@ -150,10 +141,7 @@ class ApiServer:
         self.registry.follow(self.store)
         self.verbs = Verbs(self.store)
         self._housekeeping = Housekeeping(self.verbs)
-        endpoints = ServiceEndpoints(self.store, lambda: self.streams.backend)
-        self._webhook_client = WebhookClient(endpoints)
-        self.verbs.converter = converter = Converter(self._webhook_client)
-        await self._set_up_access(Matcher(self.store, self.registry, converter))
+        await self._set_up_access()
         app = web.Application(client_max_size=bodies.LIMIT)
         app.router.add_route("*", "/{path:.*}", self._handle)
         # For requests in flight; watches were ended before.
@@ -189,11 +177,9 @@ class ApiServer:
             # Over TLS, asyncio waits for the client to close; a loop that ends first leaks it.
             with suppress(AttributeError):  # Python 3.11.2, if it was closed already
                 transport.abort()
-        await EVALUATOR.close()
-        await self._webhook_client.close()
         await self.store.close()
 
-    async def _set_up_access(self, matcher: Matcher) -> None:
+    async def _set_up_access(self) -> None:
         """Load roles and tokens, and create the objects that every cluster starts with."""
         self.authorizer = Authorizer(self.store)
         key = await asyncio.to_thread(self.credentials.signing_key)
@@ -202,16 +188,9 @@ class ApiServer:
         admission, authorizer = self.verbs.admission, self.authorizer
         admission.guard = partial(check_grant, authorizer)
         admission.check_create = authorizer.check_create
-        client = self._webhook_client
-        admission.reviews = WriteReviews(AdmissionWebhooks(self.store, client, matcher, authorizer))
-        AdmissionPolicies(self.store, self.registry, matcher, authorizer, self._apply_policies)
         self.follow_up_writes = FollowUpWrites(self.verbs)
         await bootstrap.create_missing(self.verbs)
         await self.follow_up_writes.run_pending()
-
-    def _apply_policies(self, policies: AdmissionPolicies) -> None:
-        reviews = self.verbs.admission.reviews
-        reviews.check_policies = policies.check if policies.are_bound else None
 
     def _token_refused(self, uid: str) -> None:
         # A pod cannot renew its own token, and the clock may have been set.
@@ -290,7 +269,6 @@ class ApiServer:
         if not route.subresource or route.subresource in call.resource.subresources:
             request[_CALL] = call
         if route.subresource in STREAMED:
-            await self._review_connection(request, call)
             return await self.streams.serve(request, call, self.store)
         if route.verb == "watch":
             return await self._watch(request, call)
@@ -300,11 +278,6 @@ class ApiServer:
             await self.follow_up_writes.run_pending()
         body = tables.render(answer, call, self.verbs.clock()) if form.shape else answer.body
         return responses.response(body, answer.code, form.media, responses.warnings(call))
-
-    async def _review_connection(self, request: web.Request, call: Call) -> None:
-        """Ask webhooks and policies about an exec, a port-forward or a request to a pod."""
-        if options := connect_options(call, request.query):
-            await self.verbs.admission.reviews.check_connection(call, options)
 
     def _non_resource(self, request: web.Request) -> web.StreamResponse:
         problems = self.component_problems()
@@ -352,8 +325,7 @@ class ApiServer:
 
     async def _watch(self, request: web.Request, call: Call) -> web.StreamResponse:
         show = tables.event_renderer(call, self.verbs.clock) if call.form.shape else None
-        convert = self.verbs.converter.shown if call.resource.conversion else None
-        events = watch_events(self.store, call, show, convert)
+        events = watch_events(self.store, call, show)
         # An invalid request fails here, while the answer can still be a 400.
         first = await anext(events)
         response = web.StreamResponse(headers=responses.warnings(call))

@@ -7,13 +7,11 @@ other write. Streams (log, exec, attach, proxy) are in `streams`.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kubekit.objects.meta import timestamp
 from localkube.apiserver import api_errors, codec
 from localkube.apiserver.admission import preconditions
-from localkube.apiserver.admission.write_reviews import View
 from localkube.apiserver.apply.request import apply_as, as_requested, writer_of
 from localkube.apiserver.apply.scale import VERSION, owners_of_object, owners_of_scale
 from localkube.apiserver.apply.tracking import updated
@@ -70,8 +68,7 @@ async def serve(verbs: Verbs, call: Call) -> Answer:
 
 async def _bind(verbs: Verbs, call: Call) -> Answer:
     """Bind a pod to its node; the node name and the condition are written in one update."""
-    kind = _BODIES["binding"].gvk
-    binding = await verbs.admission.reviews.admit_body(call, _read_body(call), kind)
+    binding = _read_body(call)
     node = _target(call, binding.get("target") or {})
     now = timestamp(verbs.clock())
 
@@ -85,10 +82,7 @@ async def _bind(verbs: Verbs, call: Call) -> Answer:
 
 async def _evict(verbs: Verbs, call: Call) -> Answer:
     """Delete a pod unless a disruption budget forbids it."""
-    eviction = await verbs.admission.reviews.admit_body(
-        call, _read_body(call), _BODIES["eviction"].gvk
-    )
-    options = eviction.get("deleteOptions") or {}
+    options = _read_body(call).get("deleteOptions") or {}
     now = timestamp(verbs.clock())
     pod = codec.decode(verbs.read(call).value)
     if not pods.can_be_evicted_freely(pod):
@@ -177,15 +171,7 @@ async def _scale(verbs: Verbs, call: Call) -> Answer:
     route = call.route._replace(subresource="")
     plain = Call(route, resource, call.query, user=call.user, warnings=call.warnings)
 
-    def take(obj: Raw, scale: Raw) -> Raw:
-        replicas = (scale.get("spec") or {}).get("replicas") or 0
-        if replicas < 0:
-            raise _negative(call, replicas)
-        codec.put(obj, path, replicas)
-        return obj
-
-    view = View(partial(_scale_of, resource), take, _BODIES["scale"].gvk, "scale")
-    changed = await verbs.change(plain, rescale, as_requested, view)
+    changed = await verbs.change(plain, rescale, as_requested)
     return json_answer(_scale_of(resource, codec.decode(changed.body)))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kubekit.errors import AlreadyExists, Conflict, NotFound, StatusError
@@ -24,7 +23,6 @@ from localkube.apiserver.admission.chain import (
 )
 from localkube.apiserver.admission.quota import Quotas
 from localkube.apiserver.apply import request as owners
-from localkube.apiserver.cel.evaluator import EVALUATOR
 from localkube.apiserver.http.negotiation import JSON
 from localkube.apiserver.http.requests import (
     Answer,
@@ -37,14 +35,12 @@ from localkube.apiserver.schema import decoding
 from localkube.apiserver.store.changes import Entry
 from localkube.apiserver.store.disk_reserve import Purpose
 from localkube.apiserver.views import lists
-from localkube.apiserver.webhooks.conversion import Converter
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from localkube.apiserver.admission.admit import Track
     from localkube.apiserver.admission.chain import Clock
     from localkube.apiserver.admission.deletion import Deletion
-    from localkube.apiserver.admission.write_reviews import View
     from localkube.apiserver.patch.patches import Patch
     from localkube.apiserver.resource import Resource
     from localkube.apiserver.store.store import Store
@@ -66,7 +62,6 @@ class Verbs:
         self.clock = clock
         self.quotas = Quotas(store)
         self.admission = AdmissionChain(store, clock)
-        self.converter = Converter()
         self.by_name: dict[str, Callable[[Call], Awaitable[Answer]]] = {
             "get": self.get, "list": self.list, "create": self.create, "update": self.update,
             "patch": self.patch, "delete": self.delete, "deletecollection": self.deletecollection,
@@ -86,27 +81,11 @@ class Verbs:
         version = call.number("resourceVersion") or 0
         if version > self.store.revision:
             raise api_errors.resource_version_too_large(version, self.store.revision)
-        return await self._shown(call.resource, self.read(call))
+        return _shown(call.resource, self.read(call))
 
     async def list(self, call: Call) -> Answer:
         """A collection, or a page of it."""
-        return await self._listed(call, await lists.page(self.store, call))
-
-    async def _listed(self, call: Call, page: Page) -> Answer:
-        values = [entry.value for entry in page.entries]
-        return lists.answer(call, page, await self.converter.shown(values, call.resource))
-
-    async def _shown(self, resource: Resource, entry: Entry, code: int = 200) -> Answer:
-        """The answer with a stored object."""
-        if not resource.conversion:
-            return Answer(code, codec.in_version(entry.value, resource), resource)
-        return Answer(code, (await self.converter.shown([entry.value], resource))[0], resource)
-
-    async def _unstored(self, resource: Resource, obj: Raw, code: int = 200) -> Answer:
-        """The answer of a dry run."""
-        if resource.conversion:
-            obj = await self.converter.as_if_stored(obj, resource)
-        return unstored_answer(resource, obj, code)
+        return _listed(call, await lists.page(self.store, call))
 
     # -- creating --------------------------------------------------------------------------------
 
@@ -118,7 +97,7 @@ class Verbs:
         resource, meta = call.resource, obj["metadata"]
         # Before the schema is applied: an invalid status that is not written does no harm.
         admit.drop_status(resource, obj)
-        call.warn(*await resource.strategy.apply_schema(resource, obj, None, EVALUATOR.run))
+        resource.strategy.apply_schema(resource, obj, None)
         namespace = namespace_for(call, meta, self.store)
         if meta.get("resourceVersion"):
             raise api_errors.bad_request(
@@ -128,16 +107,16 @@ class Verbs:
         # A generated name that is taken is generated again; a name of the client is not.
         for left in range(1 if meta.get("name") else _NAME_TRIES, 0, -1):
             # Admission changes the object in place, so each try has a copy.
-            new = await self.admission.create(call, codec.copy(stored), namespace, track)
+            new = self.admission.create(call, codec.copy(stored), namespace, track)
             key = codec.key(resource, namespace, new["metadata"]["name"])
             try:
                 with self.quotas.reserved(resource, key, new):
                     if call.dry_run and self.store.get(key) is None:
-                        return await self._unstored(resource, new, 201)
+                        return unstored_answer(resource, new, 201)
                     if call.dry_run:
                         raise already_exists(resource, key, self.store)
-                    encode = await self._encoder(new, resource)
-                    return await self._shown(resource, await self.store.create(key, encode), 201)
+                    encode = codec.stored_encoder(new, resource)
+                    return _shown(resource, await self.store.create(key, encode), 201)
             except AlreadyExists as error:
                 if left == 1:
                     raise already_exists(resource, key, self.store) from error
@@ -206,26 +185,21 @@ class Verbs:
         decoding.decode_strictly(call, new)
         return await self._create(call, new, owners.as_requested)
 
-    async def change(
-        self, call: Call, edit: Edit, track: Track | None = None, view: View | None = None
-    ) -> Answer:
-        """Read, edit, admit, write; again if another writer was faster.
-
-        Webhooks and policies see the object, or its `view`.
-        """
+    async def change(self, call: Call, edit: Edit, track: Track | None = None) -> Answer:
+        """Read, edit, admit, write; again if another writer was faster."""
         resource, strategy = call.resource, call.resource.strategy
 
         async def attempt() -> Answer:
             entry = self.read(call)
-            shown = (await self._shown(resource, entry)).body
+            shown = codec.in_version(entry.value, resource)
             # Decoded twice: a patched object may share parts with its argument, and admission
             # changes it in place.
             old, new = codec.decode(shown), edit(codec.decode(shown))
             admit.restore_status(resource, new, old, call.route.subresource)
-            call.warn(*await strategy.apply_schema(resource, new, old, EVALUATOR.run))
+            strategy.apply_schema(resource, new, old)
             preconditions.check_identity(call, new, old)
             old, new = strategy.to_stored(old), strategy.to_stored(new)
-            new = await self.admission.update(call, new, old, track, view)
+            new = self.admission.update(call, new, old, track)
             return await self._write(call, entry, new, old)
 
         return await self._retrying(call, attempt)
@@ -245,28 +219,23 @@ class Verbs:
         resource = call.resource
         if deletion.can_be_removed(resource, new):  # nothing holds it back any more
             if call.dry_run:
-                return await self._unstored(resource, new)
-            return await self._shown(resource, await self._remove(resource, entry, new))
+                return unstored_answer(resource, new)
+            return _shown(resource, await self._remove(resource, entry, new))
         # A write without a change gets no new revision, unless the storage version has changed:
         # that is how objects migrate.
         if admit.is_unchanged(new, old) and codec.is_current(entry.value, resource):
-            return await self._shown(resource, entry)
-        encode = await self._encoder(new, resource)
+            return _shown(resource, entry)
+        encode = codec.stored_encoder(new, resource)
         with self.quotas.reserved(resource, entry.key, new, old):
             if call.dry_run:
-                return await self._unstored(resource, new)
+                return unstored_answer(resource, new)
             purpose = _purpose(new)
             updated = await self.store.update(entry.key, encode, entry.revision, purpose)
-            return await self._shown(resource, updated)
-
-    async def _encoder(self, obj: Raw, resource: Resource) -> Callable[[int], bytes]:
-        if resource.conversion:
-            obj = await self.converter.to_storage(obj, resource)
-        return codec.stored_encoder(obj, resource)
+            return _shown(resource, updated)
 
     # -- deleting --------------------------------------------------------------------------------
 
-    async def delete(self, call: Call, *, named: bool = True) -> Answer:
+    async def delete(self, call: Call) -> Answer:
         """Remove an object, or mark it as being deleted until nothing holds it back."""
         options = deletion.delete_options(call)
         deletion.check_deletable(call)
@@ -277,9 +246,6 @@ class Verbs:
             obj = codec.decode(entry.value)
             preconditions.check_preconditions(call, options, obj)
             plan = deletion.on_delete(call.resource, obj, options, self.clock())
-            if plan.changed:
-                old = partial(self._shown, call.resource, entry)
-                await self.admission.reviews.check_deletion(call, old, options, named=named)
             return await self._delete(call, entry, plan, dry_run=bool(options.get("dryRun")))
 
         return await self._retrying(call, attempt)
@@ -295,16 +261,16 @@ class Verbs:
                 name, uid = plan.obj["metadata"]["name"], plan.obj["metadata"]["uid"]
                 return json_answer(api_errors.success(resource.group, resource.plural, name, uid))
         elif plan.changed and not dry_run:
-            encode = codec.deletion_encoder(plan.obj, resource)
+            encode = codec.encoder(plan.obj, resource.stored_api_version)
             update = self.store.update(entry.key, encode, entry.revision, Purpose.DELETION)
             entry = await update
         if dry_run:
             value = codec.as_stored(plan.obj, plan.obj["apiVersion"])
             entry = Entry(entry.key, entry.revision, value)
-        return await self._shown(resource, entry)
+        return _shown(resource, entry)
 
     async def _remove(self, resource: Resource, entry: Entry, last: Raw) -> Entry:
-        encode = codec.deletion_encoder(last, resource)
+        encode = codec.encoder(last, resource.stored_api_version)
         removed = await self.store.delete(entry.key, encode, entry.revision)
         contents = resource.strategy.contents(last)
         for inner in list(self.store.scan(contents)) if contents else ():
@@ -323,11 +289,21 @@ class Verbs:
             body = codec.dump(options)
             single = replace(call, route=route, query={}, body=body, content_type=JSON)
             try:
-                await self.delete(single, named=False)
+                await self.delete(single)
             except StatusError as error:
                 if error.status != 404:  # another client may delete the same objects
                     raise
-        return await self._listed(call, page)
+        return _listed(call, page)
+
+
+def _shown(resource: Resource, entry: Entry, code: int = 200) -> Answer:
+    """The answer with a stored object."""
+    return Answer(code, codec.in_version(entry.value, resource), resource)
+
+
+def _listed(call: Call, page: Page) -> Answer:
+    shown = [codec.in_version(entry.value, call.resource) for entry in page.entries]
+    return lists.answer(call, page, shown)
 
 
 def _purpose(new: Raw) -> Purpose:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 import msgspec
 
-from localkube.apiserver.kinds.custom.custom_resource import no_unknown_fields
+from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
 from localkube.apiserver.kinds.services.service_addresses import DEFAULT_RANGE
 from localkube.apiserver.server import ApiServer
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
     from pathlib import Path
 
-    from localkube.apiserver.kinds.custom.custom_resource import UnknownFields
     from localkube.node_interface import NodeBackend
 
 JSON = "application/json"
@@ -72,12 +71,10 @@ async def running_server(
     folder: Path,
     backend: NodeBackend | None = None,
     service_range: IPv4Network = DEFAULT_RANGE,
-    unknown_fields: UnknownFields = no_unknown_fields,
+    known: KnownKinds | None = None,
 ) -> AsyncIterator[ApiClient]:
     """A started server and a client that trusts it."""
-    server = ApiServer(
-        folder, backend=backend, service_range=service_range, unknown_fields=unknown_fields
-    )
+    server = ApiServer(folder, backend=backend, service_range=service_range, known=known)
     await server.start()
     trust = ssl.create_default_context(cadata=server.ca.decode())
     headers = {"Authorization": f"Bearer {server.token}"}

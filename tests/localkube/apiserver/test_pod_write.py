@@ -11,10 +11,10 @@ from tests.modules_called import modules_called
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAX_MODULES = 35 + 9 + 3
+MAX_MODULES = 35 + 9 + 2
 """The nine are in `apply`: every write finds the owners of its fields, from the types of the kind
-to the entries of `managedFields`. The three ask whether the object can be created in its
-namespace, which service account it has, and whether a webhook has to be asked."""
+to the entries of `managedFields`. The two ask whether the object can be created in its namespace,
+and which service account it has."""
 
 
 async def test_one_pod_write_seen_by_a_watcher_passes_few_modules(

@@ -1,1 +1,1 @@
-"""Create, update and delete of any kind; names; preconditions; quota; webhooks and policies."""
+"""Create, update and delete of any kind; names; preconditions; quota."""

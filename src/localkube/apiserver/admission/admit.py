@@ -45,7 +45,7 @@ class Generated(NamedTuple):
 
 
 def begin_create(resource: Resource, obj: Raw, namespace: str, track: Track) -> Raw:
-    """Give a new object its defaults and owners. Webhooks see it like this."""
+    """Give a new object its defaults and owners."""
     meta = obj["metadata"]
     sent = meta.pop("managedFields", None)
     for name in ("selfLink", "uid", "creationTimestamp", *_DELETION, "generation"):
@@ -75,7 +75,7 @@ def finish_create(resource: Resource, obj: Raw, generated: Generated) -> Raw:
 
 def begin_update(resource: Resource, new: Raw, old: Raw, subresource: str, track: Track) -> Raw:
     """Give a changed object its defaults and owners; fields that only the server writes stay as
-    they are. Webhooks see it like this."""
+    they are."""
     strategy = resource.strategy
     sent = new["metadata"].pop("managedFields", None)
     _raise(resource, old, _check_server_fields(new["metadata"], old["metadata"]))
@@ -96,19 +96,6 @@ def begin_update(resource: Resource, new: Raw, old: Raw, subresource: str, track
         strategy.prepare_update(new, old)
     strategy.defaults(new)
     _set_managed_fields(new["metadata"], track(new, old, sent) if entries is None else entries)
-    return new
-
-
-def protect(resource: Resource, new: Raw, old: Raw, subresource: str) -> Raw:
-    """Undo, in an object that a webhook has changed, what a client could not change either."""
-    _raise(resource, old, _check_server_fields(new["metadata"], old["metadata"]))
-    if subresource == "status":
-        new = _only_status(resource, new, old)
-    else:
-        restore_status(resource, new, old, subresource)
-    _keep_metadata(new["metadata"], old["metadata"])
-    if resource.strategy.prepare_update:
-        resource.strategy.prepare_update(new, old)
     return new
 
 

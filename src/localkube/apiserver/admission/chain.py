@@ -1,9 +1,8 @@
 """The way of an object through admission, from the request to the object that is stored.
 
-The server completes the object, mutating webhooks change it, the rules of its kind check it, and
-policies and validating webhooks have the last word. Webhooks and expensive expressions take time,
-in which other requests are answered. So rules that need other objects are checked again at the end,
-without another wait before the write. The write itself needs the revision that was read.
+The server completes the object, then the rules of its kind check it. Nothing waits on the way, so
+what the rules read of other objects still holds when the write begins. The write itself needs the
+revision that was read.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from localkube.apiserver.access.escalation import allow_create, allow_grant
 from localkube.apiserver.admission import admit
 from localkube.apiserver.admission.admit import Generated
 from localkube.apiserver.admission.limit_ranges import LimitRanges
-from localkube.apiserver.admission.write_reviews import WriteReviews
 from localkube.apiserver.apply import request as owners
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
     from localkube.apiserver.access.escalation import CreateCheck, Guard
     from localkube.apiserver.admission.admit import Track
-    from localkube.apiserver.admission.write_reviews import View
     from localkube.apiserver.http.requests import Call
     from localkube.apiserver.resource import Resource
     from localkube.apiserver.store.changes import ObjectReader
@@ -49,30 +46,22 @@ class AdmissionChain:
         self._store = store
         self._clock = clock
         self._limit_ranges = LimitRanges(store)
-        self.reviews = WriteReviews()
         self.guard: Guard = allow_grant
         self.check_create: CreateCheck = allow_create
 
-    async def create(self, call: Call, obj: Raw, namespace: str, track: Track | None = None) -> Raw:
+    def create(self, call: Call, obj: Raw, namespace: str, track: Track | None = None) -> Raw:
         """The object as it is stored. Changes its argument in place."""
         strategy = call.resource.strategy
         suffix = "".join(random.choices(SUFFIX_LETTERS, k=5))
         generated = Generated(self._clock(), str(uuid.uuid4()), suffix)
         track = track or owners.tracker(call, generated.now)
-        ranged = self._limit_ranges.apply_to(call.resource, namespace)
-        if ranged:
+        if self._limit_ranges.apply_to(call.resource, namespace):
             # The writer owns what it requests, not what a range adds.
             track = owners.tracked_before(track, call.resource, obj)
             self._limit_ranges.complete(obj, namespace)
 
-        def complete(obj: Raw) -> None:
-            if ranged:
-                self._limit_ranges.complete(obj, namespace)
-            strategy.complete_create(obj, self._store)
-
         new = admit.begin_create(call.resource, obj, namespace, track)
         strategy.complete_create(new, self._store)
-        new = await self.reviews.mutate_new(call, new, complete)
         new = admit.finish_create(call.resource, new, generated)
         self._limit_ranges.check(call.resource, new, namespace)
         strategy.admit_create(new, self._store, generated.now)
@@ -83,28 +72,15 @@ class AdmissionChain:
         if call.route.verb != "create":
             self.check_create(call)
         call.warn(*strategy.warnings(new))
-        if self.reviews.concern(call):
-            await self.reviews.check_new(call, new)
-            # Meanwhile the namespace may be gone, or another object may have got the same address.
-            namespace_for(call, new["metadata"], self._store)
-            strategy.admit_create(new, self._store, generated.now)
         return new
 
-    async def update(
-        self, call: Call, new: Raw, old: Raw, track: Track | None, view: View | None
-    ) -> Raw:
-        """The changed object as it is stored.
-
-        Webhooks and policies see the object, or its `view`. They do not see writes by which the
-        server carries out the create of a subresource.
-        """
+    def update(self, call: Call, new: Raw, old: Raw, track: Track | None) -> Raw:
+        """The changed object as it is stored."""
         resource, subresource = call.resource, call.route.subresource
-        reviews = WriteReviews() if call.route.verb == "create" else self.reviews
         now = self._clock()
         new = admit.begin_update(
             resource, new, old, subresource, track or owners.tracker(call, now)
         )
-        new = await reviews.mutate_changed(call, new, old, view)
         new = admit.finish_update(resource, new, old, subresource)
         if not subresource:
             self._limit_ranges.check_update(resource, new, call.route.namespace)
@@ -112,9 +88,6 @@ class AdmissionChain:
         if resource.strategy.grants:
             self.guard(call, new, old)
         call.warn(*resource.strategy.warnings(new))
-        if reviews.concern(call):
-            await reviews.check_changed(call, new, old, view)
-            resource.strategy.admit_update(new, old, self._store, now)
         return new
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from localkube.apiserver.kinds.access.admission_policy import BINDINGS as POLICY_BINDINGS
-from localkube.apiserver.kinds.access.admission_policy import POLICIES
 from localkube.apiserver.kinds.access.role import CLUSTER_ROLES, ROLES
 from localkube.apiserver.kinds.access.role_binding import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from localkube.apiserver.kinds.access.service_account import SERVICE_ACCOUNTS
-from localkube.apiserver.kinds.access.webhook_configuration import MUTATING, VALIDATING
 from localkube.apiserver.kinds.cluster.event import EVENTS, NEW_EVENTS
 from localkube.apiserver.kinds.cluster.lease import LEASES
 from localkube.apiserver.kinds.cluster.namespace import NAMESPACES
 from localkube.apiserver.kinds.cluster.node import NODES
-from localkube.apiserver.kinds.custom.crd import CRDS
+from localkube.apiserver.kinds.custom.crd import CRDS, definitions
 from localkube.apiserver.kinds.pods.pod import PODS, without_accounts
 from localkube.apiserver.kinds.pods.pod_group import POD_GROUPS
 from localkube.apiserver.kinds.pods.pod_template import POD_TEMPLATES
@@ -39,11 +36,13 @@ from localkube.apiserver.kinds.workloads.daemon_set import DAEMON_SETS
 from localkube.apiserver.kinds.workloads.deployment import DEPLOYMENTS
 from localkube.apiserver.kinds.workloads.replica_set import REPLICA_SETS
 from localkube.apiserver.kinds.workloads.stateful_set import STATEFUL_SETS
-from localkube.apiserver.resource import Resource, Strategy
+from localkube.apiserver.resource import STATUS, Resource, Strategy
 from localkube.apiserver.views.cells import AGE, NAME, number, text
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
+
+    from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
 
 _CREATE = frozenset({"create"})
 _READ = frozenset({"get", "list"})
@@ -86,6 +85,25 @@ _REVIEWS = tuple(
     )
 )
 
+
+def _without_effect(kind: str, plural: str = "", status: frozenset[str] = frozenset()) -> Resource:
+    """A kind that is stored for tools which bring it along; whoever writes it is warned."""
+    warning = f"the local cluster stores {kind} objects, but they have no effect here"
+    return Resource(
+        "admissionregistration.k8s.io", "v1", plural or f"{kind.lower()}s", kind, False,
+        categories=("api-extensions",), subresources=status,
+        strategy=Strategy(generation="spec", warnings=lambda obj: (warning,)),
+    )  # fmt: skip
+
+
+_POLICY = "ValidatingAdmissionPolicy"
+_ADMISSION = (
+    _without_effect(_POLICY, "validatingadmissionpolicies", STATUS),
+    _without_effect(f"{_POLICY}Binding"),
+    _without_effect("MutatingWebhookConfiguration"),
+    _without_effect("ValidatingWebhookConfiguration"),
+)
+
 # Discovery lists groups, and the resources of a group, in this order.
 BUILTIN = (
     NAMESPACES, NODES, PODS, SERVICES, ENDPOINTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS,
@@ -93,20 +111,20 @@ BUILTIN = (
     CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS,
     PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
-    ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, POLICIES, POLICY_BINDINGS,
-    MUTATING, VALIDATING, INGRESSES, INGRESS_CLASSES, NETWORK_POLICIES, RUNTIME_CLASSES,
+    ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, *_ADMISSION,
+    INGRESSES, INGRESS_CLASSES, NETWORK_POLICIES, RUNTIME_CLASSES,
     _REPLICATION_CONTROLLERS, *_METRICS, _POD_LOGS, *_REVIEWS,
 )  # fmt: skip
 
 
 def builtin(
-    service_range: IPv4Network, *, admit_service_accounts: bool = True
+    service_range: IPv4Network, known: KnownKinds, *, admit_service_accounts: bool = True
 ) -> tuple[Resource, ...]:
     """The built-in resources of a cluster whose services get addresses of this range.
 
     Without the admission of service accounts, a pod may name one that does not exist.
     """
-    replaced = {SERVICES.collection: services(service_range)}
+    replaced = {SERVICES.collection: services(service_range), CRDS.collection: definitions(known)}
     if not admit_service_accounts:
         replaced[PODS.collection] = without_accounts(PODS)
     return tuple(replaced.get(r.collection, r) for r in BUILTIN)

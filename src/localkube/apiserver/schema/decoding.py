@@ -243,25 +243,6 @@ def decode_patched(call: Call, new: Raw, old: Raw, stored: Collection[str]) -> N
     new.update({name: rest[name] for name in names if name in rest})
 
 
-def decode_admitted(resource: Resource, obj: Raw) -> Raw:
-    """An object that a webhook has patched, decoded as if a client had sent it, with defaults."""
-    owners = ensure_metadata(obj).pop("managedFields", None)
-    schema = schema_of(resource)
-    _screen_metadata(resource, obj)
-    if schema is not None:
-        structural.prune(obj, schema, top=True)
-        if resource.custom:
-            structural.fill_defaults(obj, schema)
-        else:
-            _check_types(resource, structural.check(obj, schema, integral_floats=False))
-            _check_struct(resource, obj, schema, b"")
-    write_as_go_does(obj["metadata"], _METADATA_STRUCT)
-    resource.strategy.defaults(obj)
-    if owners is not None:
-        obj["metadata"]["managedFields"] = owners
-    return obj
-
-
 def _are_entries(owners: Any) -> bool:
     return isinstance(owners, list) and all(isinstance(entry, dict) for entry in owners)
 

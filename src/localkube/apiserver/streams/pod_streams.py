@@ -37,8 +37,6 @@ from localkube.node_interface import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from multidict import MultiMapping
-
     from kubekit.objects.meta import Raw
     from localkube.apiserver.api_errors import Causes
     from localkube.apiserver.http.requests import Call
@@ -169,33 +167,6 @@ async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> 
                 await asyncio.sleep(0)
             await response.write_eof()
     return response
-
-
-_CONNECTIONS = {
-    "exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions",
-}  # fmt: skip
-
-
-def connect_options(call: Call, query: MultiMapping[str]) -> Raw | None:
-    """The options of a connection as webhooks see them; None for a request that is none."""
-    options: Raw
-    if call.route.subresource not in call.resource.subresources:
-        return None
-    if call.route.subresource == "proxy":
-        options = {"kind": f"{call.resource.kind}ProxyOptions", "apiVersion": "v1"}
-        return options | ({"path": f"/{call.route.rest}"} if call.route.rest else {})
-    kind = _CONNECTIONS.get(call.route.subresource)
-    if kind is None or call.resource.collection != "pods":
-        return None
-    options = {"kind": kind, "apiVersion": "v1"}
-    if call.route.subresource == "portforward":
-        ports = port_forward.requested_ports(query.getall("ports", []))
-        return options | ({"ports": ports} if ports else {})
-    flags = ("stdin", "stdout", "stderr", "tty")
-    options |= {flag: True for flag in flags if query_bool(call.query.get(flag))}
-    options |= {"container": call.query["container"]} if call.query.get("container") else {}
-    command = query.getall("command", [])
-    return options | ({"command": command} if command else {})
 
 
 def log_options(call: Call, container: str, now: datetime) -> LogOptions:

@@ -8,30 +8,27 @@ existing objects, then (if requested) the bookmark that marks their end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubekit.errors import Gone, StatusError
+from kubekit.errors import Gone
 from localkube.apiserver import api_errors, codec
 from localkube.apiserver.http import query_options
 from localkube.apiserver.http.query_options import selection
 from localkube.apiserver.http.requests import query_bool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from kubekit.objects.meta import Raw
     from localkube.apiserver.http.query_options import Selection
     from localkube.apiserver.http.requests import Call
-    from localkube.apiserver.resource import Resource
     from localkube.apiserver.store.changes import Change, Watch
     from localkube.apiserver.store.store import Store
 
 
 Show = Callable[[bytes], bytes]
-Convert = Callable[["Sequence[bytes]", "Resource"], Awaitable[list[bytes]]]
-"""From stored objects to the objects of a version."""
 Event = tuple[bytes, bytes]
 """The type of an event, and the stored object."""
 
@@ -42,11 +39,9 @@ _INITIAL_END = "k8s.io/initial-events-end"
 
 
 async def watch_events(
-    store: Store, call: Call, show: Show | None = None, convert: Convert | None = None
+    store: Store, call: Call, show: Show | None = None
 ) -> AsyncGenerator[bytes, None]:
     """Lines of events until the client's timeout. `show` gives objects another shape.
-
-    `convert` gives them the requested version, if that takes more than replacing its name.
 
     The first piece is empty if the watch has begun, or the ERROR event of a revision that was
     compacted.
@@ -66,26 +61,19 @@ async def watch_events(
         yield _line(b"ERROR", codec.dump(api_errors.body(api_errors.expired(str(error)))))
         return
 
-    async def lines(events: list[Event]) -> bytes:
-        values = [value for _, value in events]
-        if convert is None:
-            objects = [codec.in_version(value, call.resource) for value in values]
-        else:
-            objects = await convert(values, call.resource)
-        rows = zip(events, objects, strict=True)
-        return b"".join(_line(type_, show(obj) if show else obj) for (type_, _), obj in rows)
+    def lines(events: list[Event]) -> bytes:
+        rows = ((type_, codec.in_version(value, call.resource)) for type_, value in events)
+        return b"".join(_line(type_, show(obj) if show else obj) for type_, obj in rows)
 
     try:
         yield b""
         for start in range(0, len(entries), 500):  # pieces, so that other requests run in between
-            yield await lines([(b"ADDED", e.value) for e in entries[start : start + 500]])
+            yield lines([(b"ADDED", e.value) for e in entries[start : start + 500]])
         if initial and query_bool(call.query.get("allowWatchBookmarks")):
             yield _bookmark(call, since, initial_end=True)
         seen = partial(_seen, selected)
         async for events in _follow(store, call, changes, seen):
-            yield events if isinstance(events, bytes) else await lines(events)
-    except StatusError as error:  # an object that cannot be converted ends the watch
-        yield _line(b"ERROR", codec.dump(api_errors.body(error)))
+            yield events if isinstance(events, bytes) else lines(events)
     finally:
         changes.close()
 

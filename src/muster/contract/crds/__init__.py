@@ -19,6 +19,7 @@ import yaml
 
 from kubekit.objects import yaml_reader
 from muster.contract.crds import job_definitions
+from muster.contract.job_resources import JOB_KINDS
 
 if TYPE_CHECKING:
     from kubekit.objects.meta import Raw
@@ -34,6 +35,12 @@ def load_all() -> list[Raw]:
     documents = "---\n".join(file.read_text(encoding="utf-8") for file in files)
     groups = (crd for crd in yaml_reader.load_all(documents) if crd)
     return [_labelled(crd) for crd in (*job_definitions.build_all(), *groups)]
+
+
+def immutable_fields() -> dict[str, tuple[str, ...]]:
+    """By the name of a CRD, the fields that its rules are about: the local API has no CEL."""
+    paths = tuple(f"spec.{path}" for path in job_definitions.IMMUTABLE_FIELDS.values())
+    return {kind.resource: paths for kind in JOB_KINDS}
 
 
 def _labelled(crd: Raw) -> Raw:

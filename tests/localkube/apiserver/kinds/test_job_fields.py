@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
 from muster.contract import crds
 from muster.jobs.unknown_fields import unknown_field_paths
 from tests.localkube.apiserver.running_server import MERGE, running_server
@@ -27,7 +28,8 @@ COMMAND = "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand"
 @pytest.fixture
 async def jobs(tmp_path: Path) -> AsyncIterator[ApiClient]:
     """A server that knows the job kinds."""
-    async with running_server(tmp_path, unknown_fields=unknown_field_paths) as api:
+    known = KnownKinds(unknown_field_paths, crds.immutable_fields())
+    async with running_server(tmp_path, known=known) as api:
         for crd in crds.load_all():
             await api.send("POST", CRDS, crd)
         yield api

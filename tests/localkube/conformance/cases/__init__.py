@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tests.localkube.conformance.cases import (
-    admission_policies,
     body_and_path,
-    cel_rules,
     chart_kinds,
     conflicts,
     crd_changes,
@@ -42,7 +40,6 @@ from tests.localkube.conformance.cases import (
     validation,
     verbs,
     watch,
-    webhook_configurations,
     workloads,
 )
 
@@ -54,9 +51,7 @@ ALL = [
         empty_fields,
         crds,
         crd_changes,
-        cel_rules,
         chart_kinds,
-        admission_policies,
         custom_subresources,
         subresources,
         verbs,
@@ -89,7 +84,6 @@ ALL = [
         watch,
         queries,
         invalid_crds,
-        webhook_configurations,
     )
     for case in module.CASES
 ]

@@ -59,9 +59,7 @@ def _account(pod: Raw, name: str, store: ObjectReader) -> Raw:
 
 def _mount_token(spec: Raw) -> None:
     volumes = spec.get("volumes") or []
-    # Webhooks may add containers after the volume: they get a mount of the same volume.
-    existing = next((v["name"] for v in volumes if v["name"].startswith(_VOLUME)), "")
-    name = existing or _VOLUME + "".join(random.choices(SUFFIX_LETTERS, k=5))
+    name = _VOLUME + "".join(random.choices(SUFFIX_LETTERS, k=5))
     needed = False
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         mounts = container.get("volumeMounts") or []
@@ -69,7 +67,7 @@ def _mount_token(spec: Raw) -> None:
             mount = {"name": name, "readOnly": True, "mountPath": TOKEN_DIRECTORY}
             container["volumeMounts"] = [*mounts, mount]
             needed = True
-    if needed and not existing:
+    if needed:
         spec["volumes"] = [*volumes, {"name": name, "projected": _projected()}]
 
 

@@ -2,12 +2,15 @@
 
 A definition takes effect with its own write (see `custom_resource`). A definition whose names
 belong to another definition of its group is stored and not served; it gets its names when the other
-definition is deleted.
+definition is deleted. Rules in CEL and conversion webhooks are stored for real servers and have no
+effect here, which the writer is told.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,11 +20,6 @@ from kubekit.objects.meta import timestamp
 from localkube.apiserver import api_errors
 from localkube.apiserver.admission import names
 from localkube.apiserver.api_errors import Causes, forbidden_field, invalid_value, required
-from localkube.apiserver.cel import rule_checks
-from localkube.apiserver.kinds.access.webhook_configuration import (
-    check_client_config,
-    check_review_versions,
-)
 from localkube.apiserver.kinds.custom import crd_schema, crd_types
 from localkube.apiserver.kinds.fields import (
     check_required,
@@ -34,9 +32,11 @@ from localkube.apiserver.resource import STATUS, Resource, Strategy
 from localkube.apiserver.views.cells import CREATED_AT, NAME, condition_is_true
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from kubekit.objects.meta import Raw
+    from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
     from localkube.apiserver.store.changes import ObjectReader
 
 
@@ -47,6 +47,12 @@ _APPROVED = "api-approved.kubernetes.io"
 _SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _PROTECTED_GROUP = re.compile(r"(^|\.)(k8s|kubernetes)\.io$")
+_RULES = "x-kubernetes-validations"
+RULES_WARNING = f"the local cluster stores {_RULES} of definitions and does not evaluate them"
+CONVERSION_WARNING = (
+    "the local cluster does not call conversion webhooks: it converts versions as with the strategy"
+    " None"
+)
 _CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -235,8 +241,7 @@ def _check_versions(versions: list[Raw]) -> Causes:
             yield required(f"{path}.schema.openAPIV3Schema")
         elif i == 0 or not _is_shared(versions, "schema"):
             where = "spec.validation" if _is_shared(versions, "schema") else f"{path}.schema"
-            causes = list(crd_schema.check_schema(schema, f"{where}.openAPIV3Schema"))
-            yield from causes or rule_checks.check(schema, f"{where}.openAPIV3Schema")
+            yield from crd_schema.check_schema(schema, f"{where}.openAPIV3Schema")
         shared = _is_shared(versions, "additionalPrinterColumns")
         if i == 0 or not shared:
             yield from _check_columns(version, "spec" if shared else path)
@@ -268,10 +273,8 @@ def _check_conversion(conversion: Raw) -> Causes:
     if conversion.get("strategy") == "Webhook":
         if not webhook.get("clientConfig"):
             yield required(path, "required when strategy is set to Webhook")
-        else:
-            yield from check_client_config(webhook["clientConfig"], path)
-        where = "spec.conversion.conversionReviewVersions"
-        yield from check_review_versions(versions or [], where)
+        if not versions:
+            yield required("spec.conversion.conversionReviewVersions")
         return
     only_webhooks = "should not be set when strategy is not set to Webhook"
     if webhook.get("clientConfig"):
@@ -307,6 +310,30 @@ def _check_stored_versions(versions: list[Raw], old: Raw | None) -> Causes:
             yield invalid_value(f"status.storedVersions[{i}]", name, detail)
 
 
+# -- warnings ------------------------------------------------------------------------------------
+
+
+def _warnings(known: KnownKinds, crd: Raw) -> Iterator[str]:
+    spec, name = crd["spec"], crd["metadata"]["name"]
+    if name not in known.immutable_fields and _has_rules(spec["versions"]):
+        yield RULES_WARNING
+    if (spec.get("conversion") or {}).get("strategy") == "Webhook":
+        yield CONVERSION_WARNING
+
+
+def _has_rules(versions: list[Raw]) -> bool:
+    parts: list[Any] = [*versions]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            if part.get(_RULES) and isinstance(part[_RULES], list):  # a field may have that name
+                return True
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
+    return False
+
+
 # -- deletion ------------------------------------------------------------------------------------
 
 
@@ -331,3 +358,8 @@ CRDS = Resource(
         columns=NAME | CREATED_AT,
     ),
 )  # fmt: skip
+
+
+def definitions(known: KnownKinds) -> Resource:
+    """The resource for a server that knows some kinds: their rules have an effect."""
+    return replace(CRDS, strategy=replace(CRDS.strategy, warnings=partial(_warnings, known)))

@@ -1,31 +1,30 @@
 """Custom kinds: the resources that a definition adds, and their rules.
 
-Objects of a custom kind are held to the schema of its definition and to the rules in it.
+Objects of a custom kind are held to the schema of its definition. Rules in it
+(`x-kubernetes-validations`) are not evaluated; the caller may name fields that stay as they are.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kubekit.schemas import Schema
-from localkube.apiserver import api_errors
-from localkube.apiserver.cel.rule_evaluation import judge
-from localkube.apiserver.cel.rules import Place
+from localkube.apiserver import api_errors, codec
+from localkube.apiserver.api_errors import Cause
 from localkube.apiserver.resource import Resource, Strategy
 from localkube.apiserver.schema import structural
 from localkube.apiserver.views.cells import condition_is_true
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kubekit.objects.meta import Raw
     from localkube.apiserver.api_errors import Causes
-    from localkube.apiserver.cel.batches import Evaluate
 
     UnknownFields = Callable[[str, str, Raw], list[str]]
     """The paths of fields that an object of this group and kind has and its kind does not know."""
@@ -36,7 +35,17 @@ def no_unknown_fields(group: str, kind: str, obj: Raw) -> list[str]:
     return []
 
 
-def resources_of(crd: Raw, unknown_fields: UnknownFields = no_unknown_fields) -> Iterator[Resource]:
+@dataclass(frozen=True)
+class KnownKinds:
+    """What the caller of the server knows of kinds that it defines itself."""
+
+    unknown_fields: UnknownFields = no_unknown_fields
+    immutable_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the name of a definition, paths that no update of an object changes. They stand for all
+    rules of that definition."""
+
+
+def resources_of(crd: Raw, known: KnownKinds | None = None) -> Iterator[Resource]:
     """One resource per served version, most stable first; none until its names are accepted."""
     if not condition_is_true(crd, "Established"):
         return
@@ -45,8 +54,9 @@ def resources_of(crd: Raw, unknown_fields: UnknownFields = no_unknown_fields) ->
     storage: Raw = next((v for v in spec["versions"] if v.get("storage")), {})
     stored = _schema(storage)
     _share_equal_fields(map(_schema, spec["versions"]))
-    conversion: Raw = spec.get("conversion") or {}
-    webhook = conversion.get("webhook") or {} if conversion.get("strategy") == "Webhook" else {}
+    known = known or KnownKinds()
+    unknown_fields = partial(known.unknown_fields, spec["group"], own["kind"])
+    immutable = known.immutable_fields.get(crd["metadata"]["name"], ())
     # Objects stored before a change of the definition may have fields that it no longer has.
     changed = crd["metadata"].get("generation", 1) > 1
     for version in sorted(spec["versions"], key=lambda v: version_rank(v["name"])):
@@ -70,12 +80,11 @@ def resources_of(crd: Raw, unknown_fields: UnknownFields = no_unknown_fields) ->
             schema=schema,
             walkable_schema=_walkable(schema),
             storage_schema=_walkable(stored) if schema != stored else None,
-            conversion=webhook,
             needs_reshaping=(changed or schema != stored) and not _accepts_anything(schema),
             printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
             scale=subresources.get("scale") or {},
             deprecation=_deprecation(version, spec),
-            strategy=_strategy(schema, partial(unknown_fields, spec["group"], own["kind"])),
+            strategy=_strategy(schema, unknown_fields, immutable),
         )
 
 
@@ -89,8 +98,8 @@ def _share_equal_fields(schemas: Iterable[Raw]) -> None:
     for schema in schemas:
         for part in (schema.get("properties") or {}).values():
             properties: Raw = part.get("properties") or {}
-            for name, field in properties.items():
-                properties[name] = fields.setdefault(msgspec.json.encode(field), field)
+            for name, one in properties.items():
+                properties[name] = fields.setdefault(msgspec.json.encode(one), one)
 
 
 def _walkable(schema: Raw) -> Schema | None:
@@ -131,14 +140,17 @@ def version_rank(version: str) -> tuple[int, ...]:
 # -- rules ---------------------------------------------------------------------------------------
 
 
-def _strategy(schema: Raw, unknown_fields: Callable[[Raw], list[str]]) -> Strategy:
+def _strategy(
+    schema: Raw, unknown_fields: Callable[[Raw], list[str]], immutable: tuple[str, ...]
+) -> Strategy:
     """The rules of a custom kind with this schema."""
     declared: Raw = (schema.get("properties") or {}).get("metadata") or {}
     name_rules: Raw = (declared.get("properties") or {}).get("name") or {}
     rules = Strategy(
         generation="spec",
         update_names_revision=True,
-        apply_schema=partial(_apply_schema, _rules_of(schema)),
+        apply_schema=_apply_schema,
+        check_update=partial(_check_unchanged, immutable),
         not_by_status={"f:metadata": {}, "f:spec": {}},
         unknown_fields=unknown_fields,
     )
@@ -152,26 +164,19 @@ def _check_name(rules: Schema, obj: Raw) -> Causes:
     return structural.check(str(obj["metadata"].get("name") or ""), rules, "metadata.name")
 
 
-async def _apply_schema(
-    rules: Callable[[], Place], resource: Resource, obj: Raw, old: Raw | None, evaluate: Evaluate
-) -> list[str]:
-    """Write defaults and reject values that do not fit; values of `old` need not fit.
+def _check_unchanged(paths: tuple[str, ...], new: Raw, old: Raw) -> Causes:
+    """An empty field counts as absent, as it does in the rules that stand for these paths."""
+    for path in paths:
+        if (codec.at(new, path) or "") != (codec.at(old, path) or ""):
+            yield Cause(path, "FieldValueInvalid", "Invalid value: field is immutable")
 
-    Returns the warnings about values that break a rule and were there before.
-    """
+
+def _apply_schema(resource: Resource, obj: Raw, old: Raw | None) -> None:
+    """Write defaults and reject values that do not fit; values of `old` need not fit."""
     schema = resource.walkable_schema
     if schema is None:
-        return []
+        return
     structural.fill_defaults(obj, schema)
     causes = structural.check(obj, schema, old=structural.ABSENT if old is None else old)
-    verdict = await judge(rules(), obj, old, causes, evaluate)
-    if causes or verdict.causes:
-        name = str(obj["metadata"].get("name") or "")
-        found = [*causes, *verdict.causes]
-        raise api_errors.invalid(resource.group, resource.kind, name, found)
-    return verdict.warnings
-
-
-def _rules_of(schema: Raw) -> Callable[[], Place]:
-    """The rules in a schema, which is searched for them with the first write."""
-    return cache(lambda: Place(schema, root=True))
+    name = str(obj["metadata"].get("name") or "")
+    api_errors.raise_if_invalid(resource.group, resource.kind, name, causes)

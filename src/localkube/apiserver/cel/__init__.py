@@ -1,1 +1,0 @@
-"""CEL, the language of rules in definitions and of admission policies, as Kubernetes extends it."""

@@ -1,1 +1,0 @@
-"""The functions that Kubernetes adds to CEL, by topic, and the form in which they are declared."""

@@ -1,1 +1,0 @@
-"""Validating admission policies: whether they compile, and what they say about a request."""
