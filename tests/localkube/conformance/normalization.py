@@ -149,11 +149,6 @@ def _job_field_warnings(obj: dict[str, Any]) -> None:
         obj["warnings"] = [w for w in obj["warnings"] if not _JOB_FIELD.match(w)]
 
 
-def _network_policy_warnings(obj: dict[str, Any]) -> None:
-    if "/networkpolicies" in str(obj.get("path")) and "warnings" in obj:
-        obj["warnings"] = [w for w in obj["warnings"] if "does not enforce" not in w]
-
-
 _STORAGE = re.compile(r"StorageError: invalid object, Code: 4, Key: \S+, .*AdditionalErrorMsg: ")
 
 
@@ -201,7 +196,6 @@ EXCLUSIONS = (
     Exclusion("repeated-causes", _repeated_causes),
     Exclusion("storage-errors", _storage_errors),
     Exclusion("job-field-warnings", _job_field_warnings),
-    Exclusion("network-policy-warnings", _network_policy_warnings, always=False),
     Exclusion("managed-fields", _managed_fields, always=False),
     Exclusion("wording", _wording, always=False),
     Exclusion("causes", _causes, always=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from localkube.apiserver.kinds.access.role import CLUSTER_ROLES, ROLES
@@ -16,13 +17,10 @@ from localkube.apiserver.kinds.pods.pod import PODS, without_accounts
 from localkube.apiserver.kinds.pods.pod_group import POD_GROUPS
 from localkube.apiserver.kinds.pods.pod_template import POD_TEMPLATES
 from localkube.apiserver.kinds.pods.priority_class import PRIORITY_CLASSES
-from localkube.apiserver.kinds.pods.runtime_class import RUNTIME_CLASSES
 from localkube.apiserver.kinds.policy.limit_range import LIMIT_RANGES
-from localkube.apiserver.kinds.policy.network_policy import NETWORK_POLICIES
 from localkube.apiserver.kinds.policy.pod_disruption_budget import PDBS
 from localkube.apiserver.kinds.policy.resource_quota import RESOURCE_QUOTAS
 from localkube.apiserver.kinds.services.endpoints import ENDPOINT_SLICES, ENDPOINTS
-from localkube.apiserver.kinds.services.ingress import INGRESS_CLASSES, INGRESSES
 from localkube.apiserver.kinds.services.service import SERVICES, services
 from localkube.apiserver.kinds.storage.config_map import CONFIG_MAPS
 from localkube.apiserver.kinds.storage.persistent_volume import PERSISTENT_VOLUMES
@@ -86,22 +84,45 @@ _REVIEWS = tuple(
 )
 
 
-def _without_effect(kind: str, plural: str = "", status: frozenset[str] = frozenset()) -> Resource:
+def _without_effect(resource: Resource, warning: str = "") -> Resource:
     """A kind that is stored for tools which bring it along; whoever writes it is warned."""
-    warning = f"the local cluster stores {kind} objects, but they have no effect here"
-    return Resource(
-        "admissionregistration.k8s.io", "v1", plural or f"{kind.lower()}s", kind, False,
-        categories=("api-extensions",), subresources=status,
-        strategy=Strategy(generation="spec", warnings=lambda obj: (warning,)),
-    )  # fmt: skip
+    warning = (
+        warning or f"the local cluster stores {resource.kind} objects, but they have no effect here"
+    )
+    rules = Strategy(generation="spec", warnings=lambda obj: (warning,))
+    return replace(resource, strategy=rules)
 
 
+_ADMISSION, _NETWORKING = "admissionregistration.k8s.io", "networking.k8s.io"
 _POLICY = "ValidatingAdmissionPolicy"
-_ADMISSION = (
-    _without_effect(_POLICY, "validatingadmissionpolicies", STATUS),
-    _without_effect(f"{_POLICY}Binding"),
-    _without_effect("MutatingWebhookConfiguration"),
-    _without_effect("ValidatingWebhookConfiguration"),
+_EXTENSIONS = ("api-extensions",)
+_NOT_ENFORCED = (
+    "the local cluster stores NetworkPolicies and does not enforce them: all connections stay"
+    " allowed"
+)
+_WITHOUT_EFFECT = (
+    *(
+        _without_effect(
+            Resource(
+                _ADMISSION, "v1", plural, kind, False, categories=_EXTENSIONS, subresources=more
+            )
+        )
+        for plural, kind, more in (
+            ("validatingadmissionpolicies", _POLICY, STATUS),
+            ("validatingadmissionpolicybindings", f"{_POLICY}Binding", frozenset[str]()),
+            ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", frozenset[str]()),
+            ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", frozenset[str]()),
+        )
+    ),
+    _without_effect(
+        Resource(_NETWORKING, "v1", "ingresses", "Ingress", short=("ing",), subresources=STATUS)
+    ),
+    _without_effect(Resource(_NETWORKING, "v1", "ingressclasses", "IngressClass", False)),
+    _without_effect(
+        Resource(_NETWORKING, "v1", "networkpolicies", "NetworkPolicy", short=("netpol",)),
+        _NOT_ENFORCED,
+    ),
+    _without_effect(Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)),
 )
 
 # Discovery lists groups, and the resources of a group, in this order.
@@ -111,8 +132,7 @@ BUILTIN = (
     CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CRON_JOBS, JOBS,
     PDBS,
     NEW_EVENTS, PRIORITY_CLASSES, POD_GROUPS, LEASES, ENDPOINT_SLICES, STORAGE_CLASSES,
-    ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, *_ADMISSION,
-    INGRESSES, INGRESS_CLASSES, NETWORK_POLICIES, RUNTIME_CLASSES,
+    ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CRDS, *_WITHOUT_EFFECT,
     _REPLICATION_CONTROLLERS, *_METRICS, _POD_LOGS, *_REVIEWS,
 )  # fmt: skip
 

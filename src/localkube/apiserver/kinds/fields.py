@@ -188,18 +188,6 @@ def check_file_path(file: str, path: str) -> Causes:
         yield invalid_value(path, file, "must not start with '..'")
 
 
-def check_label_selector(selector: Raw, path: str) -> Causes:
-    """The causes for an invalid label selector."""
-    yield from names.check_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
-    for where, row in each(selector, path, "matchExpressions"):
-        yield from check_operator(row, where)
-        key = str(row.get("key") or "")
-        yield from names.invalid_values(f"{where}.key", key, names.check_key(key))
-        for i, value in enumerate(row.get("values") or ()):
-            problems = names.check_label_value(value)
-            yield from names.invalid_values(f"{where}.values[{i}]", value, problems)
-
-
 def check_operator(requirement: Raw, path: str) -> Causes:
     """The causes for an operator that a selector does not have, or values that do not fit it."""
     operator, values = requirement.get("operator") or "", requirement.get("values") or ()

@@ -90,6 +90,27 @@ def thing(called: str, **spec: str) -> dict[str, Any]:
     return {**head, "spec": spec}
 
 
+NETWORKING = "/apis/networking.k8s.io/v1"
+IN_NAMESPACE = f"{NETWORKING}/namespaces/default"
+KINDS: dict[str, dict[str, Any]] = {
+    f"{IN_NAMESPACE}/ingresses": {"spec": {"rules": [{"host": "not a host"}]}},
+    f"{NETWORKING}/ingressclasses": {"spec": {"controller": "nobody"}},
+    f"{IN_NAMESPACE}/networkpolicies": {"spec": {"podSelector": {}}},
+    "/apis/node.k8s.io/v1/runtimeclasses": {"handler": "runc"},
+}
+
+
+@pytest.mark.parametrize("path", KINDS)
+async def test_a_kind_that_nothing_enforces_is_stored_with_a_warning(
+    path: str, api: ApiClient
+) -> None:
+    created = await api.send("POST", path, {"metadata": {"name": "a"}, **KINDS[path]})
+
+    (warning,) = warnings(created)
+    assert warning.startswith("the local cluster stores ")
+    assert {name: created.body[name] for name in KINDS[path]} == KINDS[path]
+
+
 @pytest.mark.parametrize("kind", OBJECTS)
 async def test_a_rule_for_requests_is_stored_with_one_warning(kind: str, api: ApiClient) -> None:
     path = f"{ADMISSION}/{PLURALS.get(kind, f'{kind.lower()}s')}"

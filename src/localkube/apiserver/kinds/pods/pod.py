@@ -23,7 +23,6 @@ from localkube.apiserver.kinds.pods import (
     pod_scheduling,
     pod_spec,
     priority_class,
-    runtime_class,
 )
 from localkube.apiserver.kinds.policy import resource_quota
 from localkube.apiserver.kinds.policy.limit_range import pod_violations
@@ -133,13 +132,12 @@ def _complete_create(pod: Raw, store: ObjectReader) -> None:
 def _complete_scheduling(pod: Raw, store: ObjectReader) -> None:
     priority_class.set_priority(pod, store)
     pod_scheduling.tolerate_short_outages(pod["spec"])
-    if pod["spec"].get("runtimeClassName"):
-        runtime_class.complete(pod, store)
 
 
 def _admit_create(pod: Raw, store: ObjectReader, now: datetime) -> None:
-    if pod["spec"].get("overhead"):
-        runtime_class.check_overhead(pod, store)
+    if pod["spec"].get("overhead") and not pod["spec"].get("runtimeClassName"):
+        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        raise api_errors.forbidden("", "pods", pod["metadata"]["name"], why)
 
 
 def _check_update(new_pod: Raw, old_pod: Raw) -> Causes:
