@@ -132,20 +132,12 @@ def check_database(data: Path) -> CheckReport:
     return check(data / DATABASE)
 
 
-def repair_database(data: Path) -> Path:
-    """Write everything that can be saved to a copy; returns its path."""
-    from localkube.apiserver.store.check import repair
-    from localkube.data_directory import DATABASE
-
-    return repair(data / DATABASE)
-
-
-def restore_database(data: Path, copy: Path) -> Path:
-    """Use the objects of a copy from now on; returns the folder with the files before."""
+def restore_database(data: Path, backup: Path | None) -> tuple[Path, Path]:
+    """Use the objects of a backup from now on; returns it and the folder with the files before."""
     from localkube.apiserver.store.check import restore
     from localkube.data_directory import DATABASE
 
-    return restore(data / DATABASE, copy)
+    return restore(data / DATABASE, backup)
 
 
 # -- running -----------------------------------------------------------------------------------

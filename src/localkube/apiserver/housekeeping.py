@@ -88,7 +88,7 @@ class Housekeeping:
 def _damage_event(row: OddRow, now: str) -> dict[str, object]:
     message = (
         f"The stored object {row.key} is damaged (revision {row.revision}) and was set aside;"
-        " `arena check` says what can be saved."
+        " `arena check` says what is damaged."
     )
     return {
         "metadata": {"generateName": "damaged-object-", "namespace": "default"},

@@ -15,39 +15,32 @@ import contextlib
 import os
 import sqlite3
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_FORM = struct.Struct("<8sQQ")
+_FORM = struct.Struct("<8sQ8x")
 _CHECKSUM = struct.Struct("<I")
 _MAGIC = b"muster 1"
-
-
-class Acknowledged(NamedTuple):
-    """How far writes were answered, and how far the log was compacted."""
-
-    revision: int = 0
-    compacted: int = 0
 
 
 def file_of(database: Path) -> Path:
     return database.with_suffix(".acknowledged")
 
 
-def read(database: Path) -> Acknowledged | None:
-    """The record of a database; None if there is none, or it is not readable."""
+def read(database: Path) -> int | None:
+    """The newest revision that was answered; None if there is no record, or it is not readable."""
     try:
         data = file_of(database).read_bytes()
         (stored,) = _CHECKSUM.unpack_from(data, _FORM.size)
     except (OSError, struct.error):
         return None
-    magic, revision, compacted = _FORM.unpack_from(data)
+    magic, revision = _FORM.unpack_from(data)
     if magic != _MAGIC or stored != crc32(data[: _FORM.size]):
         return None
-    return Acknowledged(revision, compacted)
+    return int(revision)
 
 
 MARK = 0x4D757374
@@ -69,8 +62,8 @@ class AcknowledgedFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._fd = os.open(file_of(database), flags, 0o600)
 
-    def write(self, revision: int, compacted: int) -> None:
-        data = _FORM.pack(_MAGIC, revision, compacted)
+    def write(self, revision: int) -> None:
+        data = _FORM.pack(_MAGIC, revision)
         # On a full disk, the first write may fail. A lost record is no lost object.
         with contextlib.suppress(OSError):
             os.pwrite(self._fd, data + _CHECKSUM.pack(crc32(data)), 0)

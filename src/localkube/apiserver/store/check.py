@@ -1,11 +1,11 @@
-"""`arena check`: what is damaged in a database, what can be saved, and putting it in place.
+"""`arena check`: what is damaged in a database, and returning to a backup.
 
-Repairing never changes the damaged files: it writes a copy, and restoring moves the damaged files
-to a folder of their own.
+Restoring never changes the damaged files: it moves them to a folder of their own.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.errors import ConfigError, DamagedStore, MusterError, UsageError
-from localkube.apiserver.store import acknowledged, backups, damage
+from localkube.apiserver.store import acknowledged, backups, damage, schema
 from localkube.apiserver.store.lock import take_lock
 from localkube.apiserver.store.rows import COLUMNS, OddRow, Row, read_row
-from localkube.apiserver.store.salvage import salvage, write_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,11 +32,9 @@ class CheckReport(msgspec.Struct, rename="camel"):
     damaged: bool
     problems: list[str]
     objects: int
-    """The objects that can be read, or saved if the database is damaged."""
+    """The objects that can be read; 0 if the structure of the file is damaged."""
     unreadable: list[str]
     """The keys of objects whose newest state is damaged."""
-    older_saved: list[str]
-    """Those of them of which an older state can be saved."""
     backups: list[str]
     running: bool
     """Whether a cluster is using the database."""
@@ -66,13 +63,7 @@ def _check_stopped(database: Path) -> CheckReport:
     if findings.record_lost:
         problems.append(f"{acknowledged.LOST}; the next start begins a new record")
     objects, odd = (0, []) if findings.problems else _rows(database)
-    report = _report(database, problems, objects, odd)
-    if report.damaged:
-        saved = salvage(database)
-        report.objects = len(saved.objects)
-        report.unreadable = sorted({*odd, *saved.lost})[:_MAX_NAMES]
-        report.older_saved = saved.older
-    return report
+    return _report(database, problems, objects, odd)
 
 
 def _check_running(database: Path) -> CheckReport:
@@ -101,8 +92,7 @@ def _report(database: Path, problems: list[str], objects: int, odd: list[str]) -
         damaged=bool(problems or odd),
         problems=problems,
         objects=objects,
-        unreadable=odd,
-        older_saved=[],
+        unreadable=odd[:_MAX_NAMES],
         backups=[str(path) for path in reversed(backups.all_backups(database))],
         running=False,
     )
@@ -121,21 +111,13 @@ def _rows(database: Path) -> tuple[int, list[str]]:
     return sum(isinstance(row, Row) and not row.deleted for row in newest.values()), odd
 
 
-def repair(database: Path) -> Path:
-    """Write everything that can be saved to a copy; returns its path."""
-    with _locked(database):
-        target = database.with_name(f"{database.stem}.repaired{database.suffix}")
-        _write(database, database, target)
-        return target
+def restore(database: Path, source: Path | None = None) -> tuple[Path, Path]:
+    """Use the objects of a backup, by default of the newest good one.
 
-
-def restore(database: Path, source: Path) -> Path:
-    """Use the objects of another file; returns the folder with the files that were in use."""
-    if not source.is_file():
-        raise UsageError(f"there is no file {source}")
+    Returns the backup and the folder with the files that were in use.
+    """
     with _locked(database):
-        draft = database.with_suffix(".draft")
-        _write(source, database, draft)
+        source, draft = _good_copy(database, source)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         folder = database.parent / f"replaced-{stamp}"
         folder.mkdir(mode=0o700)
@@ -144,21 +126,71 @@ def restore(database: Path, source: Path) -> Path:
             if (database.parent / name).exists():
                 (database.parent / name).rename(folder / name)
         draft.rename(database)
-        return folder
+        return source, folder
 
 
-def _write(source: Path, database: Path, target: Path) -> None:
-    saved = salvage(source)
-    if not saved.objects:
-        raise DamagedStore(f"no object can be saved from {source}")
-    answered = acknowledged.read(database) or acknowledged.Acknowledged()
-    # Clients may know any revision that was answered: none of them is used again.
-    revision = max(saved.revision, answered.revision)
+def _good_copy(database: Path, source: Path | None) -> tuple[Path, Path]:
+    """The backup to restore, and a copy of it that continues the revisions of `database`."""
+    sources = [source] if source else reversed(backups.all_backups(database))
+    problems = []
+    for backup in sources:
+        if not backup.is_file():
+            raise UsageError(f"there is no file {backup}")
+        try:
+            return backup, _copy(backup, database)
+        except DamagedStore as error:
+            problems.append(str(error))
+    raise DamagedStore("; ".join(problems) or f"{database} has no backup")
+
+
+def _copy(backup: Path, database: Path) -> Path:
+    """A verified copy of a backup, with the newest row of every object and without the past."""
+    draft = database.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     try:
-        write_copy(saved._replace(revision=revision), target)
+        with (
+            closing(damage.connect_read_only(backup)) as source,
+            closing(sqlite3.connect(draft, isolation_level=None)) as db,
+        ):
+            source.backup(db)
+            db.text_factory = source.text_factory
+            problems, index_damaged = damage.structure_problems(db)
+            if problems or not damage.has_table(db, "log"):
+                raise DamagedStore(f"{backup} is damaged: {(problems or ['it has no objects'])[0]}")
+            db.execute("PRAGMA journal_mode=DELETE")  # one file, without a write-ahead log
+            schema.prepare(db, draft, index_damaged=index_damaged)
+            _forget_the_past(db, backup, database)
     except sqlite3.Error as error:
-        target.unlink(missing_ok=True)
-        raise MusterError(f"{target} cannot be written: {error}") from error
+        draft.unlink(missing_ok=True)
+        if isinstance(error, sqlite3.OperationalError):  # the disk is full, for instance
+            raise MusterError(f"{backup} cannot be restored: {error}") from error
+        raise DamagedStore(f"{backup} is damaged: SQLite cannot read it: {error}") from error
+    except MusterError:
+        draft.unlink(missing_ok=True)
+        raise
+    return draft
+
+
+def _forget_the_past(db: sqlite3.Connection, backup: Path, database: Path) -> None:
+    rows = [*map(read_row, db.execute(f"SELECT {COLUMNS} FROM log ORDER BY revision"))]
+    newest: dict[str, int] = {}
+    for row in rows:
+        if isinstance(row, OddRow):
+            raise DamagedStore(f"{backup} is damaged: the row of {row.key}")
+        newest[row.key] = row.revision
+    kept = {*newest.values()} - {row.revision for row in rows if row.deleted}
+    # Clients may know any revision that was answered: none of them is used again.
+    answered = acknowledged.read(database) or 0
+    revision = max(damage.newest_revision(db), answered)
+    db.execute("BEGIN")
+    db.executemany(
+        "DELETE FROM log WHERE revision = ?",
+        ((row.revision,) for row in rows if row.revision not in kept),
+    )
+    db.execute("UPDATE compacted SET revision = ?", (revision,))
+    db.execute("PRAGMA application_id = 0")  # the next start begins a new record of writes
+    db.execute("COMMIT")
 
 
 @contextmanager

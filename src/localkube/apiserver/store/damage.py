@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import ConfigError
 from localkube.apiserver.store import acknowledged
-from localkube.apiserver.store.write_ahead_log import wal_frames, wal_of
+from localkube.apiserver.store.write_ahead_log import commit_frames, wal_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,18 +49,17 @@ class Findings(NamedTuple):
 def inspect(database: Path) -> Findings:
     """Look at a database that no process has open."""
     record = acknowledged.read(database)
-    answered = record or acknowledged.Acknowledged()
+    answered = record or 0
     if not database.exists() or not database.stat().st_size:
         # SQLite would delete the write-ahead log of an empty database.
-        lost = _lost_writes(answered.revision)
-        return Findings((f"the file is empty or missing; {lost}",) if answered.revision else ())
-    frames = enumerate(wal_frames(wal_of(database)), 1)
-    commits = [number for number, frame in frames if frame.current and frame.commit]
+        lost = _lost_writes(answered)
+        return Findings((f"the file is empty or missing; {lost}",) if answered else ())
+    commits = commit_frames(wal_of(database))
     try:
         with closing(connect_read_only(database)) as db:
             version = check_version(db, database)
             problems = [] if version < SCHEMA else _schema_problems(db)
-            findings = _look(db, database, commits, answered.revision, problems)
+            findings = _look(db, database, commits, answered, problems)
             return findings._replace(record_lost=record is None and acknowledged.is_marked(db))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         return Findings((f"SQLite cannot read it: {error}",))

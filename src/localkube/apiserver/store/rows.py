@@ -41,9 +41,7 @@ def damage_text(rows: Sequence[OddRow], *, record_lost: bool) -> str:
     texts = [acknowledged.LOST] if record_lost else []
     if rows:
         more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-        texts.append(
-            f"damaged and set aside: {rows[0].key}{more}; `arena check` says what can be saved"
-        )
+        texts.append(f"damaged and set aside: {rows[0].key}{more}; `arena check` names them")
     return "; ".join(texts)
 
 

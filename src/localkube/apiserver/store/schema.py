@@ -108,11 +108,12 @@ def advice(path: Path) -> str:
     """What to do about a damaged database."""
     check = f"arena check --data-dir {path.parent}"
     backup = backups.newest(path)
-    restore = f"The newest backup is {backup}." if backup else "There is no backup."
-    return (
-        f"`{check}` says what is damaged and what can be saved; with --repair it writes all that"
-        f" can be saved to a copy. {restore}"
-    )
+    if not backup:
+        return (
+            f"`{check}` says what is damaged. There is no backup; `arena up --data-dir DIR` starts"
+            " an empty cluster in another directory."
+        )
+    return f"`{check}` says what is damaged; with --restore it returns to the backup {backup}."
 
 
 def failure(path: Path, error: sqlite3.Error) -> MusterError:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _HEADER = struct.Struct(">8I")
@@ -15,33 +15,30 @@ _MAGIC = 0x377F0682
 _DEFAULT_SIZE = 4096
 
 
-class Frame(NamedTuple):
-    """One frame of a write-ahead log: a new version of a page."""
-
-    number: int
-    """The number of the page."""
-    commit: bool
-    """Whether it is the last frame of a commit."""
-    current: bool
-    """Whether it is of the present use of the file: SQLite begins it anew after a checkpoint."""
-    page: bytes
-
-
 def wal_of(database: Path) -> Path:
     return database.with_name(f"{database.name}-wal")
 
 
-def wal_frames(wal: Path) -> Iterator[Frame]:
-    """All frames in the file, whether or not they are damaged."""
+def commit_frames(wal: Path) -> list[int]:
+    """The numbers of the frames that end a commit, whether or not they are damaged.
+
+    SQLite begins the file anew after a checkpoint: frames of its former use do not count.
+    """
+    commits = []
     try:
         with wal.open("rb") as file:
             size, salts = _page_size_and_salts(file.read(_HEADER.size))
+            number = 0
             while len(head := file.read(_FRAME.size)) == _FRAME.size:
-                number, pages, *rest = _FRAME.unpack(head)
+                number += 1
+                _, pages, *rest = _FRAME.unpack(head)
                 salts = salts or rest[:2]  # the first frames are of the present use
-                yield Frame(number, bool(pages), rest[:2] == salts, file.read(size))
+                if pages and rest[:2] == salts:
+                    commits.append(number)
+                file.seek(size, os.SEEK_CUR)
     except (OSError, struct.error):
-        return
+        pass  # without a write-ahead log there is nothing to lose
+    return commits
 
 
 def _page_size_and_salts(header: bytes) -> tuple[int, list[int]]:

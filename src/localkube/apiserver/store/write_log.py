@@ -89,7 +89,7 @@ class WriteLog:
 
     def record(self, revision: int) -> None:
         """Record the newest revision of a store that was just opened."""
-        self.acknowledged.write(revision, self._compacted)
+        self.acknowledged.write(revision)
         self.acknowledged.mark(self._db, self.path)
 
     def append(self, rows: Sequence[Row]) -> None:
@@ -100,7 +100,7 @@ class WriteLog:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise schema.write_failure(self.path, error) from error
-        self.acknowledged.write(rows[-1].revision, self._compacted)
+        self.acknowledged.write(rows[-1].revision)
         self._reserve(partial(self.reserve.count, sum(len(row.value) for row in rows)))
 
     def _reserve(self, work: Callable[[], None]) -> None:
@@ -192,11 +192,7 @@ class WriteLog:
         # Before rows are deleted: a watch that starts meanwhile gets Gone instead of a gap.
         self.horizon = max(self.horizon, reached)
         try:
-            # Deleted rows are overwritten, so that `salvage` never takes one for an object. On a
-            # full disk that would need too much of the write-ahead log.
-            self._db.execute(f"PRAGMA secure_delete = {int(not self.reserve.is_tight())}")
             self._drop(after, reached)
-            self._db.execute("PRAGMA secure_delete = 0")
         except sqlite3.Error as error:
             raise schema.write_failure(self.path, error) from error
         self._compacted = reached

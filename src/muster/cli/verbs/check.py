@@ -1,4 +1,4 @@
-"""`arena check`: whether the local cluster's database is damaged, and what can be saved."""
+"""`arena check`: whether the local cluster's database is damaged, and returning to a backup."""
 
 from __future__ import annotations
 
@@ -19,42 +19,40 @@ if TYPE_CHECKING:
     from muster.local_daemon import CheckReport
 
 _MAX_SHOWN = 20
+_NEWEST = ""
+"""`--restore` without a file."""
 
 
 @click.command(name="check")
 @click.option(
     "--data-dir", type=Path, help="The data directory of `up`  [default: that of the last cluster]"
 )
-@click.option("--repair", is_flag=True, help="Write everything that can be saved to a copy.")
 @click.option(
     "--restore",
-    type=Path,
-    metavar="FILE",
-    help="Use the objects of a repaired copy or a backup from now on.",
+    is_flag=False,
+    flag_value=_NEWEST,
+    metavar="[FILE]",
+    help="Use the objects of a backup from now on  [default: of the newest good one]",
 )
 @options.output_option("wide", "json", "yaml")
-def command(data_dir: Path | None, repair: bool, restore: Path | None, output: str) -> None:
+def command(data_dir: Path | None, restore: str | None, output: str) -> None:
     """Look for damage in the database of the local cluster.
 
-    Exit code 1 if there is damage. Nothing is changed: --repair writes a copy, and --restore moves
-    the files that were in use to a folder of their own. Both need the cluster to be down.
+    Exit code 1 if there is damage. --restore returns to a backup: objects made since then are
+    gone, and the files that were in use are moved to a folder. It needs the cluster to be down.
 
     \b
     Examples:
       arena check
-      arena check --repair
+      arena check --restore
       arena check --restore ~/.muster/data/backups/objects-20260101T000000Z.db
     """
     home = Home.of_user()
     data = (data_dir or home.stored_data() or home.data).absolute()
     if restore is not None:
-        folder = local_daemon.restore_database(data, restore)
-        note(f"the cluster has the objects of {restore}; the files before are in {folder}")
-        return
-    if repair:
-        copy = local_daemon.repair_database(data)
-        note(f"repaired copy: {copy}")
-        note(f"`arena check --data-dir {data} --restore {copy}` puts it in place")
+        chosen = None if restore == _NEWEST else Path(restore)
+        backup, folder = local_daemon.restore_database(data, chosen)
+        note(f"the cluster has the objects of {backup}; the files before are in {folder}")
         return
     report = local_daemon.check_database(data)
     if output != "wide":
@@ -66,13 +64,7 @@ def command(data_dir: Path | None, repair: bool, restore: Path | None, output: s
 
 
 def _print(report: CheckReport) -> None:
-    count = f"{report.objects} can be {'saved' if report.damaged else 'read'}"
-    if report.damaged and report.running:
-        count = "`arena down` first: a check then says what can be saved"
-    unreadable = [
-        f"{key} (an older state can be saved)" if key in report.older_saved else key
-        for key in report.unreadable
-    ]
+    unreadable = list(report.unreadable)
     more = len(unreadable) - _MAX_SHOWN
     if more > 0:
         unreadable[_MAX_SHOWN:] = [f"… and {more} more"]
@@ -80,7 +72,7 @@ def _print(report: CheckReport) -> None:
         ("database:", [report.database]),
         ("state:", ["damaged" if report.damaged else "ok"]),
         ("problems:", report.problems),
-        ("objects:", [count]),
+        ("objects:", [f"{report.objects} can be read"]),
         ("unreadable:", unreadable),
         ("backups:", report.backups or ["none yet"]),
     ]
@@ -92,10 +84,7 @@ def _print(report: CheckReport) -> None:
 
 
 def _next_step(report: CheckReport, data: Path) -> str:
-    if report.running:
-        return "`arena down`, then `arena check --repair`."
-    steps = [f"`arena check --data-dir {data} --repair` writes all that can be saved to a copy."]
-    if report.backups:
-        newest = report.backups[0]
-        steps.append(f"`arena check --data-dir {data} --restore {newest}` returns to a backup.")
-    return "\n".join(steps)
+    if not report.backups:
+        return "There is no backup; `arena up --data-dir DIR` starts an empty cluster."
+    restore = f"`arena check --data-dir {data} --restore` returns to the newest good backup"
+    return f"{'`arena down`, then ' if report.running else ''}{restore}."

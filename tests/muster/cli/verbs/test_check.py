@@ -52,7 +52,7 @@ def test_a_whole_database_is_ok(data: Path, capsys: pytest.CaptureFixture[str]) 
     assert (report["damaged"], report["objects"], report["running"]) == (False, 2, False)
 
 
-def test_a_damaged_database_is_repaired_into_a_copy_and_put_in_place(
+def test_a_damaged_database_is_named_and_a_backup_put_in_its_place(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = data / "objects.db"
@@ -67,20 +67,18 @@ def test_a_damaged_database_is_repaired_into_a_copy_and_put_in_place(
     assert main.run("arena", ["check"]) == 1
     out, err = capsys.readouterr()
     assert "state:       damaged" in out
-    assert "objects:     2 can be saved" in out
+    assert "objects:     2 can be read" in out
     assert "unreadable:  pods/a/y" in out
     assert "error: the database is damaged" in err
-    assert f"--restore {backup}` returns to a backup" in err
-    assert main.run("arena", ["check", "--repair"]) == 0
-    copy = data / "objects.repaired.db"
-    assert f"--restore {copy}` puts it in place" in capsys.readouterr().err
+    assert "--restore` returns to the newest good backup" in err
     assert database.read_bytes() == before
 
-    assert main.run("arena", ["check", "--restore", str(copy)]) == 0
+    assert main.run("arena", ["check", "--restore"]) == 0
+    assert f"the cluster has the objects of {backup}" in capsys.readouterr().err
     (folder,) = data.glob("replaced-*")
     assert (folder / "objects.db").read_bytes() == before
     assert main.run("arena", ["check"]) == 0
-    assert asyncio.run(names_in(database)) == ["x", "z"]
+    assert asyncio.run(names_in(database)) == ["x", "y"]
     assert main.run("arena", ["check", "--restore", str(backup)]) == 0
     assert asyncio.run(names_in(database)) == ["x", "y"]
     assert next_revision(database) > 3  # no revision is used twice
@@ -114,11 +112,12 @@ def test_a_database_in_use_is_checked_but_not_replaced(
         try:
             assert main.run("arena", ["check"]) == 0
             assert "1 can be read" in capsys.readouterr().out
-            assert main.run("arena", ["check", "--repair"]) == 2
+            assert main.run("arena", ["check", "--restore"]) == 2
             assert "`arena down` stops it" in capsys.readouterr().err
+            backups.write(data / "objects.db")
             store._log._db.execute("UPDATE log SET checksum = 0")
             assert main.run("arena", ["check"]) == 1
-            assert "`arena down`, then `arena check --repair`" in capsys.readouterr().err
+            assert "`arena down`, then `arena check --data-dir" in capsys.readouterr().err
         finally:
             await store.close()
 
