@@ -98,7 +98,7 @@ async def _serve(folder: Path) -> None:
     policy, endpoint = Policy(Keys.renew(keys)), kube_config.load(kubeconfig)
     with run.listen(0) as listener:
         serving = asyncio.create_task(
-            run.serve(listener, endpoint, policy, server.doors.serve, server.doors.connect)
+            run.serve(listener, endpoint, policy, server.listeners.serve, server.listeners.connect)
         )
         answer = {"kubeconfig": str(kubeconfig), "url": run.url_of(listener), "keys": str(keys)}
         print(json.dumps(answer), flush=True)

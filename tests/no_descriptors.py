@@ -7,9 +7,6 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-KEPT = 64
-"""Descriptors that the daemon keeps for its store."""
-
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
@@ -26,7 +23,7 @@ def room_for(count: int) -> Iterator[int]:
     """A limit at which the node may open so many more descriptors; yields the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     share = len(os.listdir("/proc/self/fd")) - 1 + count
-    limit = next(n for n in range(1 << 16) if n - n // 8 - n // 4 - KEPT >= share)
+    limit = next(n for n in range(1 << 16) if n - n * 3 // 8 >= share)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     try:
         yield limit

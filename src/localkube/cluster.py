@@ -171,10 +171,9 @@ async def _listen(options: Options, server: ApiServer, agent: node.Agent) -> Non
             f"the API cannot listen on port {port}: {error.strerror}",
             hint="`arena up --port N` takes another one; 0 is any that is free.",
         ) from error
-    agent.runtime.descriptors.connections = server.doors.connections
     pod_socket = agent.network.listen(server.port)
     if pod_socket is not None:
-        server.doors.accept_from(pod_socket)
+        server.listeners.accept_from(pod_socket)
 
 
 def is_of_full_disk(error: BaseException) -> bool:
@@ -243,7 +242,7 @@ class Cluster:
             ready()
 
         connected = Client.connect(
-            self.endpoint, user_agent="localkube", connector=self.server.doors.connect
+            self.endpoint, user_agent="localkube", connector=self.server.listeners.connect
         )
         async with connected as client:
             await _install_definitions(client, self.definitions)

@@ -250,7 +250,7 @@ def _components(
     from muster.web.access.gate import Policy, own_users
     from muster.web.access.keys import Keys
 
-    agent, doors = cluster.agent, cluster.server.doors
+    agent, listeners = cluster.agent, cluster.server.listeners
     # Plain pods share the host's network, so replicas need ports at one common address.
     jobs = JobSettings(address=agent.gateway if agent.choice.kind == "plain" else "")
     names = (*NAMES, "volcano", "scheduler-plugins", "default-scheduler")
@@ -266,7 +266,7 @@ def _components(
             users=own_users(),
         )
         components["dashboard"] = lambda: dashboard.serve(
-            listener, cluster.endpoint, policy, doors.serve, doors.connect
+            listener, cluster.endpoint, policy, listeners.serve, listeners.connect
         )
     return components
 

@@ -128,14 +128,14 @@ def test_a_lack_of_descriptors_delays_pods_and_ends_nothing(
     flags = ("--workers=12", f"--data-dir={tmp_path}")
     idle, lines = daemon.num_fds(), len(cluster.log_tail(10**6).splitlines())
     try:
-        # As with hundreds of pods: pods have used up their share of the descriptors.
+        # As with hundreds of pods: pods have used up what is not kept for the API.
         _limit(daemon, idle + 12)
         cluster.submit("many", *flags, command=wait)
         until(lambda: "no descriptors left" in cluster.arena("get", "many").stdout, every=0.3)
         described = cluster.arena("get", "many").stdout
         # Now there is room to start pods, and to hold connections to four of them.
         share = idle + 16 + 4
-        _limit(daemon, (share + 64) * 8 // 5)
+        _limit(daemon, share * 8 // 5 + 1)
         until(lambda: cluster.job("many")["status"] == "RUNNING", what="the job runs", every=0.3)
         running = daemon.num_fds()
         listed = cluster.arena("list")

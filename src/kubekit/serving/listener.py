@@ -1,17 +1,23 @@
 """Accepts connections, and knows the peer of each from its first moment.
 
-The servers of uvloop and asyncio show a connection only when its TLS handshake is complete.
+The servers of uvloop and asyncio show a connection only when its TLS handshake is complete. All
+listening sockets of a process have one set of limits: the dashboard of a local cluster is one of
+them, so whoever floods one of the two ports takes nothing from the other users of both.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 from typing import TYPE_CHECKING
 
+from kubekit.serving import in_process
 from kubekit.serving.acceptor import Acceptor
 from kubekit.serving.http_connection import ClientSocket, HttpConnection
+from kubekit.serving.limits import Connections, Limits
+from kubekit.serving.peer import Peer, PeerFinder
 from kubekit.telemetry.log_bounds import RepeatedLine
 
 if TYPE_CHECKING:
@@ -20,12 +26,11 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kubekit.serving.limits import Connections
-    from kubekit.serving.peer import Peer
-
 HANDSHAKE_SECONDS = 10.0
 _SHUTDOWN_SECONDS = 5.0
 _BACKLOG = 1024
+_UNBOUNDED = 1 << 30
+_OWN = Peer("the local cluster itself", owner=True)
 _no_descriptors = RepeatedLine(logging.getLogger(__name__), logging.ERROR)
 
 
@@ -45,9 +50,10 @@ class Listener:
         server: web.Server,
         connections: Connections,
         peer_of: Callable[[socket.socket], Peer],
+        on_close: Callable[[], None] | None = None,
     ) -> None:
         self._tls, self._server = tls, server
-        self._connections, self._peer_of = connections, peer_of
+        self._connections, self._peer_of, self._on_close = connections, peer_of, on_close
         self._loop = asyncio.get_running_loop()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._acceptor = Acceptor(sock, self._serve, self._make_room)
@@ -62,6 +68,8 @@ class Listener:
         for task in self._handshakes:
             task.cancel()
         await asyncio.gather(*self._handshakes, return_exceptions=True)
+        if self._on_close is not None:
+            self._on_close()
 
     def _serve(self, sock: socket.socket) -> None:
         client = ClientSocket(sock, self._peer_of(sock))
@@ -91,3 +99,64 @@ class Listener:
         """Close a waiting connection; False if there is none."""
         _no_descriptors.log("port %s cannot accept connections: %s", self.port, error.strerror)
         return self._connections.drop_oldest()
+
+
+class Listeners:
+    """The listening sockets of a server with TLS, and those of other servers in its process."""
+
+    def __init__(self, server: web.Server, tls: ssl.SSLContext) -> None:
+        self._server, self._tls = server, tls
+        self.connections = connections_of_process()
+        # Connections inside the process need no descriptor, so nobody else's limits concern them.
+        self._own_connections = Connections(Limits(waiting=_UNBOUNDED, authenticated=_UNBOUNDED))
+        self._finder = PeerFinder()
+        self._listeners: list[Listener] = []
+
+    def listen(self, address: str, port: int) -> int:
+        """Listen at an address; returns the port, a free one for port 0."""
+        listener = self._add(open_socket(address, port), self._finder.find)
+        return listener.port
+
+    def accept_from(self, sock: socket.socket) -> None:
+        """Serve a listening socket that the caller has opened in the pods' network."""
+        # The kernel would look for the client's socket in our own network.
+        self._add(sock, _by_address)
+
+    def serve(self, sock: socket.socket, server: web.Server) -> Listener:
+        """Serve another server of this process, without TLS, under the same limits."""
+        return Listener(sock, None, server, self.connections, self._finder.find)
+
+    def connect(self, protocol: asyncio.Protocol) -> None:
+        """Connect a client in this process; its requests need a token like all others."""
+        client, loop = ClientSocket(None, _OWN), asyncio.get_running_loop()
+        self._own_connections.enter(client)
+        handler = HttpConnection(self._server, client, self._own_connections, loop)
+        in_process.connect(protocol, handler)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(each.close() for each in self._listeners))
+        self._finder.close()
+
+    def _add(self, sock: socket.socket, peer_of: Callable[[socket.socket], Peer]) -> Listener:
+        listener = Listener(sock, self._tls, self._server, self.connections, peer_of)
+        self._listeners.append(listener)
+        return listener
+
+
+def serve_alone(sock: socket.socket, server: web.Server) -> Listener:
+    """Serve a server without TLS in a process that has no other one."""
+    finder = PeerFinder()
+    return Listener(sock, None, server, connections_of_process(), finder.find, finder.close)
+
+
+def connections_of_process() -> Connections:
+    """No connections yet, with the limits that the descriptors of this process allow."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Connections(Limits.for_descriptors(soft))
+
+
+def _by_address(sock: socket.socket) -> Peer:
+    try:
+        return Peer(str(sock.getpeername()[0]))
+    except OSError:  # it has disconnected already
+        return Peer("")

@@ -23,8 +23,8 @@ from aiohttp.http_exceptions import ContentEncodingError
 
 from kubekit.errors import ApiError, StatusError
 from kubekit.serving.acceptor import is_lack
-from kubekit.serving.doors import Doors
 from kubekit.serving.http_connection import check_room, while_connected
+from kubekit.serving.listener import Listeners
 from kubekit.telemetry.log_bounds import RepeatedLine
 from localkube.apiserver import (
     api_errors,
@@ -106,7 +106,7 @@ class ApiServer:
     authenticator: Authenticator
     authorizer: Authorizer
     follow_up_writes: FollowUpWrites
-    doors: Doors
+    listeners: Listeners
     url: str
     port: int
     _housekeeping: Housekeeping
@@ -147,10 +147,11 @@ class ApiServer:
         # For requests in flight; watches were ended before.
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
-        self.doors = Doors(self._runner, self.credentials.context())
+        assert self._runner.server is not None  # it is set up
+        self.listeners = Listeners(self._runner.server, self.credentials.context())
         self.port = port
         for address in dict.fromkeys((host, *extra_addresses)):
-            self.port = self.doors.listen(address, self.port)
+            self.port = self.listeners.listen(address, self.port)
         self.url = f"https://{host}:{self.port}"
         await self._publish_services(pod_address)
 
@@ -171,7 +172,7 @@ class ApiServer:
         server = self._runner.server
         connections = server.connections if server else []
         transports = [c.transport for c in connections if c.transport]
-        await self.doors.close()
+        await self.listeners.close()
         await self._runner.cleanup()
         for transport in transports:
             # Over TLS, asyncio waits for the client to close; a loop that ends first leaks it.

@@ -11,7 +11,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from kubekit.errors import OutOfDescriptors, StatusError
+from kubekit.errors import StatusError
 from localkube.node import container_log_reader
 from localkube.node.machine.usage import UsageMeter
 from localkube.node.runtime.attempts import read_attempt
@@ -61,17 +61,8 @@ class Backend:
         def alive() -> bool:
             return read_attempt(path.parents[1], number).alive
 
-        if options.follow:
-            self._check_descriptors()
         async for data in container_log_reader.read(path, options, alive):
             yield data
-
-    def _check_descriptors(self) -> None:
-        """Refuse a stream for which the daemon has no descriptors."""
-        try:
-            self._runtime.descriptors.check_stream()
-        except OutOfDescriptors as error:
-            raise StatusError(str(error), status=503, reason="ServiceUnavailable") from error
 
     async def pod_logs(self) -> list[PodLog]:
         return await asyncio.to_thread(self._pod_logs)
@@ -100,7 +91,6 @@ class Backend:
             yield data
 
     async def exec(self, pod: Raw, options: ExecOptions, streams: Streams) -> int:
-        self._check_descriptors()
         uid = pod["metadata"]["uid"]
         op = "exec" if options.command else "attach"
         request = {
@@ -126,18 +116,15 @@ class Backend:
         return code
 
     async def connect(self, pod: Raw, port: int) -> socket:
-        self._check_descriptors()
         return await self._runtime.reach_from_inside(pod["metadata"]["uid"], port)
 
     async def address(self, pod: Raw, port: int) -> tuple[str, int]:
-        self._check_descriptors()
         record = self._runtime.records.read(pod["metadata"]["uid"])
         if not record.open:
             raise _bad_request(f'pod "{pod["metadata"]["name"]}" is not running')
         return record.address, port
 
     async def dial(self, address: str, port: int) -> socket:
-        self._check_descriptors()
         return await self._runtime.dial(address, port)
 
 

@@ -140,7 +140,7 @@ async def test_an_error_of_a_protocol_ends_only_its_connection() -> None:
 
 def _client(api: ApiClient, token: str) -> Client:
     endpoint = Endpoint.with_token(api.server.url, token, ca=api.server.ca)
-    return Client.connect(endpoint, connector=api.server.doors.connect)
+    return Client.connect(endpoint, connector=api.server.listeners.connect)
 
 
 async def test_a_client_inside_the_daemon_needs_no_descriptor(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ async def test_malformed_requests_are_one_line_of_log(
 
 
 async def test_a_full_server_says_so(api: ApiClient) -> None:
-    connections = api.server.doors.connections
+    connections = api.server.listeners.connections
     connections.limits = Limits(waiting=10, authenticated=1)
     async with api.session.get(f"{api.server.url}{PODS}?watch=1"):
         full = await api.send("GET", PODS)
@@ -256,7 +256,7 @@ async def test_without_descriptors_the_server_goes_on_later(api: ApiClient) -> N
     with Socket(socket.AF_INET) as sock:
         sock.bind(("127.0.0.1", 0))
         sock.listen()
-        api.server.doors.accept_from(sock)
+        api.server.listeners.accept_from(sock)
         async with asyncio.timeout(10):
             _, writer = await asyncio.open_connection(*sock.getsockname(), ssl=_any())
         writer.close()

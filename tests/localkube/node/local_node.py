@@ -162,7 +162,7 @@ def _served(server: ApiServer, agent: Agent) -> Endpoint:
     """The server's endpoint, once the server listens for pods too."""
     pod_socket = agent.network.listen(server.port)
     if pod_socket is not None:
-        server.doors.accept_from(pod_socket)
+        server.listeners.accept_from(pod_socket)
     return Endpoint.with_token(server.url, server.token, ca=server.ca)
 
 

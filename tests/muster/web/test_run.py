@@ -13,9 +13,9 @@ from aiohttp import ClientSession, CookieJar
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.errors import UsageError
-from kubekit.serving import doors
-from kubekit.serving.doors import PlainDoor
+from kubekit.serving import listener as listener_module
 from kubekit.serving.limits import Connections, Limits
+from kubekit.serving.listener import serve_alone
 from muster.web import run
 from muster.web.access import gate
 from muster.web.access.gate import Policy, own_users
@@ -30,7 +30,7 @@ POLICY = Policy()
 async def listener() -> AsyncIterator[socket.socket]:
     """A listener that is served."""
     with run.listen(0) as listener:
-        serving = asyncio.create_task(run.serve(listener, NOWHERE, POLICY, PlainDoor))
+        serving = asyncio.create_task(run.serve(listener, NOWHERE, POLICY, serve_alone))
         yield listener
         serving.cancel()
         with suppress(asyncio.CancelledError):
@@ -51,7 +51,9 @@ def test_a_taken_port_is_avoided_or_named() -> None:
 async def test_many_silent_strangers_do_not_lock_the_owner_out(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "_connections", lambda: Connections(Limits(3, 100)))
+    monkeypatch.setattr(
+        listener_module, "connections_of_process", lambda: Connections(Limits(3, 100))
+    )
     url = run.url_of(listener)
     async with ClientSession(url, cookie_jar=CookieJar(unsafe=True)) as owner:
         await (await owner.get("/", params={"token": new_token(POLICY.keys)})).read()
@@ -70,7 +72,9 @@ async def test_strangers_that_never_read_are_closed_too(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ordinary close waits until the client has read its answers."""
-    monkeypatch.setattr(doors, "_connections", lambda: Connections(Limits(3, 100)))
+    monkeypatch.setattr(
+        listener_module, "connections_of_process", lambda: Connections(Limits(3, 100))
+    )
     requests = b"GET /static/vendor/htmx.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 120
     silent = await asyncio.open_connection(*listener.getsockname())
     await eventually(lambda: _connections_of(listener) == 1)
@@ -137,7 +141,7 @@ async def test_another_user_of_the_machine_gets_nothing_for_a_token_or_a_cookie(
     uid = os.getuid()
     policy = Policy(users=frozenset((uid if own else uid + 1,)))
     with run.listen(0) as listener:
-        serving = asyncio.create_task(run.serve(listener, NOWHERE, policy, PlainDoor))
+        serving = asyncio.create_task(run.serve(listener, NOWHERE, policy, serve_alone))
         token, session = new_token(policy.keys), Sessions(policy.keys).new()
         cookies = {f"muster_{listener.getsockname()[1]}": session}
         async with ClientSession(run.url_of(listener)) as thief:

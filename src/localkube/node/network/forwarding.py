@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
 
-    from localkube.descriptors import Descriptors
+    from localkube.node.descriptors import Descriptors
 
     Connect = Callable[[], Awaitable[socket.socket]]
 

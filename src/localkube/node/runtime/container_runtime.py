@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubekit.errors import describe
 from kubekit.telemetry.log_bounds import RepeatedLine
-from localkube.descriptors import Descriptors
+from localkube.node.descriptors import Descriptors
 from localkube.node.runtime import shim_client
 from localkube.node.runtime.attempts import AttemptKey
 from localkube.node.runtime.cgroups import Resources

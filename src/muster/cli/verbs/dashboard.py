@@ -139,7 +139,7 @@ def _pod(target: Target, given: dict[str, Any]) -> tuple[Endpoint, Policy]:
 async def _serve(endpoint: Endpoint, policy: Policy, given: dict[str, Any]) -> None:
     from contextlib import AsyncExitStack
 
-    from kubekit.serving.doors import PlainDoor
+    from kubekit.serving.listener import serve_alone
     from kubekit.telemetry import metrics
     from kubekit.telemetry.health import Health
     from muster.cli.daemon import stop_event
@@ -153,7 +153,7 @@ async def _serve(endpoint: Endpoint, policy: Policy, given: dict[str, Any]) -> N
             answering = metrics.serving(port, health, host=given["metrics_host"])
             await stack.enter_async_context(answering)
         async with asyncio.TaskGroup() as group:
-            pages = run.serve_at_once(listener, endpoint, policy, PlainDoor, serving=serving)
+            pages = run.serve_at_once(listener, endpoint, policy, serve_alone, serving=serving)
             task = group.create_task(pages)
             await stop.wait()
             task.cancel()

@@ -15,7 +15,7 @@ from kubekit.objects.core import Service
 from kubekit.objects.events import EventSubject, EventText
 from kubekit.objects.kinds import PODS, SERVICES
 from kubekit.objects.meta import Key
-from localkube.descriptors import Descriptors
+from localkube.node.descriptors import Descriptors
 from localkube.node.network import loopback_ports
 from localkube.node.network.bridge import BridgeNetwork
 from localkube.node.network.loopback_ports import (

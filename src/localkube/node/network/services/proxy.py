@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import socket
 
     from kubekit.serving.acceptor import Acceptor
-    from localkube.descriptors import Descriptors
+    from localkube.node.descriptors import Descriptors
     from localkube.node.network.pod_network import Network
     from localkube.node.network.services.ports import Endpoint, ServicePort
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kubekit.objects.core import Service
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
-    from localkube.descriptors import Descriptors
+    from localkube.node.descriptors import Descriptors
     from localkube.node.network.pod_network import Network
     from localkube.node.network.services.ports import EndpointSlice, ServicePort
 

@@ -1,4 +1,4 @@
-"""The shares of the daemon's descriptors, and the limit that `up` needs."""
+"""The descriptors that pods may use, and the limit that `up` needs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ import resource
 import pytest
 
 from kubekit.errors import MusterError, OutOfDescriptors
-from kubekit.serving.limits import Connections, Limits
-from kubekit.serving.peer import Peer
-from localkube.descriptors import Descriptors
+from kubekit.serving.limits import Limits
+from localkube.node.descriptors import Descriptors
 from muster.local_daemon import check_descriptor_limit
-from tests.no_descriptors import KEPT, no_descriptor_left, room_for
+from tests.no_descriptors import room_for
 
 
-class Client:
-    peer, header_bytes = Peer("x"), 0
-
-    def drop(self) -> None: ...
-
-
-def test_the_node_has_what_the_api_and_the_store_leave() -> None:
+def test_the_node_leaves_room_for_all_connections_that_the_api_may_have() -> None:
     descriptors = Descriptors()
     with room_for(5) as limit:
         limits = Limits.for_descriptors(limit)
@@ -31,25 +24,7 @@ def test_the_node_has_what_the_api_and_the_store_leave() -> None:
         assert descriptors.has_room(5)
         assert not descriptors.has_room(6)
         assert not descriptors.has_room_to_watch(), "room is kept to start containers"
-        assert free >= limits.waiting + limits.authenticated + KEPT
-
-
-def test_connections_of_the_api_do_not_count_for_the_node() -> None:
-    connections = Connections()
-    for _ in range(3):
-        connections.enter(Client())
-    with room_for(5):
-        assert Descriptors(connections).has_room(8)
-        assert not Descriptors(connections).has_room(9)
-
-
-def test_streams_may_be_opened_when_containers_have_used_up_the_share() -> None:
-    descriptors = Descriptors()
-    with room_for(0):
-        assert not descriptors.has_room(1)
-        descriptors.check_stream()
-    with no_descriptor_left(), pytest.raises(OutOfDescriptors, match="raise `ulimit -n`"):
-        descriptors.check_stream()
+        assert free >= limits.waiting + limits.authenticated
 
 
 async def test_a_start_waits_for_the_starts_under_way_and_fails_without_room() -> None:
@@ -66,7 +41,7 @@ async def test_a_start_waits_for_the_starts_under_way_and_fails_without_room() -
             await asyncio.sleep(0)
             order.append("first")
         await asyncio.wait_for(waiting, 5)
-    with room_for(7), pytest.raises(OutOfDescriptors, match=r"left for pods: all \d+ of \d+ are"):
+    with room_for(7), pytest.raises(OutOfDescriptors, match=r"left for pods: .* raise `ulimit -n`"):
         await second()
 
     assert order == ["first", "second"]
