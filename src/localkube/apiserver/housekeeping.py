@@ -16,7 +16,7 @@ from localkube.apiserver.kinds.cluster.event import EVENTS
 from localkube.apiserver.store.backups import BACKUP_EVERY
 
 if TYPE_CHECKING:
-    from localkube.apiserver.store.rows import OddRow
+    from localkube.apiserver.store.database import OddRow
     from localkube.apiserver.verbs import Verbs
 
 log = logging.getLogger(__name__)

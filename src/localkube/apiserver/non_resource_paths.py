@@ -8,7 +8,7 @@ from aiohttp import web
 
 from localkube.apiserver import api_errors, codec, metrics
 from localkube.apiserver.http.negotiation import JSON
-from localkube.apiserver.store.rows import damage_text
+from localkube.apiserver.store.damage import damage_text
 from localkube.apiserver.views import discovery, openapi, openapi_protobuf, openapi_v2
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from kubekit.errors import MusterError
 from localkube.apiserver.store import damage
-from localkube.apiserver.store.rows import COLUMNS, OddRow, read_row
-from localkube.apiserver.store.write_ahead_log import wal_of
+from localkube.apiserver.store.database import COLUMNS, OddRow, connect_read_only, read_row, wal_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +70,7 @@ def _copy(database: Path, draft: Path) -> None:
     draft.unlink(missing_ok=True)
     os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     with (
-        closing(damage.connect_read_only(database)) as source,
+        closing(connect_read_only(database)) as source,
         closing(sqlite3.connect(draft, isolation_level=None)) as copy,
     ):
         # In one step: a snapshot that writers neither wait for nor change.

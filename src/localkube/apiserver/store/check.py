@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kubekit.errors import ConfigError, DamagedStore, MusterError, UsageError
-from localkube.apiserver.store import acknowledged, backups, damage, schema
-from localkube.apiserver.store.lock import take_lock
-from localkube.apiserver.store.rows import COLUMNS, OddRow, Row, read_row
+from localkube.apiserver.store import backups, damage
+from localkube.apiserver.store.database import (
+    COLUMNS,
+    OddRow,
+    Row,
+    check_version,
+    connect_read_only,
+    has_table,
+    prepare,
+    read_row,
+    take_lock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +51,7 @@ class CheckReport(msgspec.Struct, rename="camel"):
 
 def check(database: Path) -> CheckReport:
     """Look for damage; changes nothing."""
-    if not database.exists() and acknowledged.read(database) is None:
+    if not database.exists() and damage.answered_revision(database) is None:
         raise UsageError(
             f"there is no database in {database.parent}",
             hint="`arena check --data-dir DIR` checks another directory.",
@@ -61,7 +70,7 @@ def _check_stopped(database: Path) -> CheckReport:
     if findings.index_damaged:
         problems.append("the index does not match the rows; the next start builds it again")
     if findings.record_lost:
-        problems.append(f"{acknowledged.LOST}; the next start begins a new record")
+        problems.append(f"{damage.LOST}; the next start begins a new record")
     objects, odd = (0, []) if findings.problems else _rows(database)
     return _report(database, problems, objects, odd)
 
@@ -69,12 +78,12 @@ def _check_stopped(database: Path) -> CheckReport:
 def _check_running(database: Path) -> CheckReport:
     objects, odd = 0, list[str]()
     try:
-        with closing(damage.connect_read_only(database)) as db:
-            damage.check_version(db, database)
+        with closing(connect_read_only(database)) as db:
+            check_version(db, database)
             problems, _ = damage.structure_problems(db)
             # Only whether it is there: the cluster writes to it.
-            if acknowledged.is_marked(db) and not acknowledged.file_of(database).exists():
-                problems.append(acknowledged.LOST)
+            if damage.is_marked(db) and not damage.record_file(database).exists():
+                problems.append(damage.LOST)
         if not problems:
             objects, odd = _rows(database)
     except sqlite3.OperationalError as error:  # no damage: the cluster starts or stops just now
@@ -101,8 +110,8 @@ def _report(database: Path, problems: list[str], objects: int, odd: list[str]) -
 def _rows(database: Path) -> tuple[int, list[str]]:
     """The number of objects, and the keys of damaged rows."""
     newest: dict[str, Row | OddRow] = {}
-    with closing(damage.connect_read_only(database)) as db:
-        if not damage.check_version(db, database):
+    with closing(connect_read_only(database)) as db:
+        if not check_version(db, database):
             return 0, []  # no checksums yet; the next start adds them
         for columns in db.execute(f"SELECT {COLUMNS} FROM log NOT INDEXED ORDER BY revision"):
             row = read_row(columns)
@@ -122,7 +131,7 @@ def restore(database: Path, source: Path | None = None) -> tuple[Path, Path]:
         folder = database.parent / f"replaced-{stamp}"
         folder.mkdir(mode=0o700)
         names = (f"{database.name}{end}" for end in ("-shm", "-wal", ""))
-        for name in (*names, acknowledged.file_of(database).name):
+        for name in (*names, damage.record_file(database).name):
             if (database.parent / name).exists():
                 (database.parent / name).rename(folder / name)
         draft.rename(database)
@@ -150,16 +159,16 @@ def _copy(backup: Path, database: Path) -> Path:
     os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     try:
         with (
-            closing(damage.connect_read_only(backup)) as source,
+            closing(connect_read_only(backup)) as source,
             closing(sqlite3.connect(draft, isolation_level=None)) as db,
         ):
             source.backup(db)
             db.text_factory = source.text_factory
             problems, index_damaged = damage.structure_problems(db)
-            if problems or not damage.has_table(db, "log"):
+            if problems or not has_table(db, "log"):
                 raise DamagedStore(f"{backup} is damaged: {(problems or ['it has no objects'])[0]}")
             db.execute("PRAGMA journal_mode=DELETE")  # one file, without a write-ahead log
-            schema.prepare(db, draft, index_damaged=index_damaged)
+            prepare(db, draft, index_damaged=index_damaged)
             _forget_the_past(db, backup, database)
     except sqlite3.Error as error:
         draft.unlink(missing_ok=True)
@@ -181,7 +190,7 @@ def _forget_the_past(db: sqlite3.Connection, backup: Path, database: Path) -> No
         newest[row.key] = row.revision
     kept = {*newest.values()} - {row.revision for row in rows if row.deleted}
     # Clients may know any revision that was answered: none of them is used again.
-    answered = acknowledged.read(database) or 0
+    answered = damage.answered_revision(database) or 0
     revision = max(damage.newest_revision(db), answered)
     db.execute("BEGIN")
     db.executemany(

@@ -1,29 +1,44 @@
-"""Finds damage of a database before it is opened for writing.
+"""Finds damage of a database before it is opened for writing, and the loss of acknowledged writes.
 
 Opening would destroy evidence: SQLite overwrites the part of its write-ahead log that it cannot
-read. So `inspect` looks at the file through a connection that only reads, and compares
+read, and forgets all frames after it without an error. So `inspect` looks at the file through a
+connection that only reads, and compares
 - the structure of table and index, which `PRAGMA integrity_check` knows,
-- the frames that SQLite accepts with the frames that the write-ahead log has,
-- the newest revision with the newest one that was answered (`acknowledged`).
+- the frames that SQLite accepts with the frames that the write-ahead log has, as
+  https://sqlite.org/walformat.html describes them,
+- the newest revision with the newest one that was answered (`AcknowledgedFile`).
 Rows with a wrong checksum are not found here but when the rows are loaded.
+
+The newest answered revision is in a small file beside the database. It is overwritten in place
+after every commit, and not synced: after a power failure it may be behind the database, never ahead
+of it. Once it exists, the database has a mark, so that its loss is noticed too: without it, nobody
+would know of lost writes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 import struct
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
-from kubekit.errors import ConfigError
-from localkube.apiserver.store import acknowledged
-from localkube.apiserver.store.write_ahead_log import commit_frames, wal_of
+from localkube.apiserver.store.database import (
+    SCHEMA,
+    check_version,
+    connect_read_only,
+    has_table,
+    wal_of,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-SCHEMA = 1
-"""The version of the tables; version 0 had no checksums."""
+    from localkube.apiserver.store.database import OddRow
+
 _MAX_PROBLEMS = 20
 _MAX_UNRECORDED = 1 << 32
 """Revisions that the record of answered writes may be behind: it is missing at first."""
@@ -48,7 +63,7 @@ class Findings(NamedTuple):
 
 def inspect(database: Path) -> Findings:
     """Look at a database that no process has open."""
-    record = acknowledged.read(database)
+    record = answered_revision(database)
     answered = record or 0
     if not database.exists() or not database.stat().st_size:
         # SQLite would delete the write-ahead log of an empty database.
@@ -60,7 +75,7 @@ def inspect(database: Path) -> Findings:
             version = check_version(db, database)
             problems = [] if version < SCHEMA else _schema_problems(db)
             findings = _look(db, database, commits, answered, problems)
-            return findings._replace(record_lost=record is None and acknowledged.is_marked(db))
+            return findings._replace(record_lost=record is None and is_marked(db))
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         return Findings((f"SQLite cannot read it: {error}",))
 
@@ -137,31 +152,6 @@ def newest_revision(db: sqlite3.Connection) -> int:
     return max(newest or 0, compacted[0] or 0 if compacted else 0)
 
 
-def check_version(db: sqlite3.Connection, database: Path) -> int:
-    """The version of the tables; ConfigError if it is newer than this program."""
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if version > SCHEMA:
-        raise ConfigError(
-            f"{database} was written by a newer version of Muster: it has schema {version}, and"
-            f" this version reads up to {SCHEMA}",
-            hint="Install that version again, or use another directory: `arena up --data-dir DIR`.",
-        )
-    return version
-
-
-def has_table(db: sqlite3.Connection, name: str) -> bool:
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return db.execute(query, (name,)).fetchone() is not None
-
-
-def connect_read_only(database: Path) -> sqlite3.Connection:
-    """A connection that changes neither the database nor its write-ahead log, also when closed."""
-    uri = f"{database.absolute().as_uri()}?mode=ro"
-    db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-    db.text_factory = lambda text: text.decode(errors="replace")  # damaged text may be anything
-    return db
-
-
 def _valid_frames(database: Path) -> int:
     """The frames of the write-ahead log that SQLite accepted when it was opened."""
     try:
@@ -174,3 +164,112 @@ def _valid_frames(database: Path) -> int:
 
 def _one_line(text: str) -> str:
     return " ".join(text.replace("*** in database main ***", "").split())
+
+
+def damage_text(rows: Sequence[OddRow], *, record_lost: bool) -> str:
+    """What is or may be missing because of damage; empty if nothing is."""
+    texts = [LOST] if record_lost else []
+    if rows:
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        texts.append(f"damaged and set aside: {rows[0].key}{more}; `arena check` names them")
+    return "; ".join(texts)
+
+
+_FORM = struct.Struct("<8sQ8x")
+_CHECKSUM = struct.Struct("<I")
+_RECORD = b"muster 1"
+
+
+def record_file(database: Path) -> Path:
+    return database.with_suffix(".acknowledged")
+
+
+def answered_revision(database: Path) -> int | None:
+    """The newest revision that was answered; None if there is no record, or it is not readable."""
+    try:
+        data = record_file(database).read_bytes()
+        (stored,) = _CHECKSUM.unpack_from(data, _FORM.size)
+    except (OSError, struct.error):
+        return None
+    magic, revision = _FORM.unpack_from(data)
+    if magic != _RECORD or stored != crc32(data[: _FORM.size]):
+        return None
+    return int(revision)
+
+
+MARK = 0x4D757374
+"""SQLite's `application_id` of a database that has a record."""
+LOST = (
+    "the record of acknowledged writes, objects.acknowledged, was lost or damaged: whether the last"
+    " writes are all there is not known"
+)
+
+
+def is_marked(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA application_id").fetchone()[0] == MARK)
+
+
+class AcknowledgedFile:
+    """The open file of one database."""
+
+    def __init__(self, database: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._fd = os.open(record_file(database), flags, 0o600)
+
+    def write(self, revision: int) -> None:
+        data = _FORM.pack(_RECORD, revision)
+        # On a full disk, the first write may fail. A lost record is no lost object.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._fd, data + _CHECKSUM.pack(crc32(data)), 0)
+
+    def mark(self, db: sqlite3.Connection, database: Path) -> None:
+        """Let the database know of the file, once the file is on the disk."""
+        if is_marked(db):
+            return
+        with contextlib.suppress(OSError, sqlite3.Error):  # the disk is full: at the next start
+            os.fsync(self._fd)
+            if answered_revision(database) is not None:
+                db.execute(f"PRAGMA application_id = {MARK}")
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+_HEADER = struct.Struct(">8I")
+_FRAME = struct.Struct(">6I")
+_WAL = 0x377F0682
+_DEFAULT_SIZE = 4096
+
+
+def commit_frames(wal: Path) -> list[int]:
+    """The numbers of the frames that end a commit, whether or not they are damaged.
+
+    SQLite begins the file anew after a checkpoint: frames of its former use do not count.
+    """
+    commits = []
+    try:
+        with wal.open("rb") as file:
+            size, salts = _page_size_and_salts(file.read(_HEADER.size))
+            number = 0
+            while len(head := file.read(_FRAME.size)) == _FRAME.size:
+                number += 1
+                _, pages, *rest = _FRAME.unpack(head)
+                salts = salts or rest[:2]  # the first frames are of the present use
+                if pages and rest[:2] == salts:
+                    commits.append(number)
+                file.seek(size, os.SEEK_CUR)
+    except (OSError, struct.error):
+        pass  # without a write-ahead log there is nothing to lose
+    return commits
+
+
+def _page_size_and_salts(header: bytes) -> tuple[int, list[int]]:
+    """The contents of the header; no salts if it is damaged."""
+    magic, _, size, _, *salts, sum0, sum1 = _HEADER.unpack(header)
+    words = struct.unpack(">6I" if magic & 1 else "<6I", header[:24])
+    first = second = 0
+    for i in range(0, 6, 2):
+        first = (first + words[i] + second) & 0xFFFFFFFF
+        second = (second + words[i + 1] + first) & 0xFFFFFFFF
+    intact = magic & ~1 == _WAL and (first, second) == (sum0, sum1)
+    return (size, salts) if intact else (_DEFAULT_SIZE, [])

@@ -24,7 +24,7 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from localkube.apiserver.store.write_ahead_log import wal_of
+from localkube.apiserver.store.database import wal_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -52,8 +52,6 @@ _STEP = 256 * 1024
 """Bytes written between two looks at the free pages."""
 _LOOK = 0.1
 """Seconds between two looks at the disk."""
-
-TABLE = "CREATE TABLE IF NOT EXISTS reserve (space BLOB)"
 
 
 class Purpose(Enum):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from localkube.apiserver.store.changes import Entry
+    from localkube.apiserver.store.database import Row
     from localkube.apiserver.store.disk_reserve import Purpose
-    from localkube.apiserver.store.rows import Row
     from localkube.apiserver.store.write_log import WriteLog
 
 T = TypeVar("T")

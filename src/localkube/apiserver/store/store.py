@@ -26,10 +26,9 @@ from kubekit.errors import (
 )
 from localkube.apiserver.store import backups
 from localkube.apiserver.store.changes import Change, Collection, Entry, RecentChanges, Watch
+from localkube.apiserver.store.database import OddRow, Row, take_lock
 from localkube.apiserver.store.disk_reserve import Purpose
 from localkube.apiserver.store.group_commit import Callbacks, GroupCommit, Write, fail, resolve
-from localkube.apiserver.store.lock import take_lock
-from localkube.apiserver.store.rows import OddRow, Row
 from localkube.apiserver.store.write_log import WriteLog
 
 if TYPE_CHECKING:

@@ -9,15 +9,17 @@ compaction stores how far it went, so the next number is known even when no row 
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from localkube.apiserver.store import damage, schema
-from localkube.apiserver.store.acknowledged import LOST, AcknowledgedFile
+from kubekit.errors import DamagedStore, MusterError, ServerError
+from localkube.apiserver.store import backups, damage
+from localkube.apiserver.store.damage import LOST, AcknowledgedFile
+from localkube.apiserver.store.database import COLUMNS, OddRow, Row, checksum, prepare, read_row
 from localkube.apiserver.store.disk_reserve import DiskReserve, Purpose, left_by, size_on_disk
-from localkube.apiserver.store.rows import COLUMNS, OddRow, Row, checksum, read_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,14 +48,14 @@ class WriteLog:
         self.path = path
         findings = damage.inspect(path)
         if findings.problems:
-            raise schema.damaged(path, findings.problems)
+            raise damaged(path, findings.problems)
         self._db = sqlite3.connect(":memory:")
         try:
             self._db = self._connect()
-            schema.prepare(self._db, path, index_damaged=findings.index_damaged)
+            prepare(self._db, path, index_damaged=findings.index_damaged)
         except sqlite3.Error as error:
             self._db.close()
-            raise schema.failure(path, error) from error
+            raise failure(path, error) from error
         self.reserve = DiskReserve(path, self._db)
         self.acknowledged = AcknowledgedFile(path)
         self.record_lost = findings.record_lost
@@ -99,7 +101,7 @@ class WriteLog:
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise schema.write_failure(self.path, error) from error
+            raise write_failure(self.path, error) from error
         self.acknowledged.write(rows[-1].revision)
         self._reserve(partial(self.reserve.count, sum(len(row.value) for row in rows)))
 
@@ -119,14 +121,14 @@ class WriteLog:
             self._compact_all()
             self._reserve(self.reserve.take)
             if left and self.reserve.free_pages() < space:
-                raise schema.DiskFull(
+                raise DiskFull(
                     "the disk of the local cluster is full: the change needs space that is kept"
                     " for deletions; free some space or delete objects",
                     status=500,
                 )
         try:
             self.append([row])
-        except schema.DiskFull:
+        except DiskFull:
             self._compact_all()
             self._begin_log_anew()
             self.append([row])
@@ -136,7 +138,7 @@ class WriteLog:
         while self._compacted < newest:
             try:
                 self.compact_step(newest)
-            except schema.DiskFull:
+            except DiskFull:
                 self._begin_log_anew()
                 self.compact_step(newest)
 
@@ -146,7 +148,7 @@ class WriteLog:
             # Waits for connections that still read the log.
             self._db.execute("PRAGMA wal_checkpoint(RESTART)")
         except sqlite3.Error as error:
-            raise schema.write_failure(self.path, error) from error
+            raise write_failure(self.path, error) from error
 
     def _insert(self, rows: Sequence[tuple[object, ...]]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
@@ -194,7 +196,7 @@ class WriteLog:
         try:
             self._drop(after, reached)
         except sqlite3.Error as error:
-            raise schema.write_failure(self.path, error) from error
+            raise write_failure(self.path, error) from error
         self._compacted = reached
         return reached
 
@@ -236,3 +238,88 @@ def _with_value(change: PastRow) -> PastRow:
 def _end(prefix: str) -> str:
     """The first key after all keys that start with `prefix`."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+_FULL = 64 * 1024
+"""Free bytes; SQLite enlarges the index of its write-ahead log by half of it."""
+
+
+class DiskFull(ServerError):
+    """A write does not fit on the disk."""
+
+
+def damaged(path: Path, problems: Sequence[str]) -> DamagedStore:
+    """The error about a damaged database, with the next steps."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return DamagedStore(f"the database {path} is damaged: {problems[0]}{more}", hint=advice(path))
+
+
+def advice(path: Path) -> str:
+    """What to do about a damaged database."""
+    check = f"arena check --data-dir {path.parent}"
+    backup = backups.newest(path)
+    if not backup:
+        return (
+            f"`{check}` says what is damaged. There is no backup; `arena up --data-dir DIR` starts"
+            " an empty cluster in another directory."
+        )
+    return f"`{check}` says what is damaged; with --restore it returns to the backup {backup}."
+
+
+def failure(path: Path, error: sqlite3.Error) -> MusterError:
+    """The error about a database that cannot be opened."""
+    if is_full(error, path):
+        return MusterError(
+            f"the disk of {path.parent} is full: the database cannot be opened",
+            hint="Free some space on it, then try again.",
+        )
+    # SQLITE_ERROR: the tables are not as they were defined.
+    if _is_damage(error) or _code(error) == sqlite3.SQLITE_ERROR:
+        return damaged(path, [f"SQLite cannot read it: {error}"])
+    if _is_io_error(error):
+        return MusterError(
+            f"the disk of {path.parent} fails: {_named(error)}; the database cannot be opened",
+            hint="`dmesg` shows the errors of the disk. Copy the directory to another disk.",
+        )
+    return MusterError(f"the database {path} cannot be opened: {error}")
+
+
+def write_failure(path: Path, error: sqlite3.Error) -> ServerError:
+    """The answer to writers whose write failed."""
+    if _is_damage(error):
+        return ServerError(f"{damaged(path, [str(error)])}. {advice(path)}", status=500)
+    if is_full(error, path):
+        return DiskFull(f"the disk of the local cluster is full: {error}", status=500)
+    if _is_io_error(error):
+        text = f"the disk of the local cluster fails: {_named(error)}; `dmesg` shows its errors"
+        return ServerError(text, status=500)
+    return ServerError(f"the store cannot write: {error}", status=500)
+
+
+def is_full(error: sqlite3.Error, path: Path) -> bool:
+    """Whether the disk is full; SQLite reports that of some files as an I/O error."""
+    if _code(error) == sqlite3.SQLITE_FULL:
+        return True
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return _is_io_error(error) and disk.f_bavail * disk.f_frsize < _FULL
+
+
+def _is_io_error(error: sqlite3.Error) -> bool:
+    return _code(error) == sqlite3.SQLITE_IOERR
+
+
+def _named(error: sqlite3.Error) -> str:
+    return f"{error} ({getattr(error, 'sqlite_errorname', 'SQLITE_IOERR')})"
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    # Two rows of one past: the index cannot be built, because the key of a row is damaged.
+    codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT)
+    return _code(error) in codes
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubekit.errors import ConfigError, DamagedStore, MusterError, ServerError, UsageError
-from localkube.apiserver.store import backups, check, damage
-from localkube.apiserver.store.lock import take_lock
+from localkube.apiserver.store import backups, check
+from localkube.apiserver.store.database import SCHEMA, take_lock
 from localkube.apiserver.store.store import Store
 
 FILES = ("objects.db", "objects.db-wal", "objects.acknowledged")
@@ -115,7 +115,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(tmp_pa
     path = tmp_path / "objects.db"
     await (await Store.open(path)).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {damage.SCHEMA + 1}")
+        db.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     before = path.read_bytes()
 
     with pytest.raises(ConfigError, match="newer version of Muster") as caught:

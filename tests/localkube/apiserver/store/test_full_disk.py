@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from kubekit.errors import ServerError
-from localkube.apiserver.store import disk_reserve, schema
+from localkube.apiserver.store import disk_reserve, write_log
 from localkube.apiserver.store.disk_reserve import Purpose
 from localkube.apiserver.store.store import Store
 from tests.small_disk import fill, small_disk
@@ -181,6 +181,6 @@ def test_a_failing_disk_is_not_called_a_full_one(
         if not free:
             fill(disk / "greedy")
 
-        assert re.match(sentence, str(schema.write_failure(disk / "objects.db", error)))
-        opened = str(schema.failure(disk / "objects.db", error))
+        assert re.match(sentence, str(write_log.write_failure(disk / "objects.db", error)))
+        opened = str(write_log.failure(disk / "objects.db", error))
         assert (" fails: " in opened) == (" fails: " in sentence)

@@ -12,7 +12,7 @@ from kubekit.errors import AlreadyExists, ConfigError, Conflict, Gone, NotFound,
 from localkube.apiserver.store import changes, disk_reserve
 from localkube.apiserver.store import changes as watch_module
 from localkube.apiserver.store.changes import Watch
-from localkube.apiserver.store.rows import Row
+from localkube.apiserver.store.database import Row
 from localkube.apiserver.store.store import Store
 from localkube.apiserver.store.write_log import WriteLog
 
