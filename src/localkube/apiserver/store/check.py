@@ -182,11 +182,12 @@ def _copy(backup: Path, database: Path) -> Path:
 
 
 def _forget_the_past(db: sqlite3.Connection, backup: Path, database: Path) -> None:
-    rows = [*map(read_row, db.execute(f"SELECT {COLUMNS} FROM log ORDER BY revision"))]
-    newest: dict[str, int] = {}
-    for row in rows:
+    rows, newest = list[Row](), dict[str, int]()
+    for columns in db.execute(f"SELECT {COLUMNS} FROM log ORDER BY revision"):
+        row = read_row(columns)
         if isinstance(row, OddRow):
             raise DamagedStore(f"{backup} is damaged: the row of {row.key}")
+        rows.append(row)
         newest[row.key] = row.revision
     kept = {*newest.values()} - {row.revision for row in rows if row.deleted}
     # Clients may know any revision that was answered: none of them is used again.
