@@ -33,7 +33,7 @@ from kubekit.objects.meta import Key
 from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
 from localkube.apiserver.server import ApiServer
 from localkube.apiserver.store.damage import damage_text
-from localkube.controllers import run as controllers
+from localkube.controllers import controller_manager as controllers
 from localkube.node import agent as node
 from localkube.node.log_archive.archive import LogOwners
 from localkube.node.machine import shutdown

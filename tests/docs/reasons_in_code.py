@@ -23,7 +23,7 @@ PLACES = (
     "kubekit/objects/pod_status.py",
     "localkube/apiserver/housekeeping.py",
     "localkube/apiserver/kinds/pods/pod.py",
-    "localkube/controllers/node_lifecycle/*.py",
+    "localkube/controllers/node_lifecycle.py",
     "localkube/node/**/*.py",
     "muster/contract/*.py",
     "muster/jobs/**/*.py",

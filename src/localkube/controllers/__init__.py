@@ -1,4 +1,5 @@
-"""The built-in controllers that users of training jobs need, one small control loop each.
+"""The built-in controllers of Kubernetes that a cluster on one machine needs.
 
-On a real cluster kube-controller-manager runs them. Start reading at `run`, which combines them.
+On a real cluster kube-controller-manager runs them. Start reading at `controller_manager`, which
+combines them.
 """

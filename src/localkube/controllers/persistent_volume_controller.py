@@ -1,10 +1,14 @@
 """Volume claims on the local cluster: provisions directories, binds existing volumes.
 
 The storage class `local` is the default: a claim without a class gets it. A claim of this class is
-bound to a directory of its own when the scheduler has chosen a node, so a gang that does not fit
-creates no volumes. All nodes are one machine and share the directory, whatever the access mode. The
-directory outlives the claim: a new claim of the same name finds its files again. Claims of another
-class, or of none (""), are bound to existing volumes (`volume_matching`).
+bound to a directory of its own when the scheduler has chosen a node, so pods that are never bound
+create no volumes. All nodes are one machine and share the directory, whatever the access mode. The
+directory outlives the claim: a new claim of the same name finds its files again.
+
+Claims of another class, or of none (""), are bound to existing volumes, by Kubernetes' rules: the
+smallest volume that is free and matches the claim (`PersistentVolume.matches`) is chosen. A volume
+that names a claim is for this claim only and comes first. A claim that names a volume gets this
+volume or none, whatever its size.
 """
 
 from __future__ import annotations
@@ -25,14 +29,35 @@ from kubekit.objects.storage import (
     claim_ref_patch,
 )
 from kubekit.watch.informer import Informer
-from localkube.controllers import volume_matching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from kubekit.client.client import Client
     from kubekit.watch.informer_cache import Change
+
+
+def choose_volume(
+    claim: VolumeClaim, volumes: Iterable[PersistentVolume]
+) -> PersistentVolume | None:
+    """The volume for the claim; None if there is none yet."""
+    fitting = (volume for volume in volumes if _is_free(claim, volume) and _fits(claim, volume))
+    return min(fitting, key=lambda volume: (not volume.spec.claim_ref, volume.size), default=None)
+
+
+def _is_free(claim: VolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether no other claim has or had it: data of an earlier claim is not for others."""
+    if volume.spec.claim_ref is not None:
+        return volume.is_claimed_by(claim)
+    return volume.metadata.deletion_timestamp is None
+
+
+def _fits(claim: VolumeClaim, volume: PersistentVolume) -> bool:
+    if claim.spec.volume_name:
+        return claim.spec.volume_name == volume.metadata.name
+    return volume.matches(claim)
+
 
 CLASS = "local"
 _CLASS_MANIFEST: Raw = {
@@ -85,7 +110,7 @@ class PersistentVolumeController:
             await self._client.patch(PERSISTENT_VOLUME_CLAIMS, key, change)
         elif needs_volume(claim):
             await self._bind(claim, await self._provision(claim))
-        elif (volume := volume_matching.choose_volume(claim, self.volumes.all())) is not None:
+        elif (volume := choose_volume(claim, self.volumes.all())) is not None:
             await self._bind(claim, volume)
 
     async def _release_volumes(self, claim: Key, uid: str) -> None:

@@ -1,5 +1,14 @@
 """Reads and writes that several controllers share: owned objects, pods from a template, statuses.
 
+A controller releases objects that it owns but that no longer match its selector, and adopts objects
+that match and have no controller. A controller that is being deleted does neither: garbage
+collection decides what happens to its objects.
+
+A controller that counts its pods right after it created some would create them again. So it calls
+`Expectations.pending` first and does nothing while an event is outstanding; that event calls the
+controller again. Creations are recorded by name and deletions by UID *before* they are sent, so
+that no event can come too early.
+
 A status is written only over the version it was computed from: a decision based on an old version
 fails with a conflict and is made again.
 """
@@ -10,28 +19,36 @@ import asyncio
 import contextlib
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kubekit.errors import ApiError, Conflict, MusterError, NotFound
+import msgspec
+
+from kubekit.errors import AlreadyExists, ApiError, Conflict, MusterError, NotFound
 from kubekit.objects.events import EventText, event_subject
 from kubekit.objects.meta import SUFFIX_LETTERS, merge_patch, preconditions
 from kubekit.objects.selectors import from_labels
-from localkube.controllers import adoption
-from localkube.controllers.informers import candidates, on_owned
-from localkube.controllers.workloads import PODS, copied_metadata, owner_reference
+from localkube.controllers import controller_revisions as revisions
+from localkube.controllers.shared_informers import candidates, on_owned
+from localkube.controllers.workloads import (
+    CONTROLLER_REVISIONS,
+    PODS,
+    copied_metadata,
+    owner_reference,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from kubekit.client.client import Client
     from kubekit.control.event_recorder import EventRecorder
     from kubekit.objects.kinds import Kind
-    from kubekit.objects.meta import HasMetadata, Key, ObjectMeta, Raw
+    from kubekit.objects.meta import HasMetadata, Key, ObjectMeta, OwnerReference, Raw
+    from kubekit.objects.selectors import Selector
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
-    from localkube.controllers.expectations import Expectations
     from localkube.controllers.workloads import (
+        ControllerRevision,
         DaemonSet,
         Deployment,
         Job,
@@ -44,6 +61,116 @@ if TYPE_CHECKING:
     T = TypeVar("T", bound=HasMetadata)
 else:
     T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OwnedObjects(Generic[T]):
+    """Objects that the owner controls, and objects that a patch must add or remove."""
+
+    owned: list[T]
+    adopt: list[ObjectMeta]
+    release: list[ObjectMeta]
+
+
+def find_owned(
+    owner: ObjectMeta,
+    selector: Selector,
+    candidates: Iterable[T],
+    is_member: Callable[[T], bool] | None = None,
+) -> OwnedObjects[T]:
+    """Sort objects of the owner's namespace; with `is_member`, not every matching one is its."""
+    result: OwnedObjects[T] = OwnedObjects([], [], [])
+    terminating = owner.deletion_timestamp is not None
+    for candidate in candidates:
+        meta = candidate.metadata
+        matches = selector.matches(meta.labels) and (is_member is None or is_member(candidate))
+        if meta.controller is not None:
+            if meta.controller.uid != owner.uid:
+                continue
+            if matches:
+                result.owned.append(candidate)
+            elif not terminating:
+                result.release.append(meta)
+        elif matches and not terminating and meta.deletion_timestamp is None:
+            result.adopt.append(meta)
+    return result
+
+
+def adoption_patch(meta: ObjectMeta, reference: Raw) -> Raw:
+    """The patch that adds an owner, unless the object changed since."""
+    others = [reference_manifest(owner) for owner in meta.owner_references]
+    return {"metadata": {**preconditions(meta), "ownerReferences": [*others, reference]}}
+
+
+def release_patch(meta: ObjectMeta, owner: str) -> Raw:
+    """The patch that removes an owner, unless the object changed since."""
+    others = [reference_manifest(o) for o in meta.owner_references if o.uid != owner]
+    return {"metadata": {**preconditions(meta), "ownerReferences": others}}
+
+
+def reference_manifest(owner: OwnerReference) -> Raw:
+    fields: Raw = msgspec.to_builtins(owner)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+TIMEOUT = 30.0
+"""Seconds after which we no longer wait for an event."""
+
+
+class Expectations:
+    """Writes of a controller that its informers do not show yet, per owner."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._deadlines: dict[str, dict[str, float]] = {}
+
+    def creation(self, owner: str, name: str) -> contextlib.AbstractContextManager[None]:
+        """Expect the event of the creation sent inside; if sending fails, no event will come."""
+        return self._write(owner, f"+{name}")
+
+    def deletion(self, owner: str, uid: str) -> contextlib.AbstractContextManager[None]:
+        """The same for a deletion."""
+        return self._write(owner, f"-{uid}")
+
+    @contextlib.contextmanager
+    def _write(self, owner: str, write: str) -> Iterator[None]:
+        self._deadlines.setdefault(owner, {})[write] = self._clock() + TIMEOUT
+        try:
+            yield
+        except BaseException:
+            self._forget(owner, write)
+            raise
+
+    def observed(self, owner: str, meta: ObjectMeta, *, gone: bool) -> None:
+        """An informer shows this object of the owner."""
+        if owner not in self._deadlines:
+            return
+        self._forget(owner, f"+{meta.name}")
+        if gone or meta.deletion_timestamp is not None:
+            self._forget(owner, f"-{meta.uid}")
+
+    def pending(self, owner: str) -> float | None:
+        """None if informers show all writes; else the seconds to wait for them at most."""
+        deadlines = self._deadlines.get(owner)
+        if not deadlines:
+            return None
+        left = max(deadlines.values()) - self._clock()
+        if left > 0:
+            return left
+        del self._deadlines[owner]
+        return None
+
+    def forget(self, owner: str) -> None:
+        """The owner was deleted."""
+        self._deadlines.pop(owner, None)
+
+    def _forget(self, owner: str, write: str) -> None:
+        deadlines = self._deadlines.get(owner)
+        if deadlines is not None:
+            deadlines.pop(write, None)
+            if not deadlines:
+                del self._deadlines[owner]
+
 
 _SUFFIX = 5
 # The longest label value. A pod's name is a host name, and controllers copy names into labels.
@@ -102,12 +229,12 @@ class PodControl:
         The event of an adoption calls the controller again, with the adopted object.
         """
         meta, selector = owner.metadata, from_labels(owner.spec.selector)
-        objects = adoption.find_owned(meta, selector, candidates(informer, meta), is_member)
+        objects = find_owned(meta, selector, candidates(informer, meta), is_member)
         if objects.adopt and not await self._still_exists(meta):
             return objects.owned
         reference = owner_reference(self.kind, meta)
-        patches = {m.key: adoption.adoption_patch(m, reference) for m in objects.adopt}
-        patches |= {m.key: adoption.release_patch(m, meta.uid) for m in objects.release}
+        patches = {m.key: adoption_patch(m, reference) for m in objects.adopt}
+        patches |= {m.key: release_patch(m, meta.uid) for m in objects.release}
         for key, patch in patches.items():
             with contextlib.suppress(NotFound, Conflict):  # the event of the change calls again
                 await self.client.patch(informer.kind, key, patch)
@@ -176,6 +303,42 @@ class PodControl:
         body = {"metadata": preconditions(meta), "status": merge_patch(old, new)}
         await self.client.patch(self.kind, meta.key, body, subresource="status")
         return True
+
+    async def current_revision(
+        self,
+        owner: StatefulSet | DaemonSet,
+        known: Sequence[ControllerRevision],
+        hash_label: str,
+    ) -> ControllerRevision | None:
+        """The revision of the owner's template, with the highest number.
+
+        None if the name of a new revision is taken by another template: the owner's status then has
+        a higher `collisionCount`, which gives another name at the next visit.
+        """
+        template = owner.spec.template
+        found, number = revisions.find_revision(template, known), revisions.next_number(known)
+        if found is None:
+            body = revisions.new_revision(self.kind, owner, number, hash_label)
+            try:
+                return await self.client.create(CONTROLLER_REVISIONS, body)
+            except AlreadyExists:
+                name = owner.metadata.key._replace(name=body["metadata"]["name"])
+                live = await self.client.get(CONTROLLER_REVISIONS, name)
+                if revisions.template_of(live) == template:
+                    return live  # ours, and the informer does not show it yet
+                counted = {**owner.status, "collisionCount": revisions.collisions(owner) + 1}
+                await self.write_status(owner.metadata, owner.status, counted)
+                return None
+        if found.revision == number - 1:
+            return found
+        change = {"metadata": preconditions(found.metadata), "revision": number}
+        return await self.client.patch(CONTROLLER_REVISIONS, found.metadata.key, change)
+
+    async def delete_revisions(self, old: Iterable[ControllerRevision]) -> None:
+        for revision in old:
+            with contextlib.suppress(NotFound):
+                meta = revision.metadata
+                await self.client.delete(CONTROLLER_REVISIONS, meta.key, uid=meta.uid)
 
 
 def _namespace_is_terminating(error: MusterError) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from kubekit.errors import NotFound
 from kubekit.objects.meta import ObjectMeta
-from localkube.controllers.expectations import TIMEOUT, Expectations
+from localkube.controllers.pod_control import TIMEOUT, Expectations
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

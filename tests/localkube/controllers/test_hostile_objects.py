@@ -15,21 +15,26 @@ from kubekit.client.client import Client
 from kubekit.objects.kinds import Kind
 from kubekit.objects.meta import Key
 from localkube import cron_schedule
-from localkube.controllers import run
-from localkube.controllers.batch_jobs import decide as job_decisions
-from localkube.controllers.batch_jobs import failure_policy, index_failures, pod_tracking
-from localkube.controllers.cron_jobs import decide as cron_decisions
-from localkube.controllers.daemon_sets import decide as daemon_decisions
-from localkube.controllers.daemon_sets import rolling_update
-from localkube.controllers.deployments import progress, replica_sets, revisions, rollout
-from localkube.controllers.disruption_budgets import status as budgets
-from localkube.controllers.node_lifecycle.node_taints import taints
-from localkube.controllers.node_lifecycle.taint_eviction import evict_at
-from localkube.controllers.pod_readiness import DELETION_COST, deletion_order
-from localkube.controllers.revisions import history
-from localkube.controllers.stateful_sets import decide as stateful_decisions
+from localkube.controllers import (
+    batch_job_decision,
+    batch_job_pods,
+    controller_manager,
+    controller_revisions,
+    daemon_set_decision,
+    deployment_revisions,
+    deployment_rollout,
+    replica_set_controller,
+)
+from localkube.controllers import batch_job_decision as job_decisions
+from localkube.controllers import cron_job_controller as cron_decisions
+from localkube.controllers import daemon_set_decision as daemon_decisions
+from localkube.controllers import disruption_budget_controller as budgets
+from localkube.controllers import stateful_set_decision as stateful_decisions
+from localkube.controllers.node_lifecycle import evict_at
+from localkube.controllers.node_taints import taints
 from localkube.controllers.workloads import (
     BURST,
+    DELETION_COST,
     ControllerRevision,
     CronJob,
     DaemonSet,
@@ -40,6 +45,7 @@ from localkube.controllers.workloads import (
     Pod,
     ReplicaSet,
     StatefulSet,
+    deletion_order,
 )
 from tests import unexpected_errors
 from tests.hostile_values import LARGE, TIMES, amounts, counts, some_of, texts, times
@@ -136,7 +142,12 @@ statuses = some_of(
     values=counts,
 )
 
-_SIZES = (revisions.REVISION, revisions.HISTORY, revisions.DESIRED, revisions.MAXIMUM)
+_SIZES = (
+    deployment_revisions.REVISION,
+    deployment_revisions.HISTORY,
+    deployment_revisions.DESIRED,
+    deployment_revisions.MAXIMUM,
+)
 deployments = st.fixed_dictionaries(
     {
         "metadata": metadata("d", *_SIZES),
@@ -184,27 +195,33 @@ def sets_named(name: str) -> st.SearchStrategy[ReplicaSet]:
 def test_a_deployment_is_decided_about_whatever_its_sets_say(
     deployment: Deployment, new: ReplicaSet, old: ReplicaSet, owned: list[Pod]
 ) -> None:
-    rollout.decide(deployment, [new, old])
-    status = progress.status(deployment, new, [old], NOW)
-    progress.deadline_in(deployment, status, NOW)
-    replica_sets.decide(new, owned, owned)
-    replica_sets.status(new, owned, "", NOW)
-    replica_sets.available_in(new, owned, NOW)
+    deployment_rollout.decide(deployment, [new, old])
+    status = deployment_rollout.status(deployment, new, [old], NOW)
+    deployment_rollout.deadline_in(deployment, status, NOW)
+    replica_set_controller.decide(new, owned, owned)
+    replica_set_controller.status(new, owned, "", NOW)
+    replica_set_controller.available_in(new, owned, NOW)
     assert deletion_order(owned, owned)[::-1] != [None]
 
 
 @pytest.mark.parametrize("revision", ["²", LARGE, "-3", "2147483647", "\0"])
 def test_the_next_revision_can_be_read_whatever_the_last_one_was(revision: str) -> None:
-    meta = {"name": "a", "annotations": {revisions.REVISION: revision, revisions.HISTORY: LARGE}}
+    meta = {
+        "name": "a",
+        "annotations": {
+            deployment_revisions.REVISION: revision,
+            deployment_revisions.HISTORY: LARGE,
+        },
+    }
     old = msgspec.convert({"metadata": meta}, ReplicaSet)
     deployment = msgspec.convert({"metadata": {"name": "d"}}, Deployment)
 
-    number = revisions.next_number([old])
-    annotations = revisions.set_annotations(deployment, old, number + 1)
+    number = deployment_revisions.next_number([old])
+    annotations = deployment_revisions.set_annotations(deployment, old, number + 1)
 
     written = msgspec.convert({"metadata": {"name": "a", "annotations": annotations}}, ReplicaSet)
-    assert revisions.number(written.metadata) >= number > 0 or revision == "2147483647"
-    assert len(annotations.get(revisions.HISTORY, "")) <= max(len(LARGE), 2000)
+    assert deployment_revisions.number(written.metadata) >= number > 0 or revision == "2147483647"
+    assert len(annotations.get(deployment_revisions.HISTORY, "")) <= max(len(LARGE), 2000)
 
 
 @given(st.dictionaries(st.integers(0, 4), pods()), counts, counts, st.booleans())
@@ -224,12 +241,12 @@ def test_a_stateful_set_is_decided_about_whatever_its_size(
 
     assert len(plan.create) <= BURST
     assert all(start <= number < start + replicas for number, _ in plan.create)
-    stateful_decisions.status(state)
+    stateful_decisions.stateful_set_status(state)
     stateful_decisions.available_in(state)
 
 
 @given(
-    st.lists(pods("p", pod_tracking.INDEX, index_failures.FAILURES, index_failures.IGNORED)),
+    st.lists(pods("p", batch_job_pods.INDEX, batch_job_pods.FAILURES, batch_job_pods.IGNORED)),
     st.fixed_dictionaries(
         {
             "metadata": metadata("j"),
@@ -287,13 +304,13 @@ def test_ranges_are_the_indexes_that_they_name(
     named = {i for first, last in numbers for i in range(first, last + 1) if i < below}
     text = ranges_of(numbers)
 
-    ranges = pod_tracking.parse_ranges(text, below)
+    ranges = batch_job_pods.parse_ranges(text, below)
 
     assert [i for part in ranges for i in part] == sorted(named)
-    assert pod_tracking.parse_indexes(text, below) == named
+    assert batch_job_pods.parse_indexes(text, below) == named
     rules = {"rules": [{"succeededIndexes": text}]}
     spec = {"completions": below, "successPolicy": rules}
-    met = failure_policy.met_success_rule(
+    met = batch_job_decision.met_success_rule(
         msgspec.convert({"spec": spec}, Job), frozenset(completed)
     )
     assert (met == 0) == (bool(completed) and named <= completed)
@@ -305,7 +322,7 @@ def test_a_success_policy_of_two_billion_indexes_costs_nothing() -> None:
 
     job = msgspec.convert({"spec": spec}, Job)
 
-    assert failure_policy.met_success_rule(job, frozenset({0})) is None
+    assert batch_job_decision.met_success_rule(job, frozenset({0})) is None
 
 
 @given(
@@ -403,9 +420,9 @@ def test_a_daemon_set_is_decided_about_whatever_it_says(
     state = daemon_decisions.Progress(daemon_set, [node], owned, "hash", NOW)
 
     daemon_decisions.mend(state)
-    daemon_decisions.status(state)
+    daemon_decisions.daemon_set_status(state)
     daemon_decisions.available_in(state)
-    rolling_update.roll(state)
+    daemon_set_decision.roll(state)
 
 
 @pytest.mark.parametrize("data", [{}, {"spec": [1]}, {"spec": {"template": "²"}}, {"spec": None}])
@@ -413,8 +430,8 @@ def test_a_revision_is_compared_whatever_its_data(data: Raw) -> None:
     raw = {"metadata": {"name": "r"}, "revision": 2**63 - 1, "data": data}
     revision = msgspec.convert(raw, ControllerRevision)
 
-    assert history.find(template(), [revision]) is None
-    assert history.next_number([revision]) == 2**63 - 1
+    assert controller_revisions.find(template(), [revision]) is None
+    assert controller_revisions.next_number([revision]) == 2**63 - 1
 
 
 # -- all controllers on a real server ------------------------------------------------------------
@@ -462,7 +479,7 @@ async def hostile_objects(client: Client) -> None:
     await client.create(CRON_JOBS, named("c", cron))
     patch = {"status": {"lastScheduleTime": TIMES[1]}}
     await client.patch(CRON_JOBS, Key("default", "c"), patch, subresource="status")
-    texts = {pod_tracking.INDEX: LARGE, DELETION_COST: "²", revisions.REVISION: "²"}
+    texts = {batch_job_pods.INDEX: LARGE, DELETION_COST: "²", deployment_revisions.REVISION: "²"}
     pod = named("p", template()["spec"], labels={"app": "web"}, annotations=texts)
     ages = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2**62}
     pod["spec"] = {**pod["spec"], "tolerations": [ages]}
@@ -478,7 +495,7 @@ async def hostile_objects(client: Client) -> None:
 @pytest.mark.slow
 async def test_healthy_objects_make_progress_beside_hostile_ones(api_client: Client) -> None:
     before = unexpected_errors.counted()
-    manager = run.build(api_client, run.Settings())
+    manager = controller_manager.build(api_client, controller_manager.Settings())
     async with asyncio.TaskGroup() as group:
         running = group.create_task(manager.run())
         await hostile_objects(api_client)
@@ -516,7 +533,11 @@ async def _revised(client: Client, text: str) -> bool:
         for item in (await client.list(REPLICA_SETS, "default")).items
         if item["metadata"]["name"].startswith("web-")
     ]
-    sizes = {revisions.REVISION: text, revisions.DESIRED: LARGE, revisions.MAXIMUM: text}
+    sizes = {
+        deployment_revisions.REVISION: text,
+        deployment_revisions.DESIRED: LARGE,
+        deployment_revisions.MAXIMUM: text,
+    }
     for item in sets:
         key = Key("default", item["metadata"]["name"])
         await client.patch(REPLICA_SETS, key, {"metadata": {"annotations": sizes}})
@@ -529,7 +550,9 @@ async def _revised(client: Client, text: str) -> bool:
 async def _rolled(client: Client) -> bool:
     sets = (await client.list(REPLICA_SETS, "default")).items
     red = [s for s in sets if s["metadata"]["labels"].get("colour") == "red"]
-    return any(s["metadata"]["annotations"].get(revisions.REVISION, "").isdecimal() for s in red)
+    return any(
+        s["metadata"]["annotations"].get(deployment_revisions.REVISION, "").isdecimal() for s in red
+    )
 
 
 async def _has_slice(client: Client) -> bool:

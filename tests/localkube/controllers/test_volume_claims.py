@@ -19,13 +19,13 @@ from kubekit.objects.kinds import PERSISTENT_VOLUMES as VOLUMES
 from kubekit.objects.meta import Key
 from kubekit.objects.storage import SELECTED_NODE, PersistentVolume, VolumeClaim
 from kubekit.watch.informer import Informer
-from localkube.controllers import volume_matching
+from localkube.controllers import persistent_volume_controller
+from localkube.controllers.controller_manager import ControllerManager
 from localkube.controllers.persistent_volume_controller import (
     CLASS,
     PersistentVolumeController,
     needs_volume,
 )
-from localkube.controllers.run import ControllerManager
 from tests.waiting import eventually
 
 KEY = Key("default", "data")
@@ -159,7 +159,7 @@ def test_a_claim_gets_the_smallest_volume_that_suits_it(
     body = claim(**({"storageClassName": ""} | claim_spec))
     body["metadata"]["uid"] = "u1"
 
-    chosen = volume_matching.choose_volume(
+    chosen = persistent_volume_controller.choose_volume(
         msgspec.convert(body, VolumeClaim), msgspec.convert(volumes, list[PersistentVolume])
     )
 

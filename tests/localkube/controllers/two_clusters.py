@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.client.client import Client
 from localkube.apiserver.server import ApiServer
-from localkube.controllers import run
+from localkube.controllers import controller_manager
 from tests.controlplane import http_request
 from tests.controlplane.certificates import Authority
 from tests.controlplane.control_plane import ControlPlane
@@ -73,14 +73,19 @@ def kubernetes(binaries: Path) -> Iterator[ClusterUnderTest]:
 @contextmanager
 def local(binaries: Path, folder: Path) -> Iterator[ClusterUnderTest]:
     """The local API server with our controllers, and kwok with one node."""
-    with controlled(binaries, folder, run.Settings()) as place, _kwok(binaries, folder):
+    with (
+        controlled(binaries, folder, controller_manager.Settings()) as place,
+        _kwok(binaries, folder),
+    ):
         result = place.kubectl("create", "-f", "-", text=_NODE)
         assert result.returncode == 0, result.stderr
         yield place
 
 
 @contextmanager
-def controlled(binaries: Path, folder: Path, settings: run.Settings) -> Iterator[ClusterUnderTest]:
+def controlled(
+    binaries: Path, folder: Path, settings: controller_manager.Settings
+) -> Iterator[ClusterUnderTest]:
     """The local API server with our controllers on a loop of their own."""
     started: list[ApiServer] = []
     ready, stop = threading.Event(), asyncio.Event()
@@ -91,7 +96,9 @@ def controlled(binaries: Path, folder: Path, settings: run.Settings) -> Iterator
         await server.start()
         endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
         async with Client.connect(endpoint) as client, asyncio.TaskGroup() as group:
-            task = group.create_task(run.run(client, replace(settings, root_ca=server.ca.decode())))
+            task = group.create_task(
+                controller_manager.run(client, replace(settings, root_ca=server.ca.decode()))
+            )
             started.append(server)
             ready.set()
             await stop.wait()

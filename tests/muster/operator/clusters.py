@@ -16,7 +16,7 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.client import Client
 from kubekit.objects.kinds import CRDS, Kind
 from localkube.apiserver.server import ApiServer
-from localkube.controllers.garbage.collector import GarbageCollector
+from localkube.controllers.garbage_collector import GarbageCollector
 from muster.contract import crds
 from muster.contract.job_resources import TFJOBS
 from tests.controlplane.control_plane import ControlPlane

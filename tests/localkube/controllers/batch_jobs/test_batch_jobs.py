@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kubekit.objects import conditions
 from kubekit.objects.meta import MAX_SECONDS, timestamp
-from localkube.controllers.batch_jobs import controller as manifests
-from localkube.controllers.batch_jobs import decide, job_end, pod_tracking
-from localkube.controllers.batch_jobs import pod_tracking as ledger
+from localkube.controllers import batch_job_controller as manifests
+from localkube.controllers import batch_job_decision, batch_job_pods
+from localkube.controllers import batch_job_pods as ledger
 from localkube.controllers.workloads import Job, Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -46,13 +46,13 @@ class World:
         return [msgspec.convert(pod, Pod) for pod in self.pods.values()]
 
     def done(self) -> bool:
-        return decide.ended(self.job)
+        return batch_job_decision.ended(self.job)
 
     def step(self, writes: int = 100) -> bool:
         """One look at the job, cut short after so many writes; whether anything was written."""
         if self.done():
             return False
-        plan = decide.decide(self.job, self.seen(), self.now)
+        plan = batch_job_decision.decide(self.job, self.seen(), self.now)
         if plan.status != self.status:
             self.status = plan.status
             return True
@@ -228,7 +228,7 @@ def test_the_delay_before_a_new_pod_doubles_with_each_failure() -> None:
         world.settle()
         world.end(world.running[0], "Failed")
         world.settle()
-        again = decide.decide(world.job, world.seen(), world.now).again
+        again = batch_job_decision.decide(world.job, world.seen(), world.now).again
         assert again is not None
         waits.append(again)
         world.now += timedelta(seconds=again)
@@ -249,7 +249,7 @@ def test_a_clock_that_was_set_back_does_not_delay_a_new_pod() -> None:
 def test_a_job_that_runs_too_long_fails_when_its_last_pod_has_gone() -> None:
     world = World(completions=2, parallelism=2, activeDeadlineSeconds=30)
     world.settle()
-    assert decide.decide(world.job, world.seen(), world.now).again == 30
+    assert batch_job_decision.decide(world.job, world.seen(), world.now).again == 30
 
     world.now += timedelta(seconds=30)
     world.step()
@@ -300,38 +300,38 @@ def test_a_pods_index_is_in_its_name_host_name_and_environment() -> None:
 
     pods = sorted(world.pods.values(), key=lambda pod: pod["metadata"]["name"])
     assert [pod["spec"]["hostname"] for pod in pods] == ["j-0", "j-1", "j-2"]
-    assert pods[1]["metadata"]["annotations"][pod_tracking.INDEX] == "1"
+    assert pods[1]["metadata"]["annotations"][batch_job_pods.INDEX] == "1"
     assert pods[1]["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
 
 
 @given(st.sets(st.integers(0, 40)))
 def test_indexes_are_read_as_they_are_written(given: set[int]) -> None:
-    assert pod_tracking.parse_indexes(pod_tracking.format_indexes(given), 41) == given
+    assert batch_job_pods.parse_indexes(batch_job_pods.format_indexes(given), 41) == given
 
 
 @pytest.mark.parametrize(
     ("given", "text"), [([], ""), ([3], "3"), ([0, 1], "0,1"), ([0, 1, 2, 5, 7, 8, 9], "0-2,5,7-9")]
 )
 def test_consecutive_indexes_are_written_as_ranges(given: list[int], text: str) -> None:
-    assert pod_tracking.format_indexes(given) == text
+    assert batch_job_pods.format_indexes(given) == text
 
 
 def test_an_endless_deadline_is_never_reached() -> None:
     world = World(completions=1, activeDeadlineSeconds=10**18)
     world.settle()
 
-    assert job_end.deadline(world.job) == NOW + timedelta(seconds=MAX_SECONDS)
+    assert batch_job_decision.deadline(world.job) == NOW + timedelta(seconds=MAX_SECONDS)
 
 
 def test_a_job_expires_after_its_time_to_live() -> None:
     world = World(completions=1, ttlSecondsAfterFinished=60)
-    assert decide.expires(world.job) is None
+    assert batch_job_decision.expires(world.job) is None
     world.settle()
     world.end(world.running[0], "Succeeded")
     world.settle()
 
-    assert decide.expires(world.job) == NOW + timedelta(seconds=60)
-    assert job_end.deadline(world.job) is None
+    assert batch_job_decision.expires(world.job) == NOW + timedelta(seconds=60)
+    assert batch_job_decision.deadline(world.job) is None
 
 
 def test_failures_of_an_index_are_counted_although_the_failed_pods_are_deleted() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kubekit.control.loop import RequeueAfter
 from kubekit.objects.meta import Key, Raw
-from localkube.controllers.cron_jobs.controller import CronJobController
-from localkube.controllers.run import ControllerManager
+from localkube.controllers.controller_manager import ControllerManager
+from localkube.controllers.cron_job_controller import CronJobController
 from localkube.controllers.workloads import CRON_JOBS, JOBS
 
 if TYPE_CHECKING:

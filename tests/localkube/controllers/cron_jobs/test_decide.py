@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kubekit.objects.meta import timestamp
-from localkube.controllers.cron_jobs.decide import Plan, decide, new_job, with_new_job
+from localkube.controllers.cron_job_controller import Plan, decide, new_job, with_new_job
 from localkube.controllers.workloads import CronJob, Job
 
 NOW = datetime(2026, 3, 4, 12, 0, 30, tzinfo=UTC)

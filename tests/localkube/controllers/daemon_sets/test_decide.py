@@ -9,11 +9,10 @@ import msgspec
 import pytest
 
 from kubekit.objects.meta import timestamp
-from localkube.controllers.daemon_sets import node_fit
-from localkube.controllers.daemon_sets.decide import Plan, Progress, mend, status
-from localkube.controllers.daemon_sets.failed_pods import FIRST_DELAY, FailedPods
-from localkube.controllers.daemon_sets.node_fit import Fit
-from localkube.controllers.daemon_sets.rolling_update import roll
+from localkube.controllers import daemon_set_nodes
+from localkube.controllers.daemon_set_controller import FIRST_DELAY, FailedPods
+from localkube.controllers.daemon_set_decision import Plan, Progress, daemon_set_status, mend, roll
+from localkube.controllers.daemon_set_nodes import Fit
 from localkube.controllers.workloads import DaemonSet, Node, Pod
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -149,16 +148,19 @@ def test_on_delete_updates_nothing() -> None:
     ],
 )
 def test_nodes_that_fit(spec: dict[str, Any], candidate: Node, expected: Fit) -> None:
-    assert node_fit.fit(node_fit.pod_spec({"spec": spec}), candidate) is expected
+    assert daemon_set_nodes.fit(daemon_set_nodes.pod_spec({"spec": spec}), candidate) is expected
 
 
 def test_a_daemon_pod_stays_on_a_node_in_trouble() -> None:
     rows = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]
     timed = [{**rows[0], "tolerationSeconds": 300}]
 
-    assert node_fit.tolerations({"tolerations": timed}) == node_fit.tolerations({})
-    assert rows[0] in node_fit.tolerations({})
-    assert len(node_fit.tolerations({"hostNetwork": True})) == len(node_fit.tolerations({})) + 1
+    assert daemon_set_nodes.tolerations({"tolerations": timed}) == daemon_set_nodes.tolerations({})
+    assert rows[0] in daemon_set_nodes.tolerations({})
+    assert (
+        len(daemon_set_nodes.tolerations({"hostNetwork": True}))
+        == len(daemon_set_nodes.tolerations({})) + 1
+    )
 
 
 def test_the_status_counts_nodes() -> None:
@@ -168,7 +170,7 @@ def test_the_status_counts_nodes() -> None:
         daemon_set(), [node("n0"), node("n1"), node("n2"), tainted], pods, "new", NOW
     )
 
-    assert status(counted) == {
+    assert daemon_set_status(counted) == {
         "desiredNumberScheduled": 3,
         "currentNumberScheduled": 2,
         "numberMisscheduled": 1,

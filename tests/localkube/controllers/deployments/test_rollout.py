@@ -12,14 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubekit.objects import conditions
-from localkube.controllers.deployments import progress, replica_sets, revisions, scaling
-from localkube.controllers.deployments import rollout as decisions
-from localkube.controllers.deployments.rollout import (
-    CreateSet,
-    DeleteSet,
-    SetRevision,
-    UpdateSet,
-)
+from localkube.controllers import deployment_revisions, deployment_rollout, replica_set_controller
+from localkube.controllers import deployment_rollout as decisions
+from localkube.controllers.deployment_rollout import CreateSet, DeleteSet, SetRevision, UpdateSet
 from localkube.controllers.workloads import Deployment, Pod, ReplicaSet
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,7 +90,7 @@ class World:
         return [one.seen() for one in self.sets.values()]
 
     def old_pods(self) -> bool:
-        new = revisions.current(self.wanted, self.seen())
+        new = deployment_revisions.current(self.wanted, self.seen())
         return any(
             one.pods for one in self.sets.values() if not new or one.name != new.metadata.name
         )
@@ -104,7 +99,7 @@ class World:
         steps = decisions.decide(self.wanted, self.seen(), old_pods_left=self.old_pods())
         for step in steps:
             if isinstance(step, CreateSet):
-                body = revisions.new_set(self.wanted, {}, step.replicas, step.revision)
+                body = deployment_revisions.new_set(self.wanted, {}, step.replicas, step.revision)
                 body["metadata"]["annotations"] |= decisions.size_annotations(self.wanted)
                 new_set = Set(body, len(self.sets), step.replicas)
                 self.sets[new_set.name] = new_set
@@ -113,7 +108,7 @@ class World:
                 target.size = step.replicas
                 target.body["metadata"]["annotations"] = step.annotations
             elif isinstance(step, SetRevision):
-                notes = {revisions.REVISION: str(step.revision)}
+                notes = {deployment_revisions.REVISION: str(step.revision)}
                 meta = msgspec.structs.replace(self.wanted.metadata, annotations=notes)
                 self.wanted = msgspec.structs.replace(self.wanted, metadata=meta)
             elif isinstance(step, DeleteSet):
@@ -178,11 +173,11 @@ def test_a_rolling_update_keeps_its_bounds_at_every_moment(
 
     for choice in choices:
         world.move(choice)
-        assert scaling.total_replicas(world.seen()) <= most
+        assert deployment_rollout.total_replicas(world.seen()) <= most
         assert world.available >= least
 
     world.settle()
-    new = revisions.current(world.wanted, world.seen())
+    new = deployment_revisions.current(world.wanted, world.seen())
     assert new is not None
     assert {one.name: len(one.pods) for one in world.sets.values() if one.pods} == {
         new.metadata.name: replicas
@@ -257,8 +252,8 @@ def test_a_rollback_reuses_the_old_set_under_a_new_revision() -> None:
 
     notes = world.sets[first].body["metadata"]["annotations"]
     assert len(world.sets) == 2
-    assert (notes[revisions.REVISION], notes[revisions.HISTORY]) == ("3", "1")
-    assert revisions.number(world.wanted.metadata) == 3
+    assert (notes[deployment_revisions.REVISION], notes[deployment_revisions.HISTORY]) == ("3", "1")
+    assert deployment_revisions.number(world.wanted.metadata) == 3
 
 
 def test_a_paused_deployment_creates_no_new_set() -> None:
@@ -287,24 +282,24 @@ def test_bounds_round_as_kubernetes_rounds_them(
     rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
     strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
 
-    assert scaling.bounds(deployment(replicas, strategy=strategy)) == expected
+    assert deployment_rollout.bounds(deployment(replicas, strategy=strategy)) == expected
 
 
 def test_a_rollout_without_progress_times_out_at_its_deadline() -> None:
     wanted = deployment(2, progressDeadlineSeconds=10)
-    new = Set(revisions.new_set(wanted, {}, 2, 1), 0, 2)
+    new = Set(deployment_revisions.new_set(wanted, {}, 2, 1), 0, 2)
     new.sync()
-    first = progress.status(wanted, new.seen(), [], NOW)
+    first = deployment_rollout.status(wanted, new.seen(), [], NOW)
     wanted = msgspec.structs.replace(wanted, status=first)
 
-    soon = progress.status(wanted, new.seen(), [], NOW + timedelta(seconds=9))
-    late = progress.status(wanted, new.seen(), [], NOW + timedelta(seconds=11))
+    soon = deployment_rollout.status(wanted, new.seen(), [], NOW + timedelta(seconds=9))
+    late = deployment_rollout.status(wanted, new.seen(), [], NOW + timedelta(seconds=11))
 
-    assert progress.deadline_in(wanted, first, NOW) == 11
-    assert conditions.is_true(soon["conditions"], progress.PROGRESSING)
-    row = conditions.find(late["conditions"], progress.PROGRESSING)
+    assert deployment_rollout.deadline_in(wanted, first, NOW) == 11
+    assert conditions.is_true(soon["conditions"], deployment_rollout.PROGRESSING)
+    row = conditions.find(late["conditions"], deployment_rollout.PROGRESSING)
     assert row is not None
-    assert (row["status"], row["reason"]) == ("False", progress.LATE)
+    assert (row["status"], row["reason"]) == ("False", deployment_rollout.LATE)
 
 
 def pod(name: str, phase: str, reason: str = "", disrupted: str = "True") -> Pod:
@@ -323,7 +318,7 @@ def test_pods_stopped_with_their_node_are_deleted(wanted: int) -> None:
     ]
     body = {"metadata": {"name": "rs"}, "spec": {"replicas": wanted}}
 
-    step = replica_sets.decide(msgspec.convert(body, ReplicaSet), pods, pods)
+    step = replica_set_controller.decide(msgspec.convert(body, ReplicaSet), pods, pods)
 
     gone = {one.metadata.name for one in step.delete}
     assert gone == ({"off", "lives"} if wanted == 0 else {"off"})
@@ -333,5 +328,9 @@ def test_pods_stopped_with_their_node_are_deleted(wanted: int) -> None:
 def test_the_hash_of_a_template_changes_with_it_and_after_a_collision() -> None:
     template = deployment().spec.template
 
-    assert revisions.template_hash(template, 0) == revisions.template_hash(dict(template), 0)
-    assert revisions.template_hash(template, 0) != revisions.template_hash(template, 1)
+    assert deployment_revisions.template_hash(template, 0) == deployment_revisions.template_hash(
+        dict(template), 0
+    )
+    assert deployment_revisions.template_hash(template, 0) != deployment_revisions.template_hash(
+        template, 1
+    )

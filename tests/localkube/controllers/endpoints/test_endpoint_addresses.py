@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kubekit.objects.core import Service
-from localkube.controllers.endpoints import endpoint_addresses
+from localkube.controllers import endpoint_addresses
 from localkube.controllers.workloads import Pod
 
 

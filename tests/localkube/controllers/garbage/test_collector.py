@@ -11,7 +11,7 @@ from kubekit.client.client import Client
 from kubekit.errors import NotFound
 from kubekit.objects.kinds import CONFIG_MAPS, CRDS, SECRETS, Kind
 from kubekit.objects.meta import Key
-from localkube.controllers.garbage.collector import GarbageCollector
+from localkube.controllers.garbage_collector import GarbageCollector
 from tests.localkube.node.local_node import wait_for
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import ObjectMeta, OwnerReference
-from localkube.controllers.garbage.owner_graph import (
+from localkube.controllers.owner_graph import (
     FOREGROUND,
     ORPHAN,
     Delete,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubekit.objects.meta import timestamp
-from localkube.controllers.run import Settings
+from localkube.controllers.controller_manager import Settings
 from tests.controlplane.control_plane import ControlPlane
 from tests.localkube.controllers import two_clusters
 from tests.localkube.controllers.kubectl_script import agree

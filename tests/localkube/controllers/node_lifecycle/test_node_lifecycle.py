@@ -11,8 +11,8 @@ import pytest
 
 from kubekit.control.loop import RequeueAfter
 from kubekit.objects.meta import MAX_SECONDS, Key, ObjectMeta, timestamp
-from localkube.controllers.node_lifecycle import node_taints, taint_eviction
-from localkube.controllers.node_lifecycle.heartbeats import NodeHeartbeats
+from localkube.controllers import node_lifecycle, node_taints
+from localkube.controllers.node_lifecycle import NodeHeartbeats
 from localkube.controllers.workloads import Node, Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,7 +103,7 @@ def test_unknown_conditions_are_written_once() -> None:
 def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Raw], expected: int | None) -> None:
     tainted = node("Unknown", taint(ago=100))
 
-    at = taint_eviction.evict_at(pod(*tolerations), tainted.spec.taints, NOW)
+    at = node_lifecycle.evict_at(pod(*tolerations), tainted.spec.taints, NOW)
 
     assert at == (None if expected is None else NOW + timedelta(seconds=expected))
 

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubekit.objects.meta import timestamp
-from localkube.controllers.stateful_sets.decide import Plan, Progress, decide, status
-from localkube.controllers.stateful_sets.identity import is_member, new_pod
+from localkube.controllers.stateful_set_decision import (
+    Plan,
+    Progress,
+    decide,
+    is_member,
+    new_pod,
+    stateful_set_status,
+)
 from localkube.controllers.workloads import Pod, StatefulSet
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -101,8 +107,8 @@ def test_a_pod_that_ended_is_deleted_and_made_again() -> None:
 def test_a_finished_update_makes_its_revision_the_current_one() -> None:
     progress = Progress(stateful_set(2), {0: pod(0), 1: pod(1)}, "old", "new", NOW)
 
-    assert status(progress)["currentRevision"] == "new"
-    assert status(progress)["currentReplicas"] == 2
+    assert stateful_set_status(progress)["currentRevision"] == "new"
+    assert stateful_set_status(progress)["currentReplicas"] == 2
 
 
 @given(

@@ -1,1 +1,0 @@
-"""The controller of batch/v1 Jobs."""

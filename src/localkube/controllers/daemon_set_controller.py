@@ -1,0 +1,164 @@
+"""The controller of DaemonSets: reads a set, the nodes, its pods and revisions, decides, writes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from kubekit.control.loop import RequeueAfter
+from localkube.controllers import daemon_set_decision as decisions
+from localkube.controllers.controller_revisions import HASH
+from localkube.controllers.daemon_set_decision import POD_GENERATION, Progress, template_generation
+from localkube.controllers.daemon_set_nodes import NODE_NAME, tolerations
+from localkube.controllers.pod_control import new_pod
+from localkube.controllers.shared_informers import possible_owners
+from localkube.controllers.workloads import BURST, DAEMON_SETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kubekit.objects.meta import Key, Raw
+    from kubekit.watch.informer_cache import Change
+    from localkube.controllers.daemon_set_decision import Plan
+    from localkube.controllers.pod_control import PodControl
+    from localkube.controllers.shared_informers import SharedInformers
+    from localkube.controllers.workloads import DaemonSet, Node
+
+FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0
+"""Seconds between deletions of failed pods on one node."""
+
+
+class _Deletion(NamedTuple):
+    at: float
+    delay: float
+
+
+class FailedPods:
+    """When the next failed pod of a node may be deleted.
+
+    A pod that fails at once, because its node refuses it, would be deleted and created without end.
+    Each deletion doubles the time until the next one on the same node. A node without failures for
+    twice the longest time starts again.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._deletions: dict[str, dict[str, _Deletion]] = {}
+
+    def deleted(self, owner: str, node: str) -> None:
+        """A failed pod of the owner is being deleted from a node."""
+        now, nodes = self._clock(), self._deletions.setdefault(owner, {})
+        last = nodes.get(node)
+        delay = min(last.delay * 2, LONGEST_DELAY) if last is not None else FIRST_DELAY
+        nodes[node] = _Deletion(now, delay)
+
+    def in_backoff(self, owner: str) -> frozenset[str]:
+        """The nodes on which failed pods of the owner stay for now."""
+        now = self._clock()
+        kept = {
+            node: deletion
+            for node, deletion in self._deletions.pop(owner, {}).items()
+            if now - deletion.at < 2 * LONGEST_DELAY
+        }
+        if kept:
+            self._deletions[owner] = kept
+        return frozenset(node for node, last in kept.items() if now - last.at < last.delay)
+
+    def next_in(self, owner: str) -> float | None:
+        """Seconds until the next node leaves its backoff."""
+        now = self._clock()
+        waits = (d.at + d.delay - now for d in self._deletions.get(owner, {}).values())
+        return min((wait for wait in waits if wait > 0), default=None)
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def pod_for_node(daemon_set: DaemonSet, revision_hash: str, node: str) -> Raw:
+    """The pod that only this node may run."""
+    body = new_pod(DAEMON_SETS, daemon_set, f"{daemon_set.metadata.name}-")
+    meta, spec = body["metadata"], body["spec"]
+    meta["labels"] = {**(meta.get("labels") or {}), HASH: revision_hash}
+    if template_generation(daemon_set):
+        meta["labels"][POD_GENERATION] = template_generation(daemon_set)
+    affinity = dict(spec.get("affinity") or {})
+    row = {"key": NODE_NAME, "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [row]}]}
+    affinity["nodeAffinity"] = {**(affinity.get("nodeAffinity") or {}), _REQUIRED: terms}
+    body["spec"] = {**spec, "tolerations": tolerations(spec), "affinity": affinity}
+    return body
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@dataclass(frozen=True)
+class DaemonSetController:
+    pod_control: PodControl
+    informers: SharedInformers
+    failed_pods: FailedPods = field(default_factory=lambda: FailedPods(_clock))
+
+    def connect(self, wake: Callable[[Key], None]) -> None:
+        owners, pods = self.informers.daemon_sets, self.informers.pods
+
+        def on_node(change: Change[Node]) -> None:
+            if change.old is None or change.new is None or _differs(change.old, change.new):
+                for owner in owners.all():
+                    wake(owner.metadata.key)
+
+        self.informers.nodes.subscribe(on_node)
+        self.pod_control.connect(owners, pods, partial(possible_owners, owners), wake)
+
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
+        daemon_set = self.informers.daemon_sets.get(key)
+        if daemon_set is None or daemon_set.metadata.deletion_timestamp is not None:
+            return None  # garbage collection deletes its pods and revisions
+        meta = daemon_set.metadata
+        pending = self.pod_control.expectations.pending(meta.uid)
+        if pending is not None:
+            return RequeueAfter(pending)
+        pods = await self.pod_control.owned(daemon_set, self.informers.pods)
+        known = await self.pod_control.owned(daemon_set, self.informers.revisions)
+        current = await self.pod_control.current_revision(daemon_set, known, HASH)
+        if current is None:
+            return None
+        progress = Progress(
+            daemon_set,
+            list(self.informers.nodes.all()),
+            pods,
+            current.metadata.labels.get(HASH, ""),
+            self.pod_control.clock(),
+            self.failed_pods.in_backoff(meta.uid),
+        )
+        plan = decisions.mend(progress) or decisions.roll(progress)
+        await self._carry_out(progress, plan)
+        old = decisions.outdated(daemon_set, known, current, pods)
+        await self.pod_control.delete_revisions(old)
+        await self.pod_control.write_status(
+            meta, daemon_set.status, decisions.daemon_set_status(progress)
+        )
+        waits = [decisions.available_in(progress), self.failed_pods.next_in(meta.uid)]
+        again = min((seconds for seconds in waits if seconds is not None), default=None)
+        return None if again is None else RequeueAfter(again)
+
+    async def _carry_out(self, progress: Progress, plan: Plan) -> None:
+        daemon_set = progress.daemon_set
+        for event in plan.events:
+            self.pod_control.record(daemon_set.metadata, event)
+        for node in plan.failed_on:
+            self.failed_pods.deleted(daemon_set.metadata.uid, node)
+        bodies = [
+            pod_for_node(daemon_set, progress.revision_hash, node) for node in plan.create[:BURST]
+        ]
+        error = await self.pod_control.create_pods(daemon_set.metadata, bodies)
+        await self.pod_control.delete_pods(daemon_set.metadata, plan.delete[:BURST])
+        if error is not None:
+            raise error
+
+
+def _differs(old: Node, new: Node) -> bool:
+    """Whether another set of pods may fit the node."""
+    return old.metadata.labels != new.metadata.labels or old.spec.taints != new.spec.taints

@@ -1,0 +1,153 @@
+"""The controller of Deployments: reads a deployment and its replica sets, decides, writes.
+
+Patches are made only over the version that was read; a lost race is a conflict and a new visit. A
+set is deleted only if it still has the UID that was read, and created only if its name is free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kubekit.control.loop import RequeueAfter
+from kubekit.errors import AlreadyExists, NotFound
+from kubekit.objects.events import EventText
+from kubekit.objects.meta import preconditions
+from localkube.controllers import deployment_revisions
+from localkube.controllers import deployment_rollout as decisions
+from localkube.controllers.deployment_rollout import CreateSet, DeleteSet, SetRevision, UpdateSet
+from localkube.controllers.shared_informers import OWNER, possible_owners
+from localkube.controllers.workloads import DEPLOYMENTS, REPLICA_SETS, owner_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kubekit.objects.meta import Key, Raw
+    from localkube.controllers.deployment_rollout import Step
+    from localkube.controllers.pod_control import PodControl
+    from localkube.controllers.shared_informers import SharedInformers
+    from localkube.controllers.workloads import Deployment, ReplicaSet
+
+
+@dataclass(frozen=True)
+class DeploymentController:
+    pod_control: PodControl
+    informers: SharedInformers
+
+    def connect(self, wake: Callable[[Key], None]) -> None:
+        owners, sets = self.informers.deployments, self.informers.sets
+        self.pod_control.connect(owners, sets, partial(possible_owners, owners), wake)
+
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
+        deployment = self.informers.deployments.get(key)
+        if deployment is None:
+            return None
+        pending = self.pod_control.expectations.pending(deployment.metadata.uid)
+        if pending is not None:
+            return RequeueAfter(pending)
+        sets = await self.pod_control.owned(deployment, self.informers.sets)
+        for step in decisions.decide(
+            deployment, sets, old_pods_left=self._old_pods_left(deployment, sets)
+        ):
+            if await self._do(deployment, step):
+                return None  # the event of this write calls again
+        return await self._report(deployment, sets)
+
+    def _old_pods_left(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
+        new = deployment_revisions.current(deployment, sets)
+        return any(
+            not pod.finished
+            for rs in sets
+            if rs is not new
+            for pod in self.informers.pods.by(OWNER, rs.metadata.uid)
+        )
+
+    async def _report(
+        self, deployment: Deployment, sets: Sequence[ReplicaSet]
+    ) -> RequeueAfter | None:
+        now = self.pod_control.clock()
+        new = deployment_revisions.current(deployment, sets)
+        old = [rs for rs in sets if rs is not new]
+        status = decisions.status(deployment, new, old, now)
+        if await self.pod_control.write_status(deployment.metadata, deployment.status, status):
+            return None  # the event of this write calls again
+        again = decisions.deadline_in(deployment, status, now)
+        return None if again is None else RequeueAfter(again)
+
+    async def _do(self, deployment: Deployment, step: Step) -> bool:
+        """Carry out one step; returns whether the next steps must wait for its event."""
+        match step:
+            case CreateSet():
+                return await self._create_set(deployment, step)
+            case UpdateSet():
+                await self._update_set(deployment, step)
+            case SetRevision():
+                meta = deployment.metadata
+                annotations = {deployment_revisions.REVISION: str(step.revision)}
+                body = {"metadata": {**preconditions(meta), "annotations": annotations}}
+                # With the status: an annotation that is written otherwise is a new generation.
+                await self.pod_control.client.patch(
+                    DEPLOYMENTS, meta.key, body, subresource="status"
+                )
+                return True
+            case DeleteSet():
+                with contextlib.suppress(NotFound):
+                    meta = step.target.metadata
+                    await self.pod_control.client.delete(REPLICA_SETS, meta.key, uid=meta.uid)
+        return False
+
+    async def _create_set(self, deployment: Deployment, step: CreateSet) -> bool:
+        meta = deployment.metadata
+        body = deployment_revisions.new_set(
+            deployment, owner_reference(DEPLOYMENTS, meta), step.replicas, step.revision
+        )
+        body["metadata"]["annotations"] |= decisions.size_annotations(deployment)
+        name = body["metadata"]["name"]
+        try:
+            with self.pod_control.expectations.creation(meta.uid, name):
+                await self.pod_control.client.create(REPLICA_SETS, body)
+        except AlreadyExists:
+            await self._check_collision(deployment, body)
+            return True
+        if step.replicas:
+            self._record_scaling(deployment, name, 0, step.replicas)
+        if decisions.has_deadline(deployment):
+            conditions = decisions.created(deployment, name, self.pod_control.clock())
+            await self.pod_control.write_status(
+                meta, deployment.status, {**deployment.status, "conditions": conditions}
+            )
+        return True
+
+    async def _check_collision(self, deployment: Deployment, body: Raw) -> None:
+        """The name exists: it is our own set, or another template has the same hash."""
+        meta = deployment.metadata
+        live = await self.pod_control.client.get(
+            REPLICA_SETS, meta.key._replace(name=body["metadata"]["name"])
+        )
+        owner = live.metadata.controller
+        template = deployment_revisions.without_hash(deployment.spec.template)
+        same = deployment_revisions.without_hash(live.spec.template) == template
+        if same and owner is not None and owner.uid == meta.uid:
+            return
+        count = int(deployment.status.get("collisionCount") or 0) + 1
+        await self.pod_control.write_status(
+            meta, deployment.status, {**deployment.status, "collisionCount": count}
+        )
+
+    async def _update_set(self, deployment: Deployment, step: UpdateSet) -> None:
+        meta = step.target.metadata
+        removed: dict[str, str | None] = dict.fromkeys(meta.annotations.keys() - step.annotations)
+        body = {
+            "metadata": {**preconditions(meta), "annotations": {**removed, **step.annotations}},
+            "spec": {"replicas": step.replicas, "minReadySeconds": step.min_ready_seconds or None},
+        }
+        await self.pod_control.client.patch(REPLICA_SETS, meta.key, body)
+        if step.replicas != step.target.spec.replicas:
+            self._record_scaling(deployment, meta.name, step.target.spec.replicas, step.replicas)
+
+    def _record_scaling(self, deployment: Deployment, name: str, before: int, after: int) -> None:
+        direction = "up" if after > before else "down"
+        message = f"Scaled {direction} replica set {name} from {before} to {after}"
+        self.pod_control.record(deployment.metadata, EventText("ScalingReplicaSet", message))

@@ -1,1 +1,0 @@
-"""The controller of PodDisruptionBudgets: how many of their pods may be evicted."""

@@ -1,1 +1,0 @@
-"""Garbage collection: objects whose owners are gone."""

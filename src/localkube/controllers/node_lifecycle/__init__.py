@@ -1,1 +1,0 @@
-"""Nodes that stop answering: heartbeats, taints, eviction of their pods."""

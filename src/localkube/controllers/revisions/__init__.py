@@ -1,1 +1,0 @@
-"""The templates that stateful sets and daemon sets have had, as ControllerRevisions."""
