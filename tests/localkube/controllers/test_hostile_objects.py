@@ -398,7 +398,7 @@ def test_a_budget_is_counted_whatever_its_share(
     raw = {"metadata": {"name": "b"}, "spec": spec, "status": {"disruptedPods": disrupted}}
     budget = msgspec.convert(raw, DisruptionBudget)
 
-    budgets.status(budget, owned, budgets.OwnerSizes(replicas=3), NOW)
+    budgets.budget_status(budget, owned, budgets.OwnerSizes(replicas=3), NOW)
 
 
 @given(
@@ -430,7 +430,7 @@ def test_a_revision_is_compared_whatever_its_data(data: Raw) -> None:
     raw = {"metadata": {"name": "r"}, "revision": 2**63 - 1, "data": data}
     revision = msgspec.convert(raw, ControllerRevision)
 
-    assert controller_revisions.find(template(), [revision]) is None
+    assert controller_revisions.find_revision(template(), [revision]) is None
     assert controller_revisions.next_number([revision]) == 2**63 - 1
 
 
