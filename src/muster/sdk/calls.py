@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Unpack
 from kubekit.errors import NotFound, UsageError
 from kubekit.objects.meta import Key
 from muster.client.jobs import lookup
-from muster.client.submit.submit import Destination, submit_flags
+from muster.client.submit.submit import ChosenCluster, FlagsJob
+from muster.client.submit.submit import submit as submit_wanted
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
 from muster.sdk.cluster_choice import ClusterChoice, take_target, target_of
@@ -40,10 +41,19 @@ def submit(kind: str, command: str | Sequence[str], **arguments: Unpack[SubmitAr
     submission = kind_of(kind)
     with errors_in_python(submission):
         fields = fields_of(submission, command, given)
-        cluster, submitted = submit_flags(
-            submission, fields, Destination.of(target), warn, interpreter=_own_interpreter()
-        )
-    return Job(cluster, JOB_KIND_BY_NAME[submitted.job["kind"]].resource, submitted.job)
+        wanted = FlagsJob(submission, fields, _own_interpreter())
+        return submitted_job(wanted, ChosenCluster.of(target))
+
+
+def submitted_job(wanted: FlagsJob, destination: ChosenCluster) -> Job:
+    """Submit the job and return it; sentences about it become log records."""
+    result = submit_wanted(wanted, destination, notify=warn)
+    for sentence in result.warnings:
+        warn(sentence)
+    if result.model_error is not None:
+        raise result.model_error
+    assert result.cluster is not None
+    return Job(result.cluster, JOB_KIND_BY_NAME[result.job["kind"]].resource, result.job)
 
 
 def _own_interpreter() -> str:

@@ -1,4 +1,4 @@
-"""Submitting from the dashboard: the builders and the transaction of `arena submit`.
+"""Submitting from the dashboard: the operation of `arena submit`.
 
 A command has a directory, an environment and files; a browser has none of them. On the local
 cluster, a job of the form runs in a directory that the form names, with the programs that were
@@ -13,26 +13,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubekit.errors import MusterError, UsageError
-from kubekit.objects import limits
-from muster.client.jobs.limits import unenforced_limits
 from muster.client.manifests import reader, yaml_writer
 from muster.client.manifests.apply import check_namespace
-from muster.client.submit import defaults, job_file, submit
-from muster.client.submit.missing_volumes import missing_volumes
-from muster.client.submit.submit import PreparedJob
+from muster.client.submit import defaults, job_file
+from muster.client.submit.submit import FlagsJob, ManifestJob, OpenConnection, submit
 from muster.jobs import unknown_fields
 from muster.jobs.build.code_sync import local_path
 from muster.jobs.build.copied_job import companion_names, copied_job, next_name
 from muster.jobs.build.flags import Flag, Submission, flags_of
 from muster.jobs.build.job_manifest import Bundle
-from muster.jobs.build.roles import flags_without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.meta import Raw
-    from muster.client.submit.transaction import Submitted
+    from muster.client.submit.submit import SubmitResult
 
 REFUSED = ("config_file", "model_name")
 """Fields that a form does not have: they read files or settings of the caller's machine."""
@@ -53,7 +49,7 @@ class Proposal(NamedTuple):
 class Draft(NamedTuple):
     """A job before a server has seen it."""
 
-    prepared: PreparedJob
+    wanted: FlagsJob | ManifestJob
     notes: tuple[str, ...] = ()
 
 
@@ -97,11 +93,7 @@ def from_flags(kind: type[Submission], given: dict[str, Any], directory: str) ->
         )
     if local:
         given = {**given, "working_dir": given.get("working_dir") or directory}
-    prepared = submit.prepare(kind, given, local=local)
-    assert prepared.flags is not None
-    # On another cluster, the notes are about files beside the caller's command.
-    notes = [*flags_without_effect(prepared.flags), *(prepared.notes if local else ())]
-    return Draft(prepared, tuple(notes))
+    return Draft(FlagsJob(kind, given, has_directory=False))
 
 
 def from_text(text: str, namespace: str, directory: str) -> Draft:
@@ -112,27 +104,22 @@ def from_text(text: str, namespace: str, directory: str) -> Draft:
     )
     if isinstance(loaded, Bundle):
         check_namespace(loaded.job, namespace)
-        return Draft(PreparedJob(loaded), tuple(f"warning: {text}" for text in warnings))
+        return Draft(ManifestJob(loaded), tuple(f"warning: {text}" for text in warnings))
     return from_flags(*loaded, directory)
 
 
 def propose(client: BlockingClient, draft: Draft, namespace: str, *, local: bool) -> Proposal:
     """Let the server check everything without creating it."""
-    bundle = submit.completed(client, draft.prepared)
-    place = str(bundle.job["metadata"].get("namespace") or namespace)
-    submit.create(client, PreparedJob(bundle), place, dry_run=True)
-    notes = [*draft.notes]
-    if unenforced := unenforced_limits(client, bundle.job, local=local):
-        notes.append(limits.in_words(unenforced))
-    notes += missing_volumes(client, bundle.job, place, local=local)
-    return Proposal(bundle.job, place, _written(bundle), tuple(notes))
+    destination = OpenConnection(client, namespace, is_local=local)
+    result = submit(draft.wanted, destination, dry_run="server")
+    notes = (*draft.notes, *result.notes, *result.warnings)
+    return Proposal(result.bundle.job, result.namespace, _written(result.bundle), notes)
 
 
-def send(client: BlockingClient, manifest: str, namespace: str) -> Submitted:
+def send(client: BlockingClient, manifest: str, namespace: str, *, local: bool) -> SubmitResult:
     """Create the objects of a manifest that was shown."""
     draft = from_text(manifest, "", "")
-    place = str(draft.prepared.bundle.job["metadata"].get("namespace") or namespace)
-    return submit.create(client, draft.prepared, place)
+    return submit(draft.wanted, OpenConnection(client, namespace, is_local=local))
 
 
 def again(client: BlockingClient, job: Raw, taken: Collection[str]) -> tuple[str, tuple[str, ...]]:

@@ -35,13 +35,9 @@ from muster.cli.training_command import (
 )
 from muster.client.jobs import waiting
 from muster.client.manifests.apply import check_namespace
-from muster.client.submit import mlflow, submit
-from muster.client.submit.submit import PreparedJob
-from muster.client.submit.transaction import submission_record
-from muster.client.target import find_cluster, no_cluster, start_cluster
-from muster.jobs.build.flags import BY_TYPE, Flag, Submission, flags_of
+from muster.client.submit.submit import ChosenCluster, FlagsJob, ManifestJob, submit
+from muster.jobs.build.flags import BY_TYPE, Flag, flags_of
 from muster.jobs.build.job_manifest import Bundle
-from muster.jobs.build.roles import flags_without_effect
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME, TYPE_ALIASES
 
 if TYPE_CHECKING:
@@ -49,15 +45,14 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.meta import Raw
-    from muster.client.submit.transaction import Submitted
-    from muster.client.target import Cluster
+    from muster.client.submit.submit import DryRun, SubmitResult
 
 
 @dataclass(frozen=True)
 class SubmitOptions:
     """The options that are not about the job."""
 
-    dry_run: str = "none"
+    dry_run: DryRun = "none"
     output: str | None = None
     wait: bool = False
     watch: bool = False
@@ -86,21 +81,6 @@ def submit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def submit_flags(
-    kind: type[Submission],
-    given: dict[str, Any],
-    target: Target,
-    chosen: SubmitOptions,
-) -> None:
-    """Submit the job of these flags. It is checked before a cluster is contacted or started."""
-    cluster = find_cluster(target)
-    prepared = submit.prepare(kind, given, local=cluster is None or cluster.local)
-    assert prepared.flags is not None
-    for sentence in (*flags_without_effect(prepared.flags), *prepared.notes):
-        note(sentence)
-    _submit(prepared, cluster, target, chosen)
-
-
 def submit_file(file: str, changes: Sequence[str], target: Target, chosen: SubmitOptions) -> None:
     """Submit the job of a file, with these changes."""
     from muster.client.submit import job_file
@@ -108,65 +88,55 @@ def submit_file(file: str, changes: Sequence[str], target: Target, chosen: Submi
     loaded = job_file.load(file, sys.stdin, changes, warn_of_unknown_fields)
     if isinstance(loaded, Bundle):
         check_namespace(loaded.job, target.namespace)
-        _submit(PreparedJob(loaded), find_cluster(target), target, chosen)
+        submit_job(ManifestJob(loaded), target, chosen)
     else:
-        submit_flags(*loaded, target, chosen)
+        submit_job(FlagsJob(*loaded), target, chosen)
 
 
-def _submit(
-    prepared: PreparedJob, cluster: Cluster | None, target: Target, chosen: SubmitOptions
-) -> None:
-    """Print, check or create the job. A dry run starts no cluster; on the client it needs none."""
+def submit_job(wanted: FlagsJob | ManifestJob, target: Target, chosen: SubmitOptions) -> None:
+    """Submit the job, or check it for a dry run; print what happened, and wait for its end."""
+    destination = ChosenCluster.of(target, note_cluster)
+    result = submit(wanted, destination, dry_run=chosen.dry_run, notify=note)
+    _print_result(result, chosen)
+    if result.model_error is not None:
+        raise result.model_error
+    if (chosen.wait or chosen.watch) and result.cluster is not None:
+        with result.cluster.connect() as client:
+            _wait(client, result.job, instances=chosen.watch)
+
+
+def _print_result(result: SubmitResult, chosen: SubmitOptions) -> None:
     if chosen.dry_run == "client":
-        bundle = prepared.bundle
-        items = [submission_record(bundle.job), *bundle.companions, bundle.job]
-        print_objects(items, chosen.output or "yaml")
-        return
-    if cluster is None and chosen.dry_run == "server":
-        raise no_cluster()
-    cluster = cluster or start_cluster(target, note)
-    if chosen.dry_run == "none":
-        note_cluster(cluster)
-    job = prepared.bundle.job
-    namespace = job["metadata"].get("namespace") or target.namespace_in(cluster)
-    with cluster.connect() as client:
-        submitted = submit.create(
-            client, prepared, namespace, dry_run=chosen.dry_run == "server", notify=note
+        print_objects(result.created.items, chosen.output or "yaml")
+    elif chosen.output:
+        print_objects(result.created.items, chosen.output)
+    else:
+        _print_lines(result, chosen.dry_run)
+    if result.unenforced:
+        note(result.unenforced, "warn")
+    for sentence in result.missing_volumes:
+        note(f"warning: {sentence}", "warn")
+    if result.model_version:
+        arena_info(
+            f"The model version {result.model_version} of the job "
+            f"{result.job['metadata']['name']} has been registered"
         )
-        _print_submitted(submitted, namespace, chosen)
-        for sentence in submit.warnings(client, submitted.job, namespace, local=cluster.local):
-            note(sentence, "warn")
-        if prepared.flags and prepared.flags.model_name and chosen.dry_run == "none":
-            _register_model(prepared.flags)
-        if chosen.wait or chosen.watch:
-            _wait(client, submitted.job, instances=chosen.watch)
 
 
-def _print_submitted(submitted: Submitted, namespace: str, chosen: SubmitOptions) -> None:
-    record, *others = items = [submitted.record, *submitted.companions, submitted.job]
-    if chosen.output:
-        print_objects(items, chosen.output)
-        return
-    outcome = f"created{DRY_RUN_SUFFIX[chosen.dry_run]}"
+def _print_lines(result: SubmitResult, dry_run: DryRun) -> None:
+    """The lines of arena about each object."""
+    record, *others = result.created.items
+    outcome = f"created{DRY_RUN_SUFFIX[dry_run]}"
     print(f"{object_name(record)} {outcome}")
-    if chosen.dry_run == "none":
+    if dry_run == "none":
         print(f"{object_name(record)} labeled")
     for item in others:
         print(f"{object_name(item)} {outcome}")
-    if chosen.dry_run == "none":
-        name, type_ = submitted.job["metadata"]["name"], submitted.job["kind"].lower()
+    if dry_run == "none":
+        name, type_ = result.job["metadata"]["name"], result.job["kind"].lower()
+        command = f"arena get {name} --type {type_} -n {result.namespace}"
         arena_info(f"The Job {name} has been submitted successfully")
-        arena_info(
-            f"You can run `arena get {name} --type {type_} -n {namespace}` to check the job status"
-        )
-
-
-def _register_model(flags: Submission) -> None:
-    version = mlflow.register(flags.model_name, flags.model_source)
-    arena_info(
-        f"The model version {flags.model_name}/{version} of the job {flags.name} "
-        "has been registered"
-    )
+        arena_info(f"You can run `{command}` to check the job status")
 
 
 def _wait(client: BlockingClient, created: Raw, *, instances: bool) -> None:
@@ -197,7 +167,7 @@ def type_command(type_: str) -> click.Command:
 
     def run(target: Target, words: tuple[str, ...], chosen: SubmitOptions, **given: Any) -> None:
         note_literal_words(words)
-        submit_flags(kind, {**given, "command": (shell_line(words),)}, target, chosen)
+        submit_job(FlagsJob(kind, {**given, "command": (shell_line(words),)}), target, chosen)
 
     run.__doc__ = f"""Submit {noun}.
 

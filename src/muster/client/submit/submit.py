@@ -1,24 +1,29 @@
-"""Submitting a job: from flags or a manifest to objects that are created whole or not at all.
+"""Submitting a job: one operation for `arena submit`, the Python API and the dashboard.
 
-`prepare` builds and checks the objects before a cluster is contacted or started; `completed` adds
-the user's name on the cluster, and `create` sends them.
+A caller parses what its user gave (`FlagsJob` or `ManifestJob`), says where the job goes
+(`ChosenCluster` or `OpenConnection`), and `submit` returns what happened. The job is built and
+checked before a cluster is contacted or started. It is created whole or not at all.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kubekit.errors import Forbidden
+from kubekit.errors import ApiError, Forbidden, InvalidJob, MusterError, Unreachable
 from kubekit.objects import limits
+from kubekit.objects.kinds import PERSISTENT_VOLUME_CLAIMS
+from kubekit.objects.meta import Key
 from muster.client import ignore
 from muster.client.home import Home
 from muster.client.jobs.limits import unenforced_limits
 from muster.client.submit import defaults, mlflow, workspace
-from muster.client.submit.missing_volumes import missing_volumes
-from muster.client.submit.transaction import Submitted, Transaction
+from muster.client.submit.transaction import Submitted, Transaction, submission_record
 from muster.client.submit.user_role import with_role
-from muster.client.target import find_cluster, start_cluster
+from muster.client.target import find_cluster, no_cluster, start_cluster
+from muster.jobs import parse
 from muster.jobs.build import job_manifest
 from muster.jobs.build.roles import flags_without_effect
 
@@ -35,117 +40,265 @@ if TYPE_CHECKING:
     Completion = Callable[[BlockingClient, Bundle, str], Bundle]
     """From the objects of a job and its namespace to the objects that are created."""
 
+DryRun = Literal["none", "client", "server"]
+"""client: build and check without a cluster. server: the cluster checks and stores nothing."""
+
 
 @dataclass(frozen=True)
-class Destination:
-    """The cluster of a submission. It is looked up once, so that all of the job fits it."""
+class FlagsJob:
+    """A job that flags describe."""
+
+    kind: type[Submission]
+    given: dict[str, Any]
+    interpreter: str = ""
+    """The default of `--python` on a local cluster."""
+    complete: Completion | None = None
+    """Adds to the objects of the job, once its cluster is known."""
+    has_directory: bool = True
+    """Whether the caller has a current directory, whose files the command may mean."""
+
+
+@dataclass(frozen=True)
+class ManifestJob:
+    """A job that was written as a manifest, with its companions."""
+
+    bundle: Bundle
+
+
+@dataclass(frozen=True)
+class SubmitResult:
+    """What a submission did, or what it would do if this was a dry run."""
+
+    created: Submitted
+    """The objects as the server has them; after a dry run on the client, as they would be sent."""
+    bundle: Bundle
+    """The objects that were sent: with the user's name, without what the server adds."""
+    namespace: str = ""
+    notes: tuple[str, ...] = ()
+    """Sentences about the flags, and about files that the job will not see."""
+    unenforced: str = ""
+    """A sentence about limits that the cluster does not enforce."""
+    missing_volumes: tuple[str, ...] = ()
+    """A sentence for each claim or directory that the job will wait for."""
+    model_version: str = ""
+    """The model and the version that were registered in MLflow: `NAME/VERSION`."""
+    model_error: MusterError | None = None
+    """Why the model was not registered. The job was created all the same."""
+    cluster: Cluster | None = None
+    """The chosen cluster."""
+
+    @property
+    def job(self) -> Raw:
+        return self.created.job
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All sentences about what may keep the job from doing what its user wants."""
+        return ((self.unenforced,) if self.unenforced else ()) + self.missing_volumes
+
+
+class _Place(NamedTuple):
+    """A connection to a cluster, and the namespace of jobs that name none."""
+
+    client: BlockingClient
+    namespace: str
+    cluster: Cluster | None = None
+
+
+@dataclass(frozen=True)
+class ChosenCluster:
+    """The cluster that the user's target means. It is looked up once, so that all of the job fits.
+
+    If there is none, a local cluster is started after the job was checked.
+    """
 
     target: Target
     found: Cluster | None
-    """None if there is no cluster: a local one is started after the job was checked."""
+    announce: Callable[[Cluster], None] = lambda cluster: None
+    """Told which cluster is about to be changed."""
 
     @classmethod
-    def of(cls, target: Target) -> Destination:
-        return cls(target, find_cluster(target))
+    def of(
+        cls, target: Target, announce: Callable[[Cluster], None] = lambda cluster: None
+    ) -> ChosenCluster:
+        return cls(target, find_cluster(target), announce)
 
     @property
     def is_local(self) -> bool:
         return self.found is None or self.found.local
 
-    def cluster(self, notify: Notify) -> Cluster:
-        return self.found or start_cluster(self.target, notify)
+    @property
+    def home(self) -> Home | None:
+        return self.found.home if self.found is not None else None
 
-
-def submit_flags(
-    kind: type[Submission],
-    given: dict[str, Any],
-    destination: Destination,
-    notify: Notify = ignore,
-    complete: Completion | None = None,
-    *,
-    interpreter: str = "",
-) -> tuple[Cluster, Submitted]:
-    """Submit the job of these flags, on a local cluster that is started if there is no cluster.
-
-    The job is checked before a cluster is contacted or started. `complete` then may add to it.
-    `interpreter` is the default of `--python` on a local cluster.
-    """
-    if destination.is_local and interpreter:
-        given = {"python": interpreter} | given
-    home = destination.found.home if destination.found is not None else None
-    prepared = prepare(kind, given, local=destination.is_local, home=home)
-    flags = prepared.flags
-    assert flags is not None
-    for sentence in (*flags_without_effect(flags), *prepared.notes):
-        notify(sentence)
-    cluster = destination.cluster(notify)
-    namespace = destination.target.namespace_in(cluster)
-    with cluster.connect() as client:
-        if complete is not None:
-            prepared = replace(prepared, bundle=complete(client, prepared.bundle, namespace))
-        submitted = create(client, prepared, namespace, notify=notify)
-        for sentence in warnings(client, submitted.job, namespace, local=cluster.local):
-            notify(sentence)
-    if flags.model_name:
-        mlflow.register(flags.model_name, flags.model_source)
-    return cluster, submitted
-
-
-def warnings(client: BlockingClient, job: Raw, namespace: str, *, local: bool) -> Iterator[str]:
-    """Sentences about a job that was created: limits without effect, volumes that are missing."""
-    if unenforced := unenforced_limits(client, job, local=local):
-        yield limits.in_words(unenforced)
-    for sentence in missing_volumes(client, job, namespace, local=local):
-        yield f"warning: {sentence}"
+    @contextmanager
+    def open(self, notify: Notify, *, dry_run: bool) -> Iterator[_Place]:
+        """Connect to the cluster. A dry run starts none and announces none."""
+        if self.found is None and dry_run:
+            raise no_cluster()
+        cluster = self.found or start_cluster(self.target, notify)
+        if not dry_run:
+            self.announce(cluster)
+        with cluster.connect() as client:
+            yield _Place(client, self.target.namespace_in(cluster), cluster)
 
 
 @dataclass(frozen=True)
-class PreparedJob:
-    """A job that was checked and can be created."""
+class OpenConnection:
+    """A cluster that the caller is connected to."""
+
+    client: BlockingClient
+    namespace: str
+    is_local: bool
+    home: Home | None = None
+
+    @contextmanager
+    def open(self, notify: Notify, *, dry_run: bool) -> Iterator[_Place]:
+        yield _Place(self.client, self.namespace)
+
+
+def submit(
+    wanted: FlagsJob | ManifestJob,
+    destination: ChosenCluster | OpenConnection,
+    *,
+    dry_run: DryRun = "none",
+    notify: Notify = ignore,
+) -> SubmitResult:
+    """Submit the job, or let the client or the server check it, and return what happened.
+
+    `notify` gets the notes before a cluster is contacted, and sentences about what takes time.
+    """
+    prepared = _prepare(wanted, destination)
+    for sentence in prepared.notes:
+        notify(sentence)
+    if dry_run == "client":
+        bundle = prepared.bundle
+        created = Submitted(bundle.job, submission_record(bundle.job), bundle.companions)
+        return SubmitResult(created, bundle, notes=prepared.notes)
+    checks_only = dry_run == "server"
+    with destination.open(notify, dry_run=checks_only) as place:
+        result = _create(prepared, place, dry_run=checks_only, notify=notify)
+        try:
+            result = _with_warnings(result, place.client, local=destination.is_local)
+            if prepared.flags and prepared.flags.model_name and not checks_only:
+                result = _with_model(result, prepared.flags)
+        except KeyboardInterrupt:
+            if not checks_only:
+                notify(f"interrupted: the job {result.job['metadata']['name']} was submitted")
+            raise
+    return result
+
+
+@dataclass(frozen=True)
+class _PreparedJob:
+    """A job that was built and checked on this machine."""
 
     bundle: Bundle
     flags: Submission | None = None
     """The flags that it was built from; None for a manifest."""
     notes: tuple[str, ...] = ()
-    """Sentences for the user about where the job runs."""
+    complete: Completion | None = None
 
 
-def prepare(
-    kind: type[Submission], given: dict[str, Any], *, local: bool, home: Home | None = None
-) -> PreparedJob:
-    """The job of these flags; `local` says that its nodes are this machine.
-
-    `home` is that of its local cluster, by default the user's own.
-    """
-    home = home or Home.of_user()
-    flags = kind(**defaults.with_defaults(kind, given))
+def _prepare(
+    wanted: FlagsJob | ManifestJob, destination: ChosenCluster | OpenConnection
+) -> _PreparedJob:
+    if isinstance(wanted, ManifestJob):
+        return _PreparedJob(wanted.bundle)
+    local, home = destination.is_local, destination.home or Home.of_user()
+    given = wanted.given
+    if local and wanted.interpreter:
+        given = {"python": wanted.interpreter} | given
+    flags = wanted.kind(**defaults.with_defaults(wanted.kind, given))
     if flags.model_name:
         mlflow.check()
     if local:
         flags = workspace.resolve(flags, home)
     bundle = job_manifest.bundle(flags, defaults.make_site(flags, home, local=local))
-    return PreparedJob(bundle, flags, workspace.notes(flags, local=local))
+    notes = flags_without_effect(flags)
+    if local or wanted.has_directory:
+        notes += workspace.notes(flags, local=local)
+    return _PreparedJob(bundle, flags, tuple(notes), wanted.complete)
 
 
-def create(
-    client: BlockingClient,
-    prepared: PreparedJob,
-    namespace: str,
-    *,
-    dry_run: bool = False,
-    notify: Notify = ignore,
-) -> Submitted:
+def _create(
+    prepared: _PreparedJob, place: _Place, *, dry_run: bool, notify: Notify
+) -> SubmitResult:
     """Create the job and its companions, all or nothing; a dry run lets the server check them."""
-    bundle = completed(client, prepared)
+    client, bundle = place.client, prepared.bundle
+    namespace = str(bundle.job["metadata"].get("namespace") or place.namespace)
+    if prepared.complete is not None:
+        bundle = prepared.complete(client, bundle, namespace)
+    if prepared.flags is not None:
+        defaults.check_priority(client, prepared.flags)
+        bundle = bundle.with_user(defaults.submitting_user(client))
     try:
-        return Transaction(client, namespace, dry_run=dry_run, notify=notify).submit(bundle)
+        created = Transaction(client, namespace, dry_run=dry_run, notify=notify).submit(bundle)
     except Forbidden as error:
         raise with_role(error, namespace) from error
+    return SubmitResult(created, bundle, namespace, prepared.notes, cluster=place.cluster)
 
 
-def completed(client: BlockingClient, prepared: PreparedJob) -> Bundle:
-    """The objects as they are sent: a job of flags is checked once more, and names its user."""
-    if prepared.flags is None:
-        return prepared.bundle
-    defaults.check_priority(client, prepared.flags)
-    return prepared.bundle.with_user(defaults.submitting_user(client))
+def _with_warnings(result: SubmitResult, client: BlockingClient, *, local: bool) -> SubmitResult:
+    """The result with sentences about limits without effect and volumes that do not exist."""
+    try:
+        unenforced = unenforced_limits(client, result.job, local=local)
+        missing = tuple(missing_volumes(client, result.job, result.namespace, local=local))
+    except (ApiError, Unreachable):
+        return result  # an error here would hide that the job was created
+    words = limits.in_words(unenforced) if unenforced else ""
+    return replace(result, unenforced=words, missing_volumes=missing)
+
+
+def _with_model(result: SubmitResult, flags: Submission) -> SubmitResult:
+    """The result after the job's model was registered."""
+    try:
+        version = mlflow.register(flags.model_name, flags.model_source)
+    except MusterError as error:
+        return replace(result, model_error=error)
+    return replace(result, model_version=f"{flags.model_name}/{version}")
+
+
+_CREATED_TYPES = ("DirectoryOrCreate", "FileOrCreate")
+"""Types of hostPath volumes that the node creates."""
+
+
+def missing_volumes(
+    client: BlockingClient, job: Raw, namespace: str, *, local: bool
+) -> Iterator[str]:
+    """A sentence for every claim and directory that does not exist: the job's pods wait for it.
+
+    Claims are looked for on the cluster, directories only if the nodes are this machine.
+    """
+    try:
+        specs = parse.parse_job(job).replica_specs
+    except InvalidJob:
+        return
+    volumes = [volume for spec in specs for volume in spec.spec.get("volumes") or ()]
+    for claim in _names(volumes, "persistentVolumeClaim", "claimName"):
+        if _lacks_claim(client, Key(namespace, claim)):
+            yield (
+                f"there is no volume claim {claim} in the namespace {namespace}: the job waits "
+                "until it exists (`arena data list` shows the claims)"
+            )
+    for path in _names(volumes, "hostPath", "path") if local else ():
+        if not Path(path).exists():
+            yield f"there is no {path} on this machine: the job waits until it exists"
+
+
+def _names(volumes: list[Any], source: str, field: str) -> list[str]:
+    """The claims or the paths of the volumes, each once."""
+    sources = [volume.get(source) for volume in volumes if isinstance(volume, dict)]
+    names = (
+        row.get(field)
+        for row in sources
+        if isinstance(row, dict) and row.get("type") not in _CREATED_TYPES
+    )
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+def _lacks_claim(client: BlockingClient, claim: Key) -> bool:
+    try:
+        return client.find(PERSISTENT_VOLUME_CLAIMS, claim) is None
+    except ApiError:
+        return False  # the user may not read claims: the pods' reason will say it

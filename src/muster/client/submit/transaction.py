@@ -88,6 +88,10 @@ class Submitted:
     """The ConfigMap that records the submitted job."""
     companions: tuple[Raw, ...] = ()
 
+    @property
+    def items(self) -> list[Raw]:
+        return [self.record, *self.companions, self.job]
+
 
 class Transaction:
     """The creation of one job's objects; an error or a signal deletes the created objects."""

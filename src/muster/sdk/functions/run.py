@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from kubekit.errors import ApiError, Forbidden, MusterError, UsageError
 from kubekit.objects.kinds import SERVICE_ACCOUNTS
 from kubekit.objects.meta import Key
-from muster.client.submit.submit import Destination, submit_flags
-from muster.jobs.job_kinds import JOB_KIND_BY_NAME
+from muster.client.submit.submit import ChosenCluster, FlagsJob
 from muster.sdk.arguments import errors_in_python, fields_of, kind_of
+from muster.sdk.calls import submitted_job
 from muster.sdk.cluster_choice import take_target
 from muster.sdk.functions import result_keys
 from muster.sdk.functions.boot import PACKAGE, command_line
@@ -23,7 +23,6 @@ from muster.sdk.functions.job_objects import FunctionParts, result_secret, with_
 from muster.sdk.functions.package import LIMIT, Header, digest, make_package
 from muster.sdk.functions.pickling import name_of, pickle_call
 from muster.sdk.functions.result_keys import ResultKey
-from muster.sdk.job import Job
 from muster.sdk.messages import warn
 
 if TYPE_CHECKING:
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.meta import Raw
-    from muster.client.target import Cluster
     from muster.jobs.build.job_manifest import Bundle
     from muster.sdk.flag_types import RunArguments
+    from muster.sdk.job import Job
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST_STEM = 24
@@ -73,7 +72,7 @@ def run(
     """
     given: dict[str, Any] = {**arguments}
     call = _checked_call(function, args, kwargs or {}, given.pop("shared_dir", None))
-    destination = Destination.of(take_target(given))
+    destination = ChosenCluster.of(take_target(given))
     local = destination.is_local
     kind = given.pop("kind", None)
     if not kind:
@@ -97,16 +96,10 @@ def run(
             return with_function(bundle, FunctionParts(call.name, namespace, key, content, pulls))
 
         with _rights_in_hint():
-            cluster, submitted = submit_flags(
-                submission,
-                fields_of(submission, line, given, call="run"),
-                destination,
-                warn,
-                complete,
-                interpreter=sys.executable,
-            )
-    _keep_key(submitted.job, ResultKey(key, call.shared_dir), cluster)
-    return Job(cluster, JOB_KIND_BY_NAME[submitted.job["kind"]].resource, submitted.job)
+            fields = fields_of(submission, line, given, call="run")
+            job = submitted_job(FlagsJob(submission, fields, sys.executable, complete), destination)
+    _keep_key(job, ResultKey(key, call.shared_dir))
+    return job
 
 
 def _checked_call(
@@ -199,10 +192,9 @@ def _pull_secrets(client: BlockingClient, namespace: str) -> tuple[Raw, ...]:
     return ()
 
 
-def _keep_key(job: Raw, key: ResultKey, cluster: Cluster) -> None:
-    uid = str(job["metadata"]["uid"])
-    result_keys.remember(uid, key)
+def _keep_key(job: Job, key: ResultKey) -> None:
+    result_keys.remember(job.uid, key)
     try:
-        result_keys.store(uid, key, cluster.home)
+        result_keys.store(job.uid, key, job._cluster.home)
     except (OSError, MusterError) as error:
-        warn(f"only this process can read the result of {job['metadata']['name']}: {error}")
+        warn(f"only this process can read the result of {job.name}: {error}")

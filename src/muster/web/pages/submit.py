@@ -137,8 +137,11 @@ async def _show_manifest(request: web.Request, type_: str, post: dict[str, str])
 async def _send(request: web.Request, post: dict[str, str]) -> web.StreamResponse:
     cluster = cluster_of(request)
     text, namespace = post.get("manifest", ""), post.get("namespace", "") or _namespace(request)
+    local = bool(request.app[POLICY].directory)
     try:
-        submitted = await cluster.call(lambda c: submissions.send(c, text, namespace))
+        submitted = await cluster.call(
+            lambda client: submissions.send(client, text, namespace, local=local)
+        )
     except MusterError as error:
         raise _FormErrors({_field_of(error, None): error}) from None
     kind, key = submitted.job["kind"], key_of(submitted.job)

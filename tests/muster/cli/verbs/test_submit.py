@@ -11,7 +11,7 @@ import pytest
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import Request, Response
 from kubekit.objects.kinds import CONFIG_MAPS, DEPLOYMENTS, PERSISTENT_VOLUME_CLAIMS, SERVICES
-from muster.client.submit.missing_volumes import missing_volumes
+from muster.client.submit.submit import missing_volumes
 from muster.contract.job_resources import JAXJOBS, TFJOBS
 from muster.jobs.build import job_manifest
 from muster.jobs.build.job_manifest import Bundle

@@ -13,8 +13,14 @@ import pytest
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.request import Request, Response
 from kubekit.errors import Forbidden, ServerError, Unreachable
-from kubekit.objects.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Kind
-from kubekit.objects.meta import Raw
+from kubekit.objects.kinds import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    PERSISTENT_VOLUME_CLAIMS,
+    SERVICES,
+    Kind,
+)
+from kubekit.objects.meta import Key, Raw
 from muster.client.submit import transaction
 from muster.contract.job_resources import TFJOBS
 from tests.muster.cli.submitter import TF, Submitter
@@ -258,3 +264,42 @@ def test_an_interrupted_submission_reports_what_could_not_be_deleted(
 
     assert code == 130
     assert err.splitlines()[-1] == "interrupted: left behind: configmap/j-tfjob, tfjob/j"
+
+
+def test_a_cluster_that_is_lost_after_the_creation_does_not_hide_that_the_job_exists(
+    submitter: Submitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble_with_claims(monkeypatch, Unreachable("the cluster is gone"))
+
+    code, out, err = submitter.arena(*TF, "--data=claim:/data", "x")
+
+    assert code == 0, err
+    assert out == [
+        "configmap/j-tfjob created",
+        "configmap/j-tfjob labeled",
+        "tfjob.kubeflow.org/j created",
+    ]
+
+
+def test_ctrl_c_after_the_creation_says_that_the_job_was_submitted(
+    submitter: Submitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble_with_claims(monkeypatch, KeyboardInterrupt())
+
+    code, _, err = submitter.arena(*TF, "--data=claim:/data", "x")
+
+    assert code == 130
+    assert err == "interrupted: the job j was submitted\n"
+    assert submitter.find(TFJOBS, "j") is not None
+
+
+def trouble_with_claims(monkeypatch: pytest.MonkeyPatch, trouble: BaseException) -> None:
+    """Claims are looked for only after the job was created."""
+    find = BlockingClient.find
+
+    def disturbed(client: BlockingClient, kind: Kind[Any], key: Key) -> Any:
+        if kind is PERSISTENT_VOLUME_CLAIMS:
+            raise trouble
+        return find(client, kind, key)
+
+    monkeypatch.setattr(BlockingClient, "find", disturbed)
