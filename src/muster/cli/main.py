@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from muster.cli.verb_table import ALIASES, VERBS, Tracebacks, completion_instruction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
     from typing import NoReturn
 
     import click
@@ -48,15 +49,15 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
-def run(program: str, argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
+def run(program: str, argv: Sequence[str], clock: Callable[[], datetime] | None = None) -> int:
+    """Run one command line and return its exit code. The clock is this machine's by default."""
     if completion_instruction(program):
         from muster.cli.verb_groups import complete
 
         return complete(program)
     words, Tracebacks.shown = _without_debug(list(argv))
     try:
-        code = _answer(program, words)
+        code = _answer(program, words, clock)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
@@ -81,11 +82,11 @@ def _without_debug(words: list[str]) -> tuple[list[str], bool]:
     return plain + words[end:], len(plain) < end
 
 
-def _answer(program: str, argv: list[str]) -> int:
+def _answer(program: str, argv: list[str], clock: Callable[[], datetime] | None) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(overview(program))
         return 0
-    return _dispatch(program, ["version"] if argv[0] == "--version" else argv)
+    return _dispatch(program, ["version"] if argv[0] == "--version" else argv, clock)
 
 
 def overview(program: str) -> str:
@@ -109,13 +110,13 @@ def overview(program: str) -> str:
     return "\n".join(lines)
 
 
-def _dispatch(program: str, argv: list[str]) -> int:
+def _dispatch(program: str, argv: list[str], clock: Callable[[], datetime] | None) -> int:
     gc.set_threshold(50_000)  # most objects of a command live until its end
     import click
 
     from muster.cli.verb_groups import RootGroup
 
-    group = RootGroup(name=program, help="Gang-scheduled distributed training.")
+    group = RootGroup(name=program, help="Gang-scheduled distributed training.", clock=clock)
     if argv[0].startswith("-"):
         from muster.cli.options import allow_before_verb
 

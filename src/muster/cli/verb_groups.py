@@ -8,7 +8,8 @@ start at once.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +21,9 @@ from muster.cli.verb_table import (
     completion_instruction,
     completion_variable,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _show_help(ctx: click.Context, _: click.Parameter, chosen: bool) -> None:
@@ -73,11 +77,25 @@ class AliasGroup(QuickCommand, click.Group):
         return f"{message}; did you mean `{ctx.command_path} {near}`?" if near else message
 
 
+def now() -> datetime:
+    """The time by the clock of this run, which `main.run` was given."""
+    root = click.get_current_context().find_root().command
+    assert isinstance(root, RootGroup)
+    return root.clock()
+
+
+def _this_machines_clock() -> datetime:
+    return datetime.now(UTC)
+
+
 class RootGroup(AliasGroup):
     """All verbs of the table, loaded lazily."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, clock: Callable[[], datetime] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, aliases=ALIASES, **kwargs)
+        self.clock = clock or _this_machines_clock
 
     def unknown(self, ctx: click.Context, word: str) -> str:
         from muster.cli.habits import hint_for

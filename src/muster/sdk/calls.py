@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Unpack
 
 from kubekit.errors import NotFound, UsageError
@@ -103,5 +104,6 @@ def list_jobs(
     cluster = target.cluster()
     namespace = "" if all_namespaces else target.namespace_in(cluster)
     with connector(cluster)() as client:
-        rows = lookup.list_jobs(client, namespace, type, note, labels=labels)
+        now = datetime.now(UTC)
+        rows = lookup.list_jobs(client, namespace, type, note, now=now, labels=labels)
     return [Job.of_summary(cluster, row) for row in rows]

@@ -243,7 +243,7 @@ class Job(JobIdentity):
         """
         with self._connect() as client:
             self._found(client)
-            return explaining.explain(client, self._key, self.kind, note)
+            return explaining.explain(client, self._key, self.kind, datetime.now(UTC), note)
 
     def scale(self, workers: int | None = None, *, ps: int | None = None) -> None:
         """Change the number of workers or parameter servers.

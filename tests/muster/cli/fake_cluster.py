@@ -27,19 +27,6 @@ from muster.jobs import names
 
 Raw = dict[str, Any]
 NOW = datetime(2026, 1, 2, 3, 4, 30, tzinfo=UTC)
-CLOCKED = (
-    "jobs.view.units",
-    "cli.verbs.data",
-    "cli.verbs.explain",
-    "cli.verbs.get",
-    "cli.verbs.list",
-    "cli.verbs.models",
-    "cli.verbs.prune",
-    "client.jobs.explain",
-    "client.jobs.lookup",
-    "client.jobs.usage",
-)
-"""Modules that read the clock."""
 _PATH = re.compile(
     r"/apis?(?:/[^/]+)?/v[^/]+(?:/namespaces/(?P<space>[^/]+))?/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?"
 )
@@ -107,9 +94,7 @@ class Scene:
         client = FakeCluster(self.objects, self.forbidden, cluster_wide=self.cluster_wide)
         self.patch.setattr(target.Cluster, "connect", lambda _: client)
         self.patch.setattr(target, "find_cluster", lambda _: self.cluster())
-        for module in CLOCKED:
-            self.patch.setattr(f"muster.{module}.datetime", _clock(self.now))
-        code = main.run("arena", list(words))
+        code = main.run("arena", list(words), clock=lambda: self.now)
         out = self.capture.readouterr()
         self.sent = client.sent
         return code, out.out, out.err
@@ -118,15 +103,6 @@ class Scene:
         """The cluster that commands use."""
         endpoint = Endpoint.with_token("https://127.0.0.1:1", "t")
         return target.Cluster(endpoint, "test", "a test", local=self.local)
-
-
-def _clock(moment: datetime) -> type[datetime]:
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return moment.astimezone(tz)
-
-    return Clock
 
 
 def ago(seconds: int) -> str:

@@ -260,8 +260,9 @@ def _unix(moment: datetime | None) -> int:
     return int(moment.timestamp()) if moment else 0
 
 
-def place_in_line(explanation: JobExplanation) -> str:
+def place_in_line(explanation: JobExplanation, now: datetime) -> str:
     """`2nd of 7 in line, for 3m`; empty if the job is not in line."""
     if not explanation.place:
         return ""
-    return f"{place_in_words(explanation)}, for {age(datetime.fromisoformat(explanation.since))}"
+    waited = age(datetime.fromisoformat(explanation.since), now)
+    return f"{place_in_words(explanation)}, for {waited}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -10,10 +9,12 @@ import click
 from kubekit.objects.storage import VOLUME_CLAIMS
 from muster.cli.options import Target, all_namespaces_option, cluster_options, output_option
 from muster.cli.show.table import json_or_yaml, table
-from muster.cli.verb_groups import AliasGroup
+from muster.cli.verb_groups import AliasGroup, now
 from muster.jobs.view.units import age
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from kubekit.objects.storage import VolumeClaim
 
 _COLUMNS = ("name", "namespace", "accessmode", "description", "owner", "age")
@@ -39,8 +40,8 @@ def list_(target: Target, all_namespaces: bool, output: str) -> None:
     namespace = "" if all_namespaces else target.namespace_in(cluster)
     with cluster.connect() as client:
         claims = client.list(VOLUME_CLAIMS, namespace).items
-    now = datetime.now(UTC)
-    rows = [_row(claim, now) for claim in claims if claim.status.phase == "Bound"]
+    moment = now()
+    rows = [_row(claim, moment) for claim in claims if claim.status.phase == "Bound"]
     if output == "name":
         print("\n".join(row["name"] for row in rows))
     elif output == "wide":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +12,7 @@ from muster.cli.options import Target, cluster_options, name_argument, output_op
 from muster.cli.show.job_details import last_lines, place_in_line
 from muster.cli.show.messages import debug
 from muster.cli.show.table import json_or_yaml, table, underlined_table
+from muster.cli.verb_groups import now
 from muster.client.jobs.explain import explain
 from muster.jobs.view.units import count, next_try
 
@@ -36,31 +37,32 @@ def command(target: Target, name: str, output: str, type_: str) -> None:
     """
     cluster = target.cluster()
     with cluster.connect() as client:
-        explanation = explain(client, Key(target.namespace_in(cluster), name), type_, debug)
+        key, moment = Key(target.namespace_in(cluster), name), now()
+        explanation = explain(client, key, type_, moment, debug)
     if output == "wide":
-        print(_text(explanation))
+        print(_text(explanation, moment))
     else:
         import msgspec
 
         print(json_or_yaml(msgspec.to_builtins(explanation), output))
 
 
-def _next_try(explanation: JobExplanation) -> str:
+def _next_try(explanation: JobExplanation, now: datetime) -> str:
     moment = datetime.fromisoformat(explanation.next_try) if explanation.next_try else None
-    return next_try(moment, datetime.now(UTC))
+    return next_try(moment, now)
 
 
-def _text(explanation: JobExplanation) -> str:
+def _text(explanation: JobExplanation, now: datetime) -> str:
     facts = [
         ("Name:", explanation.name),
         ("State:", explanation.state),
-        ("Why:", f"{explanation.text}{_next_try(explanation)}"),
+        ("Why:", f"{explanation.text}{_next_try(explanation, now)}"),
     ]
     if explanation.gang:
         dialect = f" ({explanation.dialect})" if explanation.dialect else ""
         facts.append(("Gang:", f"{explanation.gang}{dialect}"))
     if explanation.place:
-        facts.append(("Line:", place_in_line(explanation)))
+        facts.append(("Line:", place_in_line(explanation, now)))
         if explanation.min_member > 1:
             facts.append(("Needs:", f"{count(explanation.min_member, 'member')} at once"))
         facts.append(("Priority:", str(explanation.priority)))

@@ -9,7 +9,6 @@ name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +25,7 @@ from muster.cli.show.job_details import Extras
 from muster.cli.show.live import Frame
 from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml, server_table
-from muster.cli.verb_groups import QuickCommand
+from muster.cli.verb_groups import QuickCommand, now
 from muster.client import server_tables
 from muster.client.jobs import events, explain, lookup, tensorboard_url
 from muster.client.jobs.limits import unenforced_limits
@@ -159,10 +158,10 @@ class _View:
     def _jobs(self) -> Frame:
         """The training jobs, as `arena list` shows them."""
         jobs = lookup.list_jobs(
-            self.client, self._listed_namespace, self.type, note_once, labels=self.labels
+            self.client, self._listed_namespace, self.type, note_once, now=now(), labels=self.labels
         )
         return job_table.frame(
-            jobs, datetime.now(UTC), self.output or "wide", all_namespaces=self.all_namespaces
+            jobs, now(), self.output or "wide", all_namespaces=self.all_namespaces
         )
 
     def _all(self) -> Frame:
@@ -199,16 +198,16 @@ class _View:
         return self._pod(job_or_pod) if isinstance(job_or_pod, Pod) else self._job(job_or_pod)
 
     def _job(self, job_object: FoundJob) -> Frame:
-        now = datetime.now(UTC)
+        moment = now()
         pods = job_object.pods(self.client)
-        job = summary_with_last_lines(self.client, job_object, pods)
+        job = summary_with_last_lines(self.client, job_object, pods, moment)
         place = ""  # only pending jobs have one: others cost no request for the waiting line
         if job.status == PENDING:
-            explanation = explain.explain_pods(self.client, job.name, pods, _debug_once)
+            explanation = explain.explain_pods(self.client, job.name, pods, moment, _debug_once)
             place_text = f"; {ordinal(explanation.place)} in line"  # it has a row of its own
             reason = job.reason or explanation.text.removesuffix(place_text)
             job = replace(job, reason=reason)
-            place = job_details.place_in_line(explanation)
+            place = job_details.place_in_line(explanation, moment)
         state = (job.status, job.reason, job.instances)
         if self.output == "name":
             return Frame(f"{job.trainer}/{job.name}", state)
@@ -223,9 +222,9 @@ class _View:
             unenforced,
         )
         if self.output in ("json", "yaml"):
-            return Frame("", state, job_details.as_data(job, now, extras))
+            return Frame("", state, job_details.as_data(job, moment, extras))
         draw = job_details.classic_table if self.form == "classic" else job_details.sections
-        return Frame(draw(job, now, extras), state)
+        return Frame(draw(job, moment, extras), state)
 
     def _gone_pods(self, job: JobSummary) -> list[str]:
         """Sentences about the pods of a finished job that has none any more."""
@@ -256,7 +255,7 @@ class _View:
         rows = None
         if self.events:
             rows = events.about(self.client, pod.metadata.namespace, {pod.metadata.uid})
-        return Frame(job_details.pod_details(pod, row, datetime.now(UTC), rows), row)
+        return Frame(job_details.pod_details(pod, row, now(), rows), row)
 
 
 def _debug_once(text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +11,7 @@ from muster.cli import options
 from muster.cli.show import job_table, live
 from muster.cli.show.live import Frame
 from muster.cli.show.messages import note, note_once
-from muster.cli.verb_groups import QuickCommand
+from muster.cli.verb_groups import QuickCommand, now
 from muster.client.jobs import lookup
 from muster.jobs.job_state import STATES
 
@@ -57,8 +56,8 @@ def command(
     with cluster.connect() as client:
 
         def look() -> Frame:
-            now = datetime.now(UTC)
-            jobs = lookup.list_jobs(client, namespace, type_, note_once)
+            moment = now()
+            jobs = lookup.list_jobs(client, namespace, type_, note_once, now=moment)
             if statuses:
                 jobs = [job for job in jobs if job.status in statuses]
             tensorboards: Mapping[Key, TensorBoard] = {}
@@ -67,9 +66,9 @@ def command(
 
                 tensorboards = tensorboard_url.by_service(client, cluster, namespace)
             if output == "wide":
-                notes[:] = job_table.reason_notes(jobs, now)
+                notes[:] = job_table.reason_notes(jobs, moment)
             frame = job_table.frame(
-                jobs, now, output, all_namespaces=all_namespaces, tensorboards=tensorboards
+                jobs, moment, output, all_namespaces=all_namespaces, tensorboards=tensorboards
             )
             return Frame("\n".join([frame.text, *notes]), frame.state) if watch else frame
 

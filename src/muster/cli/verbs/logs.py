@@ -9,7 +9,7 @@ instances, each line with the name of its instance.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from kubekit.objects.meta import Key
 from muster.cli.options import Target, cluster_options, job_name_completions, type_option
 from muster.cli.show import log_lines
 from muster.cli.show.messages import note
-from muster.cli.verb_groups import QuickCommand
+from muster.cli.verb_groups import QuickCommand, now
 from muster.client.jobs import lookup
 from muster.client.logs import job_logs
 from muster.client.logs.choice import FoundLogs, WantedLogs, find_logs
@@ -204,4 +204,4 @@ def _seconds_back(duration: str, moment: str) -> float | None:
             f"--since-time {moment!r} is invalid", hint="Write --since-time=2026-01-02T03:04:05Z"
         ) from None
     time = time if time.tzinfo else time.astimezone()  # without a zone it is local time
-    return max(1.0, (datetime.now(UTC) - time).total_seconds())  # servers reject 0 seconds
+    return max(1.0, (now() - time).total_seconds())  # servers reject 0 seconds

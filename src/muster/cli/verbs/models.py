@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import aclosing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +19,13 @@ from kubekit.errors import MusterError, UsageError
 from muster.cli.options import Target, all_namespaces_option, cluster_options, output_option
 from muster.cli.show.messages import note, printable
 from muster.cli.show.table import json_or_yaml, table
-from muster.cli.verb_groups import AliasGroup
+from muster.cli.verb_groups import AliasGroup, now
 from muster.client.models import catalog
 from muster.jobs.view.units import age, size_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+    from datetime import datetime
     from typing import IO
 
     from kubekit.client.client import Client
@@ -93,12 +93,12 @@ def _list(target: Target, *, all_namespaces: bool, all_versions: bool, output: s
 
 
 def _table(rows: list[PublishedModel], *, all_versions: bool, all_namespaces: bool) -> str:
-    now = datetime.now(UTC)
+    moment = now()
     lines: list[tuple[str, ...]] = [("NAMESPACE", *_COLUMNS) if all_namespaces else _COLUMNS]
     for row in rows:
         versions = row.model.versions if all_versions else row.model.versions[:1]
         for version in versions:
-            cells = tuple(map(printable, _cells(row, version, now)))
+            cells = tuple(map(printable, _cells(row, version, moment)))
             lines.append((row.namespace, *cells) if all_namespaces else cells)
     return table(lines)
 

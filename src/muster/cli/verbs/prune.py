@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +14,7 @@ from muster.cli.confirmation import ask
 from muster.cli.each_name import Failures
 from muster.cli.options import Target, all_namespaces_option, cluster_options, type_option
 from muster.cli.show.messages import note_cluster, note_once
+from muster.cli.verb_groups import now
 from muster.client.jobs import job_operations, lookup
 from muster.jobs.view.units import count, duration
 
@@ -50,11 +51,11 @@ def command(
     cluster = target.cluster()
     if not dry_run:
         note_cluster(cluster)
-    now = datetime.now(UTC)
+    moment = now()
     with cluster.connect() as client:
         namespace = "" if all_namespaces else target.namespace_in(cluster)
-        jobs = lookup.list_jobs(client, namespace, type_, note_once)
-        old = [job for job in jobs if job_operations.ended_before(job, now - limit)]
+        jobs = lookup.list_jobs(client, namespace, type_, note_once, now=moment)
+        old = [job for job in jobs if job_operations.ended_before(job, moment - limit)]
         if not old:
             print("No jobs to delete")
             return
@@ -62,7 +63,7 @@ def command(
             _confirm(cluster, old)
         failures = Failures()
         for job in old:
-            text = f"{job.trainer} {job.name} with Age {duration(job.age(now).total_seconds())}"
+            text = f"{job.trainer} {job.name} with Age {duration(job.age(moment).total_seconds())}"
             if dry_run:
                 print(f"Would delete {text}")
                 continue

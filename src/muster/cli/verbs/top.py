@@ -18,7 +18,7 @@ from muster.cli.show import live
 from muster.cli.show.live import Frame
 from muster.cli.show.messages import note_once
 from muster.cli.show.table import json_or_yaml
-from muster.cli.verb_groups import AliasGroup
+from muster.cli.verb_groups import AliasGroup, now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,9 +125,9 @@ def job(
 
         def look() -> tuple[object, str]:
             if name:
-                job = usage.job_usage(client, Key(namespace, name), type_).only(instance)
+                job = usage.job_usage(client, Key(namespace, name), type_, now()).only(instance)
                 return usage_tables.job_data(job), usage_tables.job_detail(job)
-            jobs = usage.job_usages(client, namespace, type_, note_once)
+            jobs = usage.job_usages(client, namespace, type_, now(), note_once)
             text = usage_tables.jobs_table(jobs, all_namespaces=all_namespaces)
             return [usage_tables.job_data(job) for job in jobs], text
 

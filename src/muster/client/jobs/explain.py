@@ -6,7 +6,6 @@ who may not read it sees no places.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from muster.jobs.view.instance import instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from kubekit.client.blocking_client import BlockingClient
     from muster.client import Notify
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 def explain(
-    client: BlockingClient, key: Key, type_: str = "", notify: Notify = ignore
+    client: BlockingClient, key: Key, type_: str, now: datetime, notify: Notify = ignore
 ) -> JobExplanation:
     """Why the job or the pod of that name does not run, and its place in line."""
     job_or_pod = lookup.get_job_or_pod(client, key, type_)
     name = lookup.parse_name(key.name, type_).name
     if isinstance(job_or_pod, Pod):
         row = instance(job_or_pod)
-        explanation = explain_pods(client, name, [job_or_pod], notify)
+        explanation = explain_pods(client, name, [job_or_pod], now, notify)
         return _with_reasons(explanation, row.reason, [row])
     pods = job_or_pod.pods(client)
-    job = summary_with_last_lines(client, job_or_pod, pods)
-    explanation = _with_job(explain_pods(client, name, pods, notify), job)
+    job = summary_with_last_lines(client, job_or_pod, pods, now)
+    explanation = _with_job(explain_pods(client, name, pods, now, notify), job)
     explanation = _with_reasons(explanation, job.headline, job.instances)
     if explanation.place and job.preempted:
         explanation = replace(explanation, text=f"{job.preempted}; {explanation.text}")
@@ -86,10 +86,10 @@ def _with_reasons(
 
 
 def explain_pods(
-    client: BlockingClient, name: str, pods: Sequence[Pod], notify: Notify = ignore
+    client: BlockingClient, name: str, pods: Sequence[Pod], now: datetime, notify: Notify = ignore
 ) -> JobExplanation:
     """The explanation of a job with these pods."""
-    return explain_job(name, pods, _read_line(client, notify), datetime.now(UTC))
+    return explain_job(name, pods, _read_line(client, notify), now)
 
 
 def _read_line(client: BlockingClient, notify: Notify) -> list[waiting_line_format.WaitingGang]:

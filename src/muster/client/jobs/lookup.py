@@ -77,8 +77,8 @@ class FoundJob(msgspec.Struct, frozen=True):
         """The pods that belong to the job."""
         return pods_of_job(self.kind.kind, self.key, self.uid, labelled_pods(client, self.key))
 
-    def summary(self, pods: Sequence[Pod]) -> JobSummary:
-        return summarize(self.raw, pods, datetime.now(UTC))
+    def summary(self, pods: Sequence[Pod], now: datetime | None = None) -> JobSummary:
+        return summarize(self.raw, pods, now or datetime.now(UTC))
 
 
 _KIND_BY_TYPE = {kind.kind.lower(): kind for kind in JOB_KINDS}
@@ -173,6 +173,7 @@ def list_jobs(
     type_: str = "",
     notify: Notify = ignore,
     *,
+    now: datetime,
     labels: str = "",
 ) -> list[JobSummary]:
     """Every job with these labels in a namespace (in all, if it is empty), newest first."""
@@ -185,7 +186,6 @@ def list_jobs(
     for pod in pods:
         name = pod.metadata.labels.get(names.JOB, "")
         by_job.setdefault(Key(pod.metadata.namespace, name), []).append(pod)
-    now = datetime.now(UTC)
     summaries = [summarize(raw, by_job.get(key_of(raw), []), now) for raw in jobs]
     return sorted(summaries, key=lambda s: (-(s.created.timestamp() if s.created else 0), s.key))
 
@@ -195,10 +195,12 @@ def list_names(client: BlockingClient, namespace: str, type_: str = "") -> list[
     return [key_of(raw).name for raw in _list_raw(client, namespace, type_, ignore)]
 
 
-def get_summary(client: BlockingClient, key: Key, type_: str = "") -> JobSummary:
+def get_summary(
+    client: BlockingClient, key: Key, type_: str = "", now: datetime | None = None
+) -> JobSummary:
     """One job with its pods."""
     job = get_job(client, key, type_)
-    return job.summary(job.pods(client))
+    return job.summary(job.pods(client), now)
 
 
 def labelled_pods(client: BlockingClient, job: Key) -> list[Pod]:

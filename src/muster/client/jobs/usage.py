@@ -7,7 +7,6 @@ always known.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from muster.jobs.view.instance import gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import Node, Pod
@@ -213,23 +213,22 @@ class JobUsage:
 
 
 def job_usages(
-    client: BlockingClient, namespace: str, type_: str = "", notify: Notify = ignore
+    client: BlockingClient, namespace: str, type_: str, now: datetime, notify: Notify = ignore
 ) -> list[JobUsage]:
     """Every job; jobs that request most GPUs come first."""
-    jobs = lookup.list_jobs(client, namespace, type_, notify)
+    jobs = lookup.list_jobs(client, namespace, type_, notify, now=now)
     used = read_usage(client, POD_METRICS, namespace) if jobs else {}
-    now = datetime.now(UTC)
     return [
         JobUsage(job, _usage_of_pods(job, used), now)
         for job in sorted(jobs, key=lambda job: -job.requested_gpus)
     ]
 
 
-def job_usage(client: BlockingClient, job: Key, type_: str = "") -> JobUsage:
+def job_usage(client: BlockingClient, job: Key, type_: str, now: datetime) -> JobUsage:
     """One job."""
-    summary = lookup.get_summary(client, job, type_)
+    summary = lookup.get_summary(client, job, type_, now)
     used = read_usage(client, POD_METRICS, job.namespace)
-    return JobUsage(summary, _usage_of_pods(summary, used), datetime.now(UTC))
+    return JobUsage(summary, _usage_of_pods(summary, used), now)
 
 
 def _usage_of_pods(job: JobSummary, used: dict[Key, Amount]) -> dict[str, Amount]:

@@ -22,6 +22,7 @@ from muster.jobs.job_status import decode_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import ContainerState, ContainerStatus, Pod
@@ -33,10 +34,10 @@ MAX_LOGS = 3
 
 
 def summary_with_last_lines(
-    client: BlockingClient, found: FoundJob, pods: Sequence[Pod]
+    client: BlockingClient, found: FoundJob, pods: Sequence[Pod], now: datetime | None = None
 ) -> JobSummary:
     """The job, with the last log lines of the failure, or of replicas that crashed before."""
-    job = found.summary(pods)
+    job = found.summary(pods, now)
     if job.over:
         return with_lines_of_failure(client, job)
     silent = (
@@ -47,7 +48,7 @@ def summary_with_last_lines(
     containers = dict(islice(silent, MAX_LOGS))
     if not containers:
         return _with_line_before_recreation(client, found, job)
-    return found.summary([_with_last_line(client, pod, containers) for pod in pods])
+    return found.summary([_with_last_line(client, pod, containers) for pod in pods], now)
 
 
 def with_lines_of_failure(client: BlockingClient, job: JobSummary) -> JobSummary:
