@@ -250,7 +250,7 @@ async def test_a_log_that_always_has_more_lets_others_work_when_its_reader_leave
     monkeypatch.setattr(node, "logs", logs)
     head = f"GET {PODS}/a/log HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.server.token}"
     reader = PausedReader(f"{head}\r\n\r\n")
-    api.server.doors.connect(reader)
+    api.server.listeners.connect(reader)
     await eventually(lambda: sent >= 2)
 
     # The server may write again at once, and hears only in a later turn that nobody reads it.
