@@ -30,7 +30,7 @@ from muster.contract import crds, waiting_line_format
 from muster.contract.gang_dialects import PDB
 from muster.contract.job_resources import PYTORCHJOBS, TFJOBS
 from muster.jobs import names
-from muster.web import run
+from muster.web import server as dashboard
 from muster.web.access.gate import Policy
 from muster.web.access.keys import Keys, new_token
 
@@ -96,11 +96,17 @@ async def _serve(folder: Path) -> None:
     kubeconfig, keys = folder / "kubeconfig", folder / "dashboard.keys"
     server.credentials.write_kubeconfig(kubeconfig, server.url)
     policy, endpoint = Policy(Keys.renew(keys)), kube_config.load(kubeconfig)
-    with run.listen(0) as listener:
+    with dashboard.listen(0) as listener:
         serving = asyncio.create_task(
-            run.serve(listener, endpoint, policy, server.listeners.serve, server.listeners.connect)
+            dashboard.serve(
+                listener, endpoint, policy, server.listeners.serve, server.listeners.connect
+            )
         )
-        answer = {"kubeconfig": str(kubeconfig), "url": run.url_of(listener), "keys": str(keys)}
+        answer = {
+            "kubeconfig": str(kubeconfig),
+            "url": dashboard.url_of(listener),
+            "keys": str(keys),
+        }
         print(json.dumps(answer), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         serving.cancel()

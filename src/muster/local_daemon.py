@@ -246,7 +246,7 @@ def _components(
     from muster.operator import run as operator
     from muster.operator.settings import Settings as JobSettings
     from muster.scheduler import run as scheduler
-    from muster.web import run as dashboard
+    from muster.web import server as dashboard
     from muster.web.access.gate import Policy, own_users
     from muster.web.access.keys import Keys
 
@@ -273,7 +273,7 @@ def _components(
 
 def _status(settings: Settings, cluster: Cluster, listener: socket.socket | None) -> Raw:
     """The fields that `arena status` shows."""
-    from muster.web import run as dashboard
+    from muster.web import server as dashboard
 
     return {
         **cluster.status(),
@@ -286,7 +286,7 @@ def _status(settings: Settings, cluster: Cluster, listener: socket.socket | None
 def _dashboard_listener(settings: Settings) -> Iterator[socket.socket | None]:
     """The socket of the dashboard; None without one."""
     from localkube.cluster import number_in
-    from muster.web import run as dashboard
+    from muster.web import server as dashboard
 
     if not settings.dashboard:
         yield None

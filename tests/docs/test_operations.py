@@ -71,7 +71,7 @@ def test_the_page_has_the_metrics_of_each_component() -> None:
 
 def test_the_page_has_the_labels_of_each_metric() -> None:
     modules = ("muster.operator.run", "muster.scheduler.run", "localkube.apiserver.metrics")
-    _, labels = _served(*modules, "muster.web.cluster.live_clusters")
+    _, labels = _served(*modules, "muster.web.cluster.live_cluster")
     names = {name.removesuffix("_total"): listed for name, listed in _labels_on_the_page().items()}
 
     assert names == {name: sorted(given) for name, given in labels.items()}

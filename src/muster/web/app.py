@@ -10,24 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 
-from muster.web import error_pages, static_files, stream
+from muster.web import static_files
 from muster.web.access.gate import GATE, Gate, Policy
-from muster.web.access.request_checks import SECURITY_HEADERS
-from muster.web.cluster.live_clusters import LiveClusters
+from muster.web.access.request_facts import SECURITY_HEADERS
+from muster.web.cluster.live_cluster import LiveClusters
 from muster.web.context import CLUSTERS, NAVIGATION, POLICY, with_cluster
-from muster.web.pages import (
-    cluster,
-    history,
-    job,
-    job_changes,
-    job_curves,
-    job_log,
-    job_spec,
-    jobs,
-    line,
-    models,
-    submit,
-)
+from muster.web.pages import errors, job, job_log, models, overviews, stream, submit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -53,21 +41,21 @@ class Page(NamedTuple):
 
 _JOB = "/jobs/{namespace}/{kind}/{name}"
 PAGES = (
-    Page("/", cluster.show, "Cluster"),
-    Page("/line", line.show, "Line"),
-    Page("/jobs", jobs.show, "Jobs"),
-    Page(_JOB, job.show, change=job_changes.change),
+    Page("/", overviews.show_cluster, "Cluster"),
+    Page("/line", overviews.show_line, "Line"),
+    Page("/jobs", overviews.show_jobs, "Jobs"),
+    Page(_JOB, job.show, change=job.change),
     Page(f"{_JOB}/log", job_log.download),
-    Page(f"{_JOB}/scalars", job_curves.scalars),
-    Page(f"{_JOB}/spec", job_spec.show),
-    Page(f"{_JOB}/yaml", job_changes.manifest_file),
+    Page(f"{_JOB}/scalars", job.scalars),
+    Page(f"{_JOB}/spec", job.show_spec),
+    Page(f"{_JOB}/yaml", job.manifest_file),
     Page("/models", models.show, "Models", change=models.read),
     Page("/models/{namespace}/{name}", models.show_one, change=models.change),
-    Page("/history", history.show, "History"),
+    Page("/history", overviews.show_history, "History"),
     Page("/submit", submit.show, "Submit", change=submit.change, writes=True),
 )
 
-stream.FEEDS.update(log=job_log.follow, usage=job_curves.usage)
+stream.FEEDS.update(log=job_log.follow, usage=job.usage)
 
 
 def make_app(
@@ -76,7 +64,7 @@ def make_app(
     """The dashboard of one cluster."""
     clusters = LiveClusters(connector=connector)
     gate = Gate(policy, endpoint, clusters.start, clusters.end)
-    middlewares = (error_pages.middleware, gate.middleware, with_cluster)
+    middlewares = (errors.middleware, gate.middleware, with_cluster)
     app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY)
     app[CLUSTERS], app[GATE], app[POLICY], app[stream.STREAMS] = clusters, gate, policy, {}
     app.on_response_prepare.append(_begin)
@@ -105,7 +93,7 @@ async def _healthz(_: web.Request) -> web.Response:
 
 async def _begin(request: web.Request, response: web.StreamResponse) -> None:
     """The last moment before the headers of a response are sent."""
-    request[error_pages.BEGUN] = response
+    request[errors.BEGUN] = response
     response.headers.update(SECURITY_HEADERS)
     response.headers.popall("Server", None)
 

@@ -21,10 +21,9 @@ from aiohttp import web
 from kubekit.errors import ApiError, MusterError, NoCluster, ServerError, Unreachable, UsageError
 from muster.web import render, threads
 from muster.web.access.gate import Policy
-from muster.web.cluster.first_list import SYNC_SECONDS, StillLoading, be_impatient
-from muster.web.cluster.live_cluster import LiveCluster
-from muster.web.cluster.live_clusters import LiveClusters
-from muster.web.identity import IDENTITY, Identity
+from muster.web.access.request_facts import IDENTITY, Identity
+from muster.web.cluster.live_cluster import LiveCluster, LiveClusters
+from muster.web.cluster.watched_objects import SYNC_SECONDS, StillLoading, be_impatient
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from kubekit.client.blocking_client import BlockingClient
 from kubekit.objects.kinds import NAMESPACES
 from muster.web.access.gate import Policy
 from muster.web.app import make_app
-from muster.web.cluster import first_list
+from muster.web.cluster import watched_objects
 from tests.local_server import LocalServer
 from tests.muster.cli.conftest import teach
 from tests.muster.web.site import Site
@@ -38,7 +38,7 @@ async def site(
 ) -> AsyncIterator[Site]:
     """A dashboard, a client that is logged in, and a namespace of its own."""
     # On a busy machine, a page would say that its objects are on the way.
-    monkeypatch.setattr(first_list, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(watched_objects, "PATIENCE_SECONDS", 60.0)
     endpoint = kube_config.load(job_server.kubeconfig)
     with BlockingClient(endpoint) as api:
         made = api.create(NAMESPACES.read_as(dict), {"metadata": {"generateName": "web-"}})

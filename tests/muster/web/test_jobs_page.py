@@ -15,10 +15,9 @@ from muster.contract.job_resources import TFJOBS
 from muster.jobs.view import summary
 from muster.jobs.view.summary import JobSummary
 from muster.web.access.keys import new_token
-from muster.web.cluster import job_summaries
-from muster.web.cluster.live_clusters import LiveClusters
-from muster.web.cluster.page_cache import PageCache
-from muster.web.identity import Identity
+from muster.web.access.request_facts import Identity
+from muster.web.cluster import live_cluster
+from muster.web.cluster.live_cluster import LiveClusters, PageCache
 from tests.muster.web.objects import HOSTILE
 from tests.muster.web.site import Site, rows
 
@@ -100,7 +99,7 @@ async def test_the_page_of_a_job_leaves_the_summaries_of_the_others(
         made.append(str(key_of(raw)))
         return summary.summarize(raw, *arguments)
 
-    monkeypatch.setattr(job_summaries, "summarize", summarize)
+    monkeypatch.setattr(live_cluster, "summarize", summarize)
     await site.get(f"{path}&text=first")
 
     assert not [key for key in made if key.startswith(f"{site.namespace}/")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from muster.web.access.gate import Policy
-from muster.web.cluster import first_list
-from muster.web.cluster.sources import PODS
+from muster.web.access.request_facts import Identity
+from muster.web.cluster import watched_objects
+from muster.web.cluster.watched_objects import PODS
 from muster.web.context import CLUSTERS
-from muster.web.identity import Identity
 from tests.muster.web.site import HTML, Site
 from tests.waiting import eventually
 
@@ -19,7 +19,7 @@ PROXY = Policy(proxy_hosts=("muster.example",))
 async def test_a_page_whose_objects_take_long_says_so_and_opens_by_itself(
     site: Site, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_list, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(watched_objects, "PATIENCE_SECONDS", 0.0)
     site.add_job("slow")
     headers = {"Host": "muster.example", **HTML}
     headers["Authorization"] = site.endpoint.credentials.get().authorization

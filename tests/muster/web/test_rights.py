@@ -28,7 +28,7 @@ from muster.jobs import names
 from muster.web.access.gate import Policy
 from muster.web.access.keys import new_token
 from muster.web.app import make_app
-from muster.web.cluster import first_list
+from muster.web.cluster import watched_objects
 from tests.audited_rights import Refusal, denied, requests_of, unused
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.process_flags import kubeconfig
@@ -111,7 +111,7 @@ async def _user(
 async def test_pages_use_exactly_the_declared_rights(
     plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_list, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(watched_objects, "PATIENCE_SECONDS", 60.0)
     async with _user(plane, "reader", tmp_path, Policy(read_only=True)) as client:
         for page in PAGES:
             answer = await client.get(page, headers={"Accept": "text/html"})
@@ -131,7 +131,7 @@ async def test_pages_use_exactly_the_declared_rights(
 async def test_changes_use_exactly_the_declared_rights(
     plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_list, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(watched_objects, "PATIENCE_SECONDS", 60.0)
     board = {"metadata": {"name": "board", "labels": {**names.TENSORBOARD_LABEL, "release": "j"}}}
     spec = {"nodeName": "n0", "containers": [{"name": "c", "image": "i"}]}
     _add(plane, PODS.path("default"), {**board, "spec": spec})

@@ -16,7 +16,7 @@ from kubekit.errors import UsageError
 from kubekit.serving import listener as listener_module
 from kubekit.serving.limits import Connections, Limits
 from kubekit.serving.listener import serve_alone
-from muster.web import run
+from muster.web import server
 from muster.web.access import gate
 from muster.web.access.gate import Policy, own_users
 from muster.web.access.keys import Sessions, new_token
@@ -29,8 +29,8 @@ POLICY = Policy()
 @pytest.fixture
 async def listener() -> AsyncIterator[socket.socket]:
     """A listener that is served."""
-    with run.listen(0) as listener:
-        serving = asyncio.create_task(run.serve(listener, NOWHERE, POLICY, serve_alone))
+    with server.listen(0) as listener:
+        serving = asyncio.create_task(server.serve(listener, NOWHERE, POLICY, serve_alone))
         yield listener
         serving.cancel()
         with suppress(asyncio.CancelledError):
@@ -38,13 +38,13 @@ async def listener() -> AsyncIterator[socket.socket]:
 
 
 def test_a_taken_port_is_avoided_or_named() -> None:
-    with run.listen(0) as first:
+    with server.listen(0) as first:
         port = first.getsockname()[1]
-        with run.listen(None, last_port=port) as second:
+        with server.listen(None, last_port=port) as second:
             assert second.getsockname()[1] != port
         with pytest.raises(UsageError, match=f"cannot listen on port {port}"):
-            run.listen(port)
-    with run.listen(None, last_port=port) as again:
+            server.listen(port)
+    with server.listen(None, last_port=port) as again:
         assert again.getsockname() == ("127.0.0.1", port)
 
 
@@ -54,7 +54,7 @@ async def test_many_silent_strangers_do_not_lock_the_owner_out(
     monkeypatch.setattr(
         listener_module, "connections_of_process", lambda: Connections(Limits(3, 100))
     )
-    url = run.url_of(listener)
+    url = server.url_of(listener)
     async with ClientSession(url, cookie_jar=CookieJar(unsafe=True)) as owner:
         await (await owner.get("/", params={"token": new_token(POLICY.keys)})).read()
         stream = await owner.get("/stream")  # a connection with a session
@@ -140,11 +140,11 @@ async def test_another_user_of_the_machine_gets_nothing_for_a_token_or_a_cookie(
     """Cookies go to every port of 127.0.0.1, and tokens are in the list of processes."""
     uid = os.getuid()
     policy = Policy(users=frozenset((uid if own else uid + 1,)))
-    with run.listen(0) as listener:
-        serving = asyncio.create_task(run.serve(listener, NOWHERE, policy, serve_alone))
+    with server.listen(0) as listener:
+        serving = asyncio.create_task(server.serve(listener, NOWHERE, policy, serve_alone))
         token, session = new_token(policy.keys), Sessions(policy.keys).new()
         cookies = {f"muster_{listener.getsockname()[1]}": session}
-        async with ClientSession(run.url_of(listener)) as thief:
+        async with ClientSession(server.url_of(listener)) as thief:
             answers = [
                 await thief.get("/submit", cookies=cookies),
                 await thief.get("/", params={"token": token}),
@@ -185,7 +185,7 @@ async def test_bugs_that_strangers_meet_cost_one_line_of_log(
         raise ValueError("a bug")
 
     monkeypatch.setattr(gate, "malformed", fail)
-    async with ClientSession(run.url_of(listener)) as stranger:
+    async with ClientSession(server.url_of(listener)) as stranger:
         answers = [await stranger.get("/healthz") for _ in range(3)]
 
     assert [answer.status for answer in answers] == [500] * 3

@@ -16,11 +16,11 @@ from kubekit.errors import Forbidden, Unreachable
 from kubekit.objects.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from kubekit.objects.meta import Key
 from muster.contract.job_resources import TFJOBS
-from muster.web import stream
 from muster.web.access import sign_in
 from muster.web.access.gate import Policy
-from muster.web.cluster import first_list, live_clusters
+from muster.web.cluster import live_cluster, watched_objects
 from muster.web.context import CLUSTERS
+from muster.web.pages import stream
 from tests.muster.web.objects import job
 from tests.muster.web.site import HTML, Site, rows
 
@@ -200,7 +200,7 @@ async def test_a_user_signs_out_of_a_read_only_dashboard(site: Site, policy: Pol
 async def test_a_page_that_is_on_its_way_has_the_csrf_token_of_its_reader(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_list, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(watched_objects, "PATIENCE_SECONDS", 0.0)
     async with browser(site) as session:
         page = await (await send_form(session, site, owner(site))).text()
         assert "data-loading" in page
@@ -384,11 +384,11 @@ async def test_an_answer_about_the_anonymous_user_accepts_no_token(
 async def test_all_tokens_and_namespaces_of_a_user_count_together(site: Site) -> None:
     clusters = site.client.server.app[CLUSTERS]  # type: ignore[attr-defined]
     async with browser(site) as session:
-        for number in range(live_clusters.MAX_OF_ONE_USER + 2):
+        for number in range(live_cluster.MAX_OF_ONE_USER + 2):
             answer = await send_form(session, site, owner(site), namespaces=f"default,n{number}")
             assert answer.status == 200
 
-    assert len(clusters._entries) == live_clusters.MAX_OF_ONE_USER
+    assert len(clusters._entries) == live_cluster.MAX_OF_ONE_USER
     other = site.service_account("other", "tfjobs")
     await site.get("/jobs", headers={"Authorization": other})
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from muster.web import stream
 from muster.web.access.gate import Policy
 from muster.web.cluster.live_cluster import LiveCluster
+from muster.web.pages import stream
 from tests.muster.web.site import Site
 
 

@@ -143,7 +143,7 @@ async def _serve(endpoint: Endpoint, policy: Policy, given: dict[str, Any]) -> N
     from kubekit.telemetry import metrics
     from kubekit.telemetry.health import Health
     from muster.cli.daemon import stop_event
-    from muster.web import run
+    from muster.web import server
 
     stop, serving, health = stop_event(), asyncio.Event(), Health()
     health.ready("pages", lambda: "" if serving.is_set() else "the pages are not served yet")
@@ -153,7 +153,7 @@ async def _serve(endpoint: Endpoint, policy: Policy, given: dict[str, Any]) -> N
             answering = metrics.serving(port, health, host=given["metrics_host"])
             await stack.enter_async_context(answering)
         async with asyncio.TaskGroup() as group:
-            pages = run.serve_at_once(listener, endpoint, policy, serve_alone, serving=serving)
+            pages = server.serve_at_once(listener, endpoint, policy, serve_alone, serving=serving)
             task = group.create_task(pages)
             await stop.wait()
             task.cancel()
@@ -161,12 +161,12 @@ async def _serve(endpoint: Endpoint, policy: Policy, given: dict[str, Any]) -> N
 
 def _listen(policy: Policy, port: int | None) -> socket.socket:
     """The socket of the pages; its address is printed, with a token if one is needed."""
-    from muster.web import run
+    from muster.web import server
     from muster.web.access.keys import new_token
 
     if policy.sign_in:
-        return run.listen_everywhere(run.DEFAULT_PORT if port is None else port)
-    listener = run.listen(port)
-    url = run.url_of(listener)
+        return server.listen_everywhere(server.DEFAULT_PORT if port is None else port)
+    listener = server.listen(port)
+    url = server.url_of(listener)
     print(url if policy.proxy_hosts else f"{url}/?token={new_token(policy.keys)}", flush=True)
     return listener

@@ -19,16 +19,17 @@ from aiohttp import web
 from kubekit.errors import Forbidden, Unauthorized, UsageError
 from muster.web.access import sign_in
 from muster.web.access.keys import SESSION_SECONDS, Keys, Sessions, Tokens
-from muster.web.access.request_checks import (
+from muster.web.access.request_facts import (
+    IDENTITY,
     LOOPBACK_NAMES,
     SAFE_METHODS,
+    Identity,
+    fields_of,
     foreign_page,
     malformed,
     sends_in_the_clear,
     wrong_host,
 )
-from muster.web.identity import IDENTITY, Identity
-from muster.web.posted_form import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,39 +4,55 @@ A page asks for the sources it shows: `pods = await cluster.informer(PODS)`. The
 once, stays until the cluster is dropped, and publishes every change as topics. Errors of the first
 list are raised, in the API's own sentence; later errors leave the objects as they were and appear
 as `problem` on every page.
+
+Each user has a cluster of their own, by their credentials. It is in use while a request or a stream
+of its user is open, and for some minutes after. Then its informers end and its objects are freed:
+an idle dashboard costs nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
 
 from kubekit.client.blocking_client import BlockingClient
 from kubekit.client.client import Client
 from kubekit.client.request import Request
-from kubekit.errors import Forbidden, NotFound, Unauthorized, nearest
+from kubekit.errors import Forbidden, MusterError, NotFound, TooManyRequests, Unauthorized, nearest
 from kubekit.objects.meta import Key, Raw, key_of
 from kubekit.objects.pod_logs import POD_LOGS
 from kubekit.rights import READ, MissingRight
 from kubekit.rights import rule as rule_of
+from kubekit.telemetry import metrics
 from kubekit.watch.any_version import AnyVersionInformer
 from muster.contract.job_resources import JOB_KINDS
+from muster.jobs.view.summary import JobSummary, summarize
 from muster.web import threads
 from muster.web.cluster.changes import Changes
-from muster.web.cluster.first_list import first_list
-from muster.web.cluster.job_summaries import JobSummaries
-from muster.web.cluster.namespaces import readable_namespaces
-from muster.web.cluster.objects import Objects
-from muster.web.cluster.page_cache import PageCache
-from muster.web.cluster.sources import BY_JOB, FIRST, JOBS, PODS, Source
 from muster.web.cluster.tensorboard import TensorBoards
 from muster.web.cluster.usage_history import UsageHistory
-from muster.web.views.pod_owners import Looks
+from muster.web.cluster.watched_objects import (
+    BY_JOB,
+    FIRST,
+    JOBS,
+    PODS,
+    Objects,
+    Source,
+    first_list,
+    readable_namespaces,
+)
+from muster.web.views.owner_colours import Looks
+from muster.web.views.row_guard import NOT_SHOWN, guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
 
     from kubekit.client.auth.endpoint import Endpoint
     from kubekit.client.transport.connection_pool import Connector
@@ -44,6 +60,8 @@ if TYPE_CHECKING:
     from kubekit.watch.informer import Informer
     from kubekit.watch.informer_cache import Change
     from muster.jobs.view.summary import JobSummary
+    from muster.web.access.request_facts import Identity
+
 
 T = TypeVar("T")
 
@@ -255,3 +273,190 @@ class LiveCluster:
 
 async def _first_lists(objects: Objects[Any]) -> None:
     await asyncio.gather(*map(first_list, objects.informers))
+
+
+KEPT_SECONDS = 1.0
+
+
+class PageCache:
+    """Texts of pages that were made a moment ago, or are being made.
+
+    After a change, every open tab fetches the same part of a page. The text depends on its address,
+    on the live objects, whose version is known, and on the clock, which shows in ages: so it may be
+    used again for a second. One user's pages are never shown to another: each has a cache.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[Hashable, asyncio.Task[str]] = {}
+
+    async def text(self, key: Hashable, make: Callable[[], str]) -> str:
+        """The text of that key; `make` runs in a thread if nobody has made it yet."""
+        task = self._texts.get(key)
+        if task is None:
+            task = asyncio.ensure_future(threads.compute(make))  # owner: ends with its page
+            self._texts[key] = task
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._texts.pop, key, None)
+        return await asyncio.shield(task)  # others may wait for it when this reader leaves
+
+
+class _Row(NamedTuple):
+    versions: tuple[str, ...]
+    summary: JobSummary
+
+
+class JobSummaries:
+    """The last summaries of all jobs, of which only those that changed are made anew.
+
+    Reading a manifest takes a tenth of a millisecond; with thousands of jobs, that is most of the
+    time of a page. A summary depends on the job and its pods, so their resource versions are its
+    key. Threads may use it at once: the second finds the work of the first.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, _Row] = {}
+        self._lock = Lock()
+
+    def of(self, jobs: Iterable[JobWithPods], now: datetime) -> list[JobSummary]:
+        with self._lock:
+            return self._of(jobs, now)
+
+    def _of(self, jobs: Iterable[JobWithPods], now: datetime) -> list[JobSummary]:
+        former, rows = self._rows, {}
+        for job in jobs:
+            metadata = job.raw["metadata"]
+            versions = (
+                str(metadata.get("resourceVersion")),
+                *(pod.metadata.resource_version for pod in job.pods),
+            )
+            uid = str(metadata.get("uid"))
+            row = former.get(uid)
+            # A job that no operator has seen yet gets its reason from the clock.
+            unseen = not (job.pods or job.raw.get("status"))
+            if row is None or row.versions != versions or unseen:
+                row = _Row(versions, _summary(job, now))
+            rows[uid] = row
+        self._rows = rows
+        return [row.summary for row in rows.values()]
+
+
+def _summary(job: JobWithPods, now: datetime) -> JobSummary:
+    metadata = job.raw["metadata"]
+
+    def bare() -> JobSummary:
+        kept = ("name", "namespace", "uid")
+        known = {name: metadata[name] for name in kept if name in metadata}
+        summary = summarize({"kind": job.raw.get("kind"), "metadata": known}, ())
+        return msgspec.structs.replace(summary, reason=NOT_SHOWN)
+
+    return guarded(lambda: summarize(job.raw, job.pods, now), bare, metadata.get("name"))
+
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 300.0
+MAX_CLUSTERS, MAX_OF_ONE_USER = 64, 8
+_LIVE = metrics.gauge("web_clusters", "Sets of informers that the dashboard holds, one per user")
+_DROPPED = metrics.counter("web_idle_drops_total", "Sets of informers that nobody used any more")
+
+
+class _Entry:
+    def __init__(self, cluster: LiveCluster, owner: str) -> None:
+        self.cluster, self.owner = cluster, owner
+        self.users = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class LiveClusters:
+    """All live clusters of a server."""
+
+    def __init__(
+        self, idle_seconds: float = IDLE_SECONDS, connector: Connector | None = None
+    ) -> None:
+        self._idle_seconds, self._connector = idle_seconds, connector
+        self._entries: dict[str, _Entry] = {}
+        self._starts: set[asyncio.Task[None]] = set()
+        self._drops: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def use(self, identity: Identity) -> Iterator[LiveCluster]:
+        """The cluster with a user's credentials, kept at least while the block runs."""
+        user = identity.user
+        entry = self._entries.get(user)
+        if entry is None:
+            self._make_room_of(identity.owner)
+            if len(self._entries) >= MAX_CLUSTERS:
+                raise TooManyRequests("Too many users look at this dashboard.", status=429)
+            cluster = LiveCluster(identity.endpoint, self._connector, identity.namespaces)
+            entry = self._entries[user] = _Entry(cluster, identity.owner)
+            _LIVE.set(len(self._entries))
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
+        entry.users += 1
+        try:
+            yield entry.cluster
+        finally:
+            entry.users -= 1
+            if not entry.users and self._entries.get(user) is entry:
+                loop = asyncio.get_running_loop()
+                entry.timer = loop.call_later(self._idle_seconds, self._drop, user)
+
+    def _make_room_of(self, owner: str) -> None:
+        """Let one user not occupy the clusters of all: a new token replaces one not in use."""
+        own = {key: entry for key, entry in self._entries.items() if owner and entry.owner == owner}
+        if len(own) < MAX_OF_ONE_USER:
+            return
+        idle = next((key for key, entry in own.items() if not entry.users), None)
+        if idle is None:
+            message = f"You look at this dashboard with {MAX_OF_ONE_USER} tokens at the same time."
+            raise TooManyRequests(message, status=429, hint="Close the pages of one of them.")
+        self.end(idle)
+
+    def start(self, identity: Identity) -> None:
+        """Get the objects of the first pages while the browser is on its way to one of them."""
+        if identity.user not in self._entries:  # else they are here, or on their way
+            _run(self._start(identity), self._starts)
+
+    async def _start(self, identity: Identity) -> None:
+        with suppress(MusterError), self.use(identity) as cluster:  # the page shows the error
+            await cluster.start()
+
+    def end(self, user: str) -> None:
+        """Close the cluster of a user who has signed out, or whose token is no longer valid."""
+        if entry := self._entries.get(user):
+            if entry.timer is not None:
+                entry.timer.cancel()
+            self._close_entry(user)
+
+    def _drop(self, user: str) -> None:
+        _DROPPED.inc()
+        log.info("dashboard: nobody looks; the watches end")
+        self._close_entry(user)
+
+    def _close_entry(self, user: str) -> None:
+        entry = self._entries.pop(user)
+        _LIVE.set(len(self._entries))
+        _run(entry.cluster.close(), self._drops)
+
+    def end_streams(self) -> None:
+        """End all streams, so that the server can stop."""
+        for entry in self._entries.values():
+            entry.cluster.changes.close()
+
+    async def close(self) -> None:
+        for task in self._starts:
+            task.cancel()
+        await asyncio.gather(*self._starts, return_exceptions=True)
+        entries, self._entries = list(self._entries.values()), {}
+        _LIVE.set(0)
+        for entry in entries:
+            if entry.timer is not None:
+                entry.timer.cancel()
+            await entry.cluster.close()
+        await asyncio.gather(*self._drops)
+
+
+def _run(work: Coroutine[None, None, None], tasks: set[asyncio.Task[None]]) -> None:
+    task = asyncio.create_task(work)  # owner: `LiveClusters.close` awaits it
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

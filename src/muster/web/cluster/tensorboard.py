@@ -7,6 +7,7 @@ some seconds.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,14 +20,13 @@ from kubekit.errors import MusterError, ServerError
 from kubekit.objects.kinds import PODS
 from kubekit.objects.meta import Key
 from muster.jobs import names
-from muster.web.views.job import scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kubekit.client.client import Client
     from kubekit.objects.core import Pod
-    from muster.web.views.job.scalars import Chart
+
 
 FRESH_SECONDS = 4.0
 MAX_BYTES = 4 << 20
@@ -76,19 +76,19 @@ class TensorBoards:
     async def _read(self, pod: Key) -> list[Chart]:
         limit = asyncio.Semaphore(_AT_ONCE)
 
-        async def points(tag: str, run: str) -> dict[float, float | None]:
+        async def points_of(tag: str, run: str) -> dict[float, float | None]:
             async with limit:
                 query = (("tag", tag), ("run", run))
-                return scalars.points(await self._get(pod, "scalars", query))
+                return points(await self._get(pod, "scalars", query))
 
         try:
-            rows = scalars.series(await self._get(pod, "tags"))
-            results = await asyncio.gather(*(points(*row) for row in rows))
+            rows = series(await self._get(pod, "tags"))
+            results = await asyncio.gather(*(points_of(*row) for row in rows))
         except (msgspec.MsgspecError, RecursionError):  # deeply nested JSON
             raise MusterError("The TensorBoard gives answers that make no sense.") from None
         except ServerError:
             raise MusterError("The TensorBoard does not answer yet.") from None
-        return scalars.charts(dict(zip(rows, results, strict=True)))
+        return charts(dict(zip(rows, results, strict=True)))
 
     async def _get(self, pod: Key, name: str, query: tuple[tuple[str, str], ...] = ()) -> bytes:
         target = Key(pod.namespace, f"{pod.name}:{names.TENSORBOARD_PORT}")
@@ -117,3 +117,50 @@ def _plain(body: bytes) -> bytes:
         return zlib.decompressobj(wbits=31).decompress(body, MAX_BYTES)
     except zlib.error:
         return body
+
+
+MAX_SERIES = 32
+MAX_POINTS = 5000
+Number = float | int | str | None
+"""TensorBoard writes NaN and the infinities as text."""
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """One tag: its values in each run, over all steps."""
+
+    tag: str
+    runs: list[str]
+    steps: list[float]
+    values: list[list[float | None]]
+
+
+def series(body: bytes) -> list[tuple[str, str]]:
+    """Tag and run of each series in TensorBoard's list of tags; losses first."""
+    tags = msgspec.json.decode(body, type=dict[str, dict[str, object]])
+    rows = [(tag, run) for run, by_tag in tags.items() for tag in by_tag]
+    return sorted(rows, key=lambda row: ("loss" not in row[0].lower(), *row))[:MAX_SERIES]
+
+
+def points(body: bytes) -> dict[float, float | None]:
+    """Value by step, from TensorBoard's rows of time, step and value; None is a gap."""
+    rows = msgspec.json.decode(body, type=list[tuple[Number, Number, Number]])
+    pairs = ((_number(step), _number(value)) for _, step, value in rows[:MAX_POINTS])
+    return {step: value for step, value in pairs if step is not None}
+
+
+def _number(value: Number) -> float | None:
+    number = float(value) if isinstance(value, int | float) else math.nan
+    return number if math.isfinite(number) else None
+
+
+def charts(by_series: Mapping[tuple[str, str], Mapping[float, float | None]]) -> list[Chart]:
+    """One chart per tag."""
+    tags = dict.fromkeys(tag for tag, _ in by_series)
+    return [_chart(tag, {r: p for (t, r), p in by_series.items() if t == tag}) for tag in tags]
+
+
+def _chart(tag: str, runs: Mapping[str, Mapping[float, float | None]]) -> Chart:
+    steps = sorted({step for values in runs.values() for step in values})
+    return Chart(
+        tag, list(runs), steps, [[values.get(step) for step in steps] for values in runs.values()]
+    )

@@ -7,18 +7,19 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kubekit.errors import MusterError, NotFound, ServerError
 from muster.client.jobs.usage import POD_METRICS, amount_used
 from muster.jobs import names
-from muster.web.views.job.usage_sample import Used, usage_sample
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
 
     from kubekit.client.client import Client
     from kubekit.objects.meta import Key
     from muster.client.jobs.usage import Amount
-    from muster.web.views.job.usage_sample import UsageSample
+
 
 INTERVAL = 5.0
 MAX_SAMPLES = 720
@@ -68,3 +69,41 @@ def _used(amount: Amount) -> Used:
         gpu=None if amount.gpu_load is None else amount.gpu_load / 1000,
         gpu_memory=None if amount.gpu_memory is None else float(amount.gpu_memory),
     )
+
+
+MAX_CURVES = 8
+"""More pods than this are shown by their lowest, mean and highest values."""
+
+
+class Used(msgspec.Struct, frozen=True):
+    """By one pod; None is not measured."""
+
+    cpu: float | None = None
+    """Cores."""
+    memory: float | None = None
+    """Bytes."""
+    gpu: float | None = None
+    """Busy GPUs."""
+    gpu_memory: float | None = None
+
+
+class UsageSample(msgspec.Struct, frozen=True):
+    at: float
+    """Seconds since 1970."""
+    values: dict[str, dict[str, float]]
+    """By resource, then by curve."""
+
+
+def usage_sample(at: float, used: Mapping[str, Used]) -> UsageSample:
+    values = {}
+    for resource in Used.__struct_fields__:
+        amounts = {pod: getattr(row, resource) for pod, row in sorted(used.items())}
+        known = {pod: amount for pod, amount in amounts.items() if amount is not None}
+        if known:
+            values[resource] = known if len(used) <= MAX_CURVES else _spread(list(known.values()))
+    return UsageSample(at, values)
+
+
+def _spread(amounts: list[float]) -> dict[str, float]:
+    mean = sum(amounts) / len(amounts)
+    return {"highest": max(amounts), "mean": mean, "lowest": min(amounts)}

@@ -1,1 +1,1 @@
-"""One module per page: read the request, take the live objects, call the view, render."""
+"""Answers to requests: read the request, take the live objects, call the view, render."""

@@ -1,45 +1,53 @@
-"""`/jobs/NAMESPACE/KIND/NAME`: one job."""
+"""`/jobs/NAMESPACE/KIND/NAME`: one job.
+
+Below it: `…/spec` (the cluster spec that a replica was given), `…/yaml` (the job as a manifest),
+`…/scalars` and the feed `usage:…` (curves). A POST suspends, resumes or deletes the job.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from aiohttp import web
 
-from kubekit.errors import MusterError
-from kubekit.objects.kinds import convert
-from kubekit.objects.meta import mapping
-from muster.client.jobs import tensorboard_url
+from kubekit.errors import ApiError, BadRequest, Conflict, Forbidden, MusterError, NotFound
+from kubekit.objects import kinds
+from kubekit.objects.kinds import CONFIG_MAPS, convert
+from kubekit.objects.meta import Key, mapping
+from muster.client.jobs import job_operations, lookup, tensorboard_url
 from muster.client.logs.attempts import at_container, attempts_of_job, pods_that_are_gone
 from muster.contract import waiting_line_format
 from muster.contract.job_explanation import explain_job
+from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 from muster.jobs.job_state import PENDING, SUSPENDED
 from muster.jobs.view.events import Event, rows_about
-from muster.jobs.view.instance import pods_of_job
+from muster.jobs.view.instance import order, pods_of_job
 from muster.jobs.view.summary import summarize
 from muster.web import threads
+from muster.web.access.request_facts import fields_of
 from muster.web.cluster import tensorboard
-from muster.web.cluster.sources import EVENTS, LINE, PODS
-from muster.web.context import cluster_of, page
-from muster.web.pages.job_path import JobPath
-from muster.web.views.job_page import JobFacts, JobPage, end_in_words, job_page
+from muster.web.cluster.watched_objects import EVENTS, LINE, PODS
+from muster.web.context import attachment, cluster_of, page
+from muster.web.urls import job_url
+from muster.web.views.cluster_spec import cluster_spec, config_map_of
+from muster.web.views.job_page import JobFacts, JobPage, end_in_words, job_page, manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
-    from aiohttp import web
-
+    from kubekit.client.blocking_client import BlockingClient
     from kubekit.objects.core import ConfigMap
-    from kubekit.objects.meta import Key, Raw
+    from kubekit.objects.meta import Raw
     from kubekit.objects.pod_logs import PodLog
     from muster.client.jobs.tensorboard_url import TensorBoard
     from muster.jobs.view.events import EventRow
     from muster.jobs.view.summary import JobSummary
     from muster.web.cluster.live_cluster import JobWithPods, LiveCluster
-    from muster.web.cluster.objects import Objects
+    from muster.web.cluster.watched_objects import Objects
 
 
 class _Found(NamedTuple):
@@ -135,3 +143,129 @@ def _event_rows(
             with suppress(msgspec.ValidationError):
                 rows.append(convert(event, Event))
     return rows_about(rows, uids, job.name, job.created)
+
+
+_KINDS = {kind.lower(): kind for kind in JOB_KIND_BY_NAME}
+
+
+class JobPath(NamedTuple):
+    key: Key
+    kind: str
+
+    @classmethod
+    def of(cls, request: web.Request) -> JobPath:
+        info = request.match_info
+        return cls.of_parts(info["namespace"], info["kind"], info["name"])
+
+    @classmethod
+    def of_parts(cls, namespace: str = "", kind: str = "", name: str = "", *_: str) -> JobPath:
+        """From the parts of `NAMESPACE/KIND/NAME/…`; a missing part is empty, and names no job.
+
+        The kind is in any case: commands print `tfjob/NAME`.
+        """
+        return cls(Key(namespace, name), _KINDS.get(kind.lower(), kind))
+
+    @property
+    def url(self) -> str:
+        return job_url(self.key.namespace, self.kind, self.key.name)
+
+
+_ACTIONS = ("suspend", "resume", "delete")
+
+
+async def change(request: web.Request) -> web.Response:
+    """POST: change the job that the reader saw."""
+    cluster, path = cluster_of(request), JobPath.of(request)
+    form = await fields_of(request)
+    action, uid = form.get("action", ""), form.get("uid", "")
+    if action not in _ACTIONS:
+        raise BadRequest(f"There is no change {action!r}.", status=400)
+    await cluster.job(path.kind, path.key)  # commands also take `pod/NAME`, a page does not
+
+    def act(client: BlockingClient) -> None:
+        job = lookup.get_job(client, path.key, path.kind.lower())
+        if job.uid != uid:
+            message = f"{path.key.name} was deleted and created again meanwhile."
+            raise Conflict(message, status=409, hint="Load the page again.")
+        if action == "delete":
+            job_operations.delete_job_or_pod(client, path.key, path.kind.lower())
+        else:
+            job_operations.set_suspended(client, job, suspend=action == "suspend")
+
+    try:
+        await cluster.call(act)
+    except ApiError:
+        raise
+    except MusterError as error:  # for instance, the job has ended meanwhile
+        raise Conflict(str(error), hint=error.hint, status=409) from None
+    target = "/jobs" if action == "delete" else path.url
+    if not request.headers.get("HX-Request"):
+        raise web.HTTPSeeOther(target)
+    # The page of a job changes by itself.
+    headers = {"HX-Redirect": target} if action == "delete" else {}
+    return web.Response(status=204, headers=headers)
+
+
+async def manifest_file(request: web.Request) -> web.Response:
+    """GET …/yaml: the job as a file that can be submitted again."""
+    from muster.client.manifests import yaml_writer  # loading yaml is slow
+
+    path = JobPath.of(request)
+    job = await cluster_of(request).job(path.kind, path.key)
+    text = yaml_writer.dump(manifest(job.raw)).rstrip("\n") + "\n"
+    headers = attachment(f"{path.key.name}.yaml")
+    return web.Response(text=text, content_type="application/yaml", headers=headers)
+
+
+async def show_spec(request: web.Request) -> web.Response:
+    cluster, path = cluster_of(request), JobPath.of(request)
+    job = await cluster.job(path.kind, path.key)
+    pods = pods_of_job(path.kind, path.key, job.raw["metadata"]["uid"], job.pods)
+    names = [pod.metadata.name for pod in sorted(pods, key=order)]
+    wanted = request.query.get("replica", "")
+    chosen = wanted if wanted in names else next(iter(names), "")
+    pod = await _pod(cluster, Key(path.key.namespace, chosen)) if chosen else None
+    files = await _files(cluster, path.key, pod) if pod else {}
+    return await page(request, "spec.html", lambda: cluster_spec(path.url, names, pod, files))
+
+
+async def _pod(cluster: LiveCluster, key: Key) -> Raw | None:
+    # Live pods have only the fields that Muster reads, and no variables.
+    with suppress(NotFound):
+        return await cluster.client.get(kinds.PODS.read_as(dict), key)
+    return None
+
+
+async def _files(cluster: LiveCluster, job: Key, pod: Raw) -> dict[str, str]:
+    if name := config_map_of(pod, job.name):
+        with suppress(NotFound, Forbidden):
+            return (await cluster.client.get(CONFIG_MAPS, Key(job.namespace, name))).data
+    return {}
+
+
+async def usage(cluster: LiveCluster, argument: str) -> AsyncIterator[Any]:
+    """Messages with samples: those so far, then each new one."""
+    path = JobPath.of_parts(*argument.split("/"))
+    await cluster.job(path.kind, path.key)
+    async with aclosing(cluster.usage.follow(path.key)) as batches:
+        async for samples in batches:
+            yield samples
+
+
+async def scalars(request: web.Request) -> web.Response:
+    """GET …/scalars: {"charts": […], "problem": "a sentence"}."""
+    cluster, path = cluster_of(request), JobPath.of(request)
+    await cluster.job(path.kind, path.key)
+    pods = tensorboard.pods_of(path.key, (await cluster.informer(PODS)).all())
+    charts: list[Any] = []
+    problem = "" if pods else "The job has no TensorBoard."
+    if running := [pod for pod in pods if pod.status.phase == "Running"]:
+        try:
+            charts = await cluster.tensorboards.charts(running[-1].metadata.key)
+        except MusterError as error:
+            problem = str(error)
+    elif pods:
+        problem = "The TensorBoard does not run."
+    body = msgspec.json.encode({"charts": charts, "problem": problem})
+    headers = {"Cache-Control": "no-store"}
+    return web.Response(body=body, content_type="application/json", headers=headers)

@@ -17,8 +17,8 @@ from muster.jobs.view.summary import summarize
 from muster.web import threads
 from muster.web.cluster.log_reader import LogChoice, LogReader
 from muster.web.context import attachment, cluster_of
-from muster.web.pages.job_path import JobPath
-from muster.web.views.job.log_text import LineReader, LogLine, prefixed
+from muster.web.pages.job import JobPath
+from muster.web.views.log_text import LineReader, LogLine, prefixed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

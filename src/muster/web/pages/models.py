@@ -18,9 +18,9 @@ from kubekit.objects.meta import Key
 from muster.client.models import catalog, model_runs, read_models
 from muster.client.models.reader_image import reader_image
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
-from muster.web.cluster.sources import MODELS
+from muster.web.access.request_facts import fields_of
+from muster.web.cluster.watched_objects import MODELS
 from muster.web.context import POLICY, attachment, cluster_of, page
-from muster.web.posted_form import fields_of
 from muster.web.views.models import (
     ModelPage,
     ModelsView,

@@ -30,9 +30,9 @@ from muster.client.submit.defaults import gang_default
 from muster.jobs.build.flags import BY_TYPE
 from muster.jobs.job_kinds import TYPE_ALIASES
 from muster.web import submissions
+from muster.web.access.request_facts import fields_of
 from muster.web.context import POLICY, cluster_of, identity_of, page, status_of
-from muster.web.pages.job_path import JobPath
-from muster.web.posted_form import fields_of
+from muster.web.pages.job import JobPath
 from muster.web.views.submit_form import (
     TYPES,
     Defaults,

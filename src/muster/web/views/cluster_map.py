@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muster.jobs.view.units import cores, natural_order
-from muster.web.views.gang_owners import GangOwners
-from muster.web.views.held_room import shares_by_node
 from muster.web.views.line import LineRow, line_rows
-from muster.web.views.node_room import NodeRoom, Share, add_requests, node_room, unknown_room
-from muster.web.views.pod_owners import Looks, Owner, initials, owner_of, requests_of
+from muster.web.views.node_room import (
+    NodeRoom,
+    Share,
+    add_requests,
+    node_room,
+    shares_by_node,
+    unknown_room,
+)
+from muster.web.views.owner_colours import GangOwners, Looks, Owner, initials, owner_of, requests_of
 from muster.web.views.row_guard import guarded
 
 if TYPE_CHECKING:

@@ -17,9 +17,16 @@ from kubekit.objects.quantity import format_amount
 from muster.contract import waiting_line_format
 from muster.contract.job_explanation import explain_job
 from muster.jobs.view.units import count, named_or_counted, natural_order
-from muster.web.views.gang_owners import GangOwners
-from muster.web.views.held_room import HoldRow, hold_rows
-from muster.web.views.pod_owners import NO_JOB, Looks, Owner, initials, owner_of, requests_of
+from muster.web.views.node_room import HoldRow, hold_rows
+from muster.web.views.owner_colours import (
+    NO_JOB,
+    GangOwners,
+    Looks,
+    Owner,
+    initials,
+    owner_of,
+    requests_of,
+)
 from muster.web.views.row_guard import NOT_SHOWN, guarded
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.web.access.request_checks import (
+from muster.web.access.request_facts import (
     LOOPBACK_NAMES,
     foreign_page,
     malformed,

@@ -13,7 +13,7 @@ from muster.contract.waiting_line_format import HeldRoom, WaitingGang
 from muster.web import render
 from muster.web.views.cluster_map import LARGE_UP_TO, MAX_NODES, ClusterMap, MapQuery, cluster_map
 from muster.web.views.line import PublishedLine
-from muster.web.views.pod_owners import Looks, Owner
+from muster.web.views.owner_colours import Looks, Owner
 from tests.muster.web.objects import HOSTILE, node, pod
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -18,11 +18,16 @@ from kubekit.objects.core import (
 from kubekit.objects.meta import ObjectMeta, Raw, timestamp
 from muster.jobs.view.summary import summarize
 from muster.web import render
-from muster.web.views.history import MAX_ROWS, HistoryQuery, HistoryView, history_view
-from muster.web.views.history_chart import MAX_LANES
-from muster.web.views.history_curves import BINS
+from muster.web.views.history import (
+    BINS,
+    MAX_LANES,
+    MAX_ROWS,
+    HistoryQuery,
+    HistoryView,
+    history_view,
+)
 from muster.web.views.job_history import JobEvents, JobHistory, Period, events_by_job, job_history
-from muster.web.views.pod_owners import Looks
+from muster.web.views.owner_colours import Looks
 from tests.muster.web.objects import HOSTILE, job
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -21,9 +21,8 @@ from kubekit.objects.meta import Raw, key_of
 from muster.client.models import catalog
 from muster.jobs.view.summary import summarize
 from muster.web import render
-from muster.web.cluster import job_summaries, sources
-from muster.web.cluster.job_summaries import JobSummaries
-from muster.web.cluster.live_cluster import JobWithPods
+from muster.web.cluster import live_cluster, watched_objects
+from muster.web.cluster.live_cluster import JobSummaries, JobWithPods
 from muster.web.pages.job import _Found, _view
 from muster.web.views import cluster_map as map_view
 from muster.web.views import line as line_views
@@ -34,7 +33,7 @@ from muster.web.views.job_history import JobEvents, events_by_job, job_history
 from muster.web.views.job_rows import JobQuery, jobs_view
 from muster.web.views.line import line_view, published
 from muster.web.views.models import exporting_jobs, model_page, models_view
-from muster.web.views.pod_owners import Looks
+from muster.web.views.owner_colours import Looks
 from muster.web.views.row_guard import NOT_SHOWN
 from tests import hostile_json
 from tests.muster.operator.test_hostile_objects import TIME, full, pod
@@ -140,10 +139,10 @@ def check(raw: Raw, pods: tuple[Pod, ...], nodes: tuple[Node, ...], event: Raw, 
     render.text("models.html", view=view, **FRAME)
     for row in models:
         render.text("model.html", view=model_page(row, NOW), **FRAME)
-    sources.JOBS["TFJob"].topics(raw)
-    sources.EVENTS.topics(event)
+    watched_objects.JOBS["TFJob"].topics(raw)
+    watched_objects.EVENTS.topics(event)
     for one in pods:
-        sources.PODS.topics(one)
+        watched_objects.PODS.topics(one)
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +152,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     def make_it(make: Any, instead: Any, about: object) -> Any:
         return make()
 
-    for module in (job_summaries, line_views, map_view):
+    for module in (live_cluster, line_views, map_view):
         monkeypatch.setattr(module, "guarded", make_it)
 
 
@@ -220,8 +219,8 @@ def test_a_bug_in_one_row_leaves_the_others(
             raise ZeroDivisionError
         return summarize(raw, *rest)
 
-    monkeypatch.setattr(job_summaries, "guarded", row_guard.guarded)
-    monkeypatch.setattr(job_summaries, "summarize", fails_for_bad)
+    monkeypatch.setattr(live_cluster, "guarded", row_guard.guarded)
+    monkeypatch.setattr(live_cluster, "summarize", fails_for_bad)
     jobs = [JobWithPods(objects.job(name), ()) for name in ("a", "bad", "c")]
     for _ in range(3):
         summaries = JobSummaries().of(jobs, NOW)

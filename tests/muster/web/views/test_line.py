@@ -10,7 +10,7 @@ from muster.contract.waiting_line_format import HeldRoom, WaitingGang
 from muster.scheduler.decisions import reasons
 from muster.web import render
 from muster.web.views.line import WAITS_FOR, LineView, PublishedLine, line_view, published
-from muster.web.views.pod_owners import Looks, Owner
+from muster.web.views.owner_colours import Looks, Owner
 from tests.muster.web.objects import HOSTILE, pod
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

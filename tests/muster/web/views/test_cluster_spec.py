@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from kubekit.objects.meta import Raw
-from muster.web.views.job.cluster_spec import cluster_spec, config_map_of
+from muster.web.views.cluster_spec import cluster_spec, config_map_of
 from tests.muster.web.objects import HOSTILE
 
 

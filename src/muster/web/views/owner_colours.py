@@ -1,4 +1,4 @@
-"""To whom a pod belongs, and how all pages draw it: a colour, a pattern and two letters.
+"""To whom a pod belongs, and how all pages draw its owner: a colour, a pattern and two letters.
 
 A job keeps its look while it has pods. Its name chooses the colour; only if another job has that
 colour and a different one is unused, the job takes that. Jobs of one colour differ in pattern. The
@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubekit.errors import InvalidQuantity
 from kubekit.objects.quantity import sum_resources
-from muster.contract.gang_dialects import gang_named_by
+from muster.contract.gang_dialects import PDB, gang_named_by, single_pod_gang
 from muster.jobs.job_kinds import JOB_KIND_BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kubekit.objects.core import Pod, Resources
+
 
 COLOURS, PATTERNS = 7, 3
 NO_JOB = "job-7"
@@ -120,3 +121,43 @@ def requests_of(pod: Pod) -> dict[str, int]:
         return sum_resources((*rows, spec.overhead) if spec.overhead else rows)
     except InvalidQuantity:
         return {}
+
+
+class GangOwners:
+    """The owners of gangs, and the pods of each owner that wait for a node."""
+
+    def __init__(self, pods: Sequence[Pod]) -> None:
+        self.waiting: dict[Owner, list[Pod]] = {}
+        """By owner: the pods without a node."""
+        self._pods = pods
+        for pod in pods:
+            if not pod.spec.node_name and not pod.finished:
+                self.waiting.setdefault(owner_of(pod), []).append(pod)
+
+    def of(self, dialect: str, gang: str) -> Owner:
+        """The owner of a published gang; a gang without pods stands for itself."""
+        owner = self._of_waiting.get((dialect, gang)) or self._of_all.get((dialect, gang))
+        if owner is not None:
+            return owner
+        namespace, _, name = gang.rpartition("/")
+        return Owner(namespace, "", name)
+
+    @cached_property
+    def _of_waiting(self) -> dict[tuple[str, str], Owner]:
+        return _owners(pod for pods in self.waiting.values() for pod in pods)
+
+    @cached_property
+    def _of_all(self) -> dict[tuple[str, str], Owner]:
+        """Slow with thousands of pods, and only for gangs of which no pod waits."""
+        return _owners(self._pods)
+
+
+def _owners(pods: Iterable[Pod]) -> dict[tuple[str, str], Owner]:
+    owners: dict[tuple[str, str], Owner] = {}
+    for pod in pods:
+        owner = owner_of(pod)
+        gang = gang_named_by(pod) or single_pod_gang(pod)
+        owners[gang.dialect, str(gang)] = owner
+        # The gang of a budget has the name of the pods' controller.
+        owners.setdefault((PDB.name, f"{owner.namespace}/{owner.name}"), owner)
+    return owners

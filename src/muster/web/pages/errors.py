@@ -10,12 +10,12 @@ from aiohttp import web
 from kubekit.errors import MusterError
 from kubekit.telemetry.log_bounds import RepeatedLine
 from muster.web.access.gate import SIGN_IN
-from muster.web.access.request_checks import sends_in_the_clear
+from muster.web.access.request_facts import IDENTITY, sends_in_the_clear
 from muster.web.context import POLICY, page, status_of
-from muster.web.identity import IDENTITY
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
+
 
 log = logging.getLogger(__name__)
 _strangers_log = RepeatedLine(log, logging.ERROR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubekit.objects.core import Container, Pod, PodSpec, ResourceRequirements
-from muster.web.views.pod_owners import COLOURS, Looks, Owner, initials, owner_of, requests_of
+from muster.web.views.owner_colours import COLOURS, Looks, Owner, initials, owner_of, requests_of
 from tests.muster.web.objects import pod
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from kubekit.client.auth.endpoint import Endpoint
 from kubekit.errors import TooManyRequests, Unauthorized, Unreachable
-from muster.web.cluster import live_clusters
-from muster.web.cluster.live_cluster import LiveCluster
-from muster.web.cluster.live_clusters import LiveClusters
-from muster.web.cluster.sources import NODES
-from muster.web.identity import Identity
+from muster.web.access.request_facts import Identity
+from muster.web.cluster import live_cluster
+from muster.web.cluster.live_cluster import LiveCluster, LiveClusters
+from muster.web.cluster.watched_objects import NODES
 from tests.waiting import eventually
 
 MANY = 40
@@ -37,14 +36,14 @@ async def test_each_user_has_a_cluster_and_keeps_it() -> None:
 
 async def test_an_idle_cluster_is_dropped_but_not_one_in_use() -> None:
     clusters = LiveClusters(idle_seconds=0.0)
-    dropped = live_clusters._DROPPED._value.get()
+    dropped = live_cluster._DROPPED._value.get()
     with clusters.use(user("a")) as used:
         with clusters.use(user("a")) as same:
             assert same is used
         with clusters.use(user("a")) as same:
             assert same is used
 
-    await eventually(lambda: live_clusters._DROPPED._value.get() == dropped + 1)
+    await eventually(lambda: live_cluster._DROPPED._value.get() == dropped + 1)
     with clusters.use(user("a")) as fresh:
         assert fresh is not used
     await clusters.close()
@@ -66,7 +65,7 @@ async def test_a_request_that_outlives_the_sign_out_of_its_user_starts_no_watch(
 
 
 async def test_too_many_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_clusters, "MAX_CLUSTERS", 1)
+    monkeypatch.setattr(live_cluster, "MAX_CLUSTERS", 1)
     clusters = LiveClusters()
     with clusters.use(user("a")), pytest.raises(TooManyRequests), clusters.use(user("b")):
         pass
@@ -75,7 +74,7 @@ async def test_too_many_users_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_one_user_with_many_tokens_leaves_room_for_others() -> None:
     clusters = LiveClusters()
-    keys = [f"token-{number}" for number in range(live_clusters.MAX_OF_ONE_USER)]
+    keys = [f"token-{number}" for number in range(live_cluster.MAX_OF_ONE_USER)]
     with ExitStack() as stack:
         used = [stack.enter_context(clusters.use(user(key, "ann"))) for key in keys]
         with (
@@ -91,7 +90,7 @@ async def test_one_user_with_many_tokens_leaves_room_for_others() -> None:
 
     with clusters.use(user("x", "ann")):  # instead of one that is not in use
         own = [entry for entry in clusters._entries.values() if entry.owner == "ann"]
-        assert len(own) == live_clusters.MAX_OF_ONE_USER
+        assert len(own) == live_cluster.MAX_OF_ONE_USER
     await clusters.close()
 
 

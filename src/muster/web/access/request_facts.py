@@ -1,4 +1,4 @@
-"""The checks of a request that need no session, as pure functions over its headers.
+"""What a request says of its sender: who it is, from which page, and the fields of its form.
 
 A page on another site must neither read nor change anything through the user's browser. `Host`
 defeats DNS rebinding: a name of the attacker that points to 127.0.0.1 is no name of ours. `Origin`
@@ -9,11 +9,19 @@ another port of this machine counts as foreign too.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from aiohttp import web
+
+from kubekit.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from kubekit.client.auth.endpoint import Endpoint
+
 
 LOOPBACK_NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
 SAFE_METHODS = frozenset(("GET", "HEAD"))
@@ -88,3 +96,43 @@ def foreign_page(method: str, headers: Mapping[str, str]) -> str:
     if method not in SAFE_METHODS and origin is None and "Sec-Fetch-Site" not in headers:
         return "A change must say which page it comes from: the header Origin is missing."
     return ""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The user of one request."""
+
+    user: str
+    """Different for every token and choice of namespaces; empty for the owner on loopback."""
+    endpoint: Endpoint
+    """The cluster, with the credentials to use for this user."""
+    secret: str
+    """The session or the bearer token; never shown."""
+    csrf: str
+    name: str = ""
+    """As the cluster calls the user; empty for the owner on loopback."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces that the user has named at the sign-in."""
+    owner: str = ""
+    """The same for all tokens of one user; empty for the owner on loopback."""
+
+
+IDENTITY: web.RequestKey[Identity] = web.RequestKey("identity", Identity)
+
+
+_CONTENT_TYPE = "application/x-www-form-urlencoded"
+
+
+async def fields_of(request: web.Request) -> dict[str, str]:
+    """The fields by name; none if the body is no form.
+
+    No page of the dashboard sends files, so `multipart/form-data`, for which aiohttp writes
+    temporary files, is never read.
+    """
+    if request.content_type != _CONTENT_TYPE:
+        return {}
+    try:
+        fields = await request.post()
+    except (UnicodeDecodeError, LookupError) as error:
+        raise UsageError(f"The form cannot be read: {error}.") from None
+    return {name: value for name, value in fields.items() if isinstance(value, str)}

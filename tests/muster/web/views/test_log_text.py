@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.web.views.job.log_text import MAX_LINE, LineReader, LogLine, prefixed, printable
+from muster.web.views.log_text import MAX_LINE, LineReader, LogLine, prefixed, printable
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,12 @@ from muster.web.context import cluster_of, identity_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
+    from muster.web.access.request_facts import Identity
     from muster.web.cluster.changes import Subscription
     from muster.web.cluster.live_cluster import LiveCluster
-    from muster.web.identity import Identity
 
     Feed = Callable[[LiveCluster, str], AsyncIterator[Any]]
+
 
 FEEDS: dict[str, Feed] = {}
 """By the first word of their topics: functions of the cluster and the rest of the topic."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kubekit.objects.meta import Raw
 
+
 _NAMES = frozenset(
     (
         "TF_CONFIG", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "GROUP_RANK",

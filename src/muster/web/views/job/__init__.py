@@ -1,1 +1,0 @@
-"""The parts of the page of a job: logs, curves, cluster spec."""
