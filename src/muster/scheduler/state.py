@@ -284,7 +284,9 @@ class State:
     def review_priority(self, gang: Gang) -> None:
         """Wake the gangs that may evict this one now: its priority fell, or its group allows it."""
         record, priority = self.record(gang.key), self.index.priority(gang)
-        self.lowest_priority = min(self.lowest_priority, priority)
+        if priority < self.lowest_priority:  # gangs seen before this one judged by a higher one
+            self.lowest_priority = priority
+            self._happened(Wake.EVICTABLE)
         protected = gang.declared is not None and is_protected(gang.declared.metadata)
         before, record.evictable_above = record.evictable_above, math.inf if protected else priority
         if before is not None and record.evictable_above < before:

@@ -352,6 +352,21 @@ async def test_a_gang_below_all_of_its_running_members_is_evicted() -> None:
     assert cluster.bound() == {"high": "n1"}
 
 
+async def test_after_a_restart_a_gang_is_evicted_that_is_seen_later_than_the_one_that_waits() -> (
+    None
+):
+    cluster = FakeCluster()
+    cluster.add(node("n1", gpus=2), volcano_group("g", 2), *gang("g", 2, gpus=1, priority=5))
+    await cluster.run()
+    assert len(cluster.bound("g")) == 2
+    cluster.add(pod("low", group="g", priority=1, scheduler="someone-else"))
+    cluster.add(pod("high", gpus=1, priority=5))
+    cluster.restart()
+    await cluster.run(5)
+
+    assert cluster.bound() == {"high": "n1"}
+
+
 @pytest.mark.parametrize("in_flight", [True, False])
 async def test_a_gang_evicts_another_whose_priority_falls_by_a_new_member(in_flight: bool) -> None:
     cluster = FakeCluster()
