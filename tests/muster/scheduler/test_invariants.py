@@ -107,6 +107,18 @@ IN_FLIGHT_PAST_THE_RELEASE: list[tuple[Any, ...]] = [
     ("decide", 40.0),
 ]
 """The gang should be released, and its only bound member is still being bound."""
+STARVES_BEHIND_ANOTHER: list[tuple[Any, ...]] = [
+    ("arrive", 1, 1, 2, 0),
+    ("lose_node", 1),
+    ("restart",),
+    ("hide_node", 1),
+    ("lose_node", 0),
+    ("lose_node", 0),
+    ("arrive_in_one", RACK, 1, 1, 1, 0, ""),
+    ("arrive_in_one", RACK, 1, 1, 0, 0, ""),
+    ("decide", 40.0),
+]
+"""Nodes reserved for one gang are open to the other from the moment in which it starves too."""
 BELOW_ITS_RUNNING_MEMBERS: list[tuple[Any, ...]] = [
     ("arrive", 3, 1, 2, 1),
     ("add_node", 0),
@@ -239,6 +251,7 @@ def test_members_share_a_hyper_node_in_thousands_of_histories(
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(LEVELS, min_size=5, max_size=50), st.booleans())
+@example(STARVES_BEHIND_ANOTHER, False)
 def test_members_of_a_gang_with_a_required_level_share_one_domain(
     history: list[tuple[Any, ...]], preempt: bool
 ) -> None:

@@ -191,6 +191,8 @@ def _reserve_if_starving(
         state.stop_starving(view.key)
         return parked
     state.starving[view.key] = demand, tuple(short.want.cls for short in result.short)
+    if demand.reserved is not None:  # closed to it until now: try again at once
+        parked = replace(parked, until=view.now)
     return replace(parked, wakes=parked.wakes | Wake.LOST)
 
 
