@@ -19,6 +19,7 @@ from localkube.apiserver.server import ApiServer
 from localkube.controllers.garbage_collector import GarbageCollector
 from muster.contract import crds
 from muster.contract.job_resources import TFJOBS
+from muster.local_daemon import extensions
 from tests.controlplane.control_plane import ControlPlane
 from tests.muster.operator.driver import connections_closed
 from tests.waiting import until
@@ -85,7 +86,7 @@ def local(folder: Path) -> Iterator[RunningCluster]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        server = ApiServer(folder)
+        server = ApiServer(folder, known=extensions(folder).kinds)
         await server.start()
         endpoint = Endpoint.with_token(server.url, server.token, ca=server.ca)
         async with Client.connect(endpoint) as client:
