@@ -79,21 +79,18 @@ def follow_log(
     wait_for_start(client, key, notify)
     pod: Pod | None = client.get(PODS, key)
     uid, restarts = "", -1 if former else _restarts(pod, options.container)
+    again = False
     while pod is not None:
         before, restarts = restarts, _restarts(pod, options.container)
         if restarts > before:
             notify(_announcement(client, pod, options.container, former))
         ended, uid = pod.finished, pod.metadata.uid
         try:
-            # Always with timestamps: ResumableLog recognises repeated lines by them.
-            for chunk in open_stream(client, pod, key, options, timestamps=True):
-                if data := log.feed(chunk):
-                    breaks.line_came()
-                    yield data
-            lost = False
-        except (Unreachable, ServerError) as error:
-            breaks.report(error)
-            lost = True
+            lost = yield from _stream(client, pod, options, log, breaks)
+        except NotFound:
+            if not again:
+                raise
+            ended = lost = False  # it was deleted just now, as the next look finds
         if ended:
             break
         breaks.pause()
@@ -107,8 +104,24 @@ def follow_log(
                 yield data
             break
         log.reopened()
-        options = _resumed(options, log)
+        options, again = _resumed(options, log), True
     return uid
+
+
+def _stream(
+    client: BlockingClient, pod: Pod, options: LogOptions, log: ResumableLog, breaks: Breaks
+) -> Generator[bytes, None, bool]:
+    """Chunks of the log until the server ends the stream; returns whether it broke off."""
+    try:
+        # Always with timestamps: ResumableLog recognises repeated lines by them.
+        for chunk in open_stream(client, pod, pod.metadata.key, options, timestamps=True):
+            if data := log.feed(chunk):
+                breaks.line_came()
+                yield data
+    except (Unreachable, ServerError) as error:
+        breaks.report(error)
+        return True
+    return False
 
 
 def _restarts(pod: Pod | None, container: str) -> int:
@@ -160,11 +173,11 @@ def _unread_lines(
 def _wait_for_restart(
     client: BlockingClient, followed: Pod, container: str, notify: Notify, *, lost: bool
 ) -> Pod | None:
-    """The pod once a container runs or ran again; None if the pod has ended or was replaced.
+    """The pod once a container runs or ran again; None if the pod was replaced.
 
-    A pod that ended while the stream was lost, or after another attempt, is returned too: the end
-    of its log is unread. Raises NotFound if it was deleted. With `lost`, the user was told already
-    that the cluster is unreachable; else it is reported once.
+    A pod that has ended is returned too: lines that it wrote after the end of the stream are
+    unread. Raises NotFound if it was deleted. With `lost`, the user was told already that the
+    cluster is unreachable; else it is reported once.
     """
     key, uid, restarts = (
         followed.metadata.key,
@@ -188,7 +201,7 @@ def _wait_for_restart(
         else:
             restarted = _restarts(pod, container) > restarts
             if _has_ended(pod, uid, notify):
-                return pod if (lost or restarted) and pod.metadata.uid == uid else None
+                return pod if pod.metadata.uid == uid else None
             statuses = pod.status.all_container_statuses
             # A short attempt may have ended already.
             if restarted or any(status.state.running for status in statuses):

@@ -62,7 +62,7 @@ class Script:
 
     def logs(self, _: Key, **options: Any) -> Iterator[bytes]:
         self.requests.append(options)
-        for piece in next(self.streams):
+        for piece in next(self.streams, ()):
             if isinstance(piece, Exception):
                 raise piece
             yield piece
@@ -99,7 +99,7 @@ def test_a_log_that_breaks_off_continues_where_it_was() -> None:
     )
 
     assert run(script, LogOptions(follow=True, tail=5)) == b"a\nb\nc\n"
-    assert [each["tail"] for each in script.requests] == [5, None]
+    assert [each["tail"] for each in script.requests] == [5, None, None]
     assert script.requests[1]["since"] is not None
 
 
@@ -110,6 +110,22 @@ def test_a_stream_that_ends_while_the_pod_runs_is_opened_again() -> None:
     )
 
     assert run(script, LogOptions(follow=True)) == b"a\nb\n"
+
+
+def test_lines_that_a_pod_wrote_after_the_end_of_its_stream_are_read() -> None:
+    script = Script(
+        [[line(1, "a")], [line(1, "a"), line(2, "b")]], [pod("Running"), pod("Succeeded")]
+    )
+
+    assert run(script, LogOptions(follow=True)) == b"a\nb\n"
+
+
+def test_a_pod_that_is_deleted_before_the_end_of_its_log_is_read_again_is_no_error() -> None:
+    script = Script(
+        [[line(1, "a")], [NotFound("pods")]], [pod("Running"), pod("Succeeded"), NotFound("pods")]
+    )
+
+    assert run(script, LogOptions(follow=True)) == b"a\n"
 
 
 def test_a_node_that_does_not_answer_is_reported_once_and_asked_ever_more_rarely(
