@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.cookiejar import CookieJar
@@ -244,10 +245,12 @@ def test_large_requests_of_another_user_cost_little_memory(
 
 def test_malformed_requests_of_another_user_do_not_fill_the_log(cluster: LocalCluster) -> None:
     log = cluster.home / "daemon.log"
-    before = len(log.read_text().splitlines())
+    before, begin = len(log.read_text().splitlines()), time.monotonic()
     with flood(cluster, "malformed", "1000"):
         lines = log.read_text().splitlines()[before:]
+    intervals = 1 + int((time.monotonic() - begin) / 10)  # one line is written in each
 
     assert [line for line in lines if "Traceback" in line or line.startswith("    |")] == []
-    assert sum("malformed request from user 65534: " in line for line in lines) == 1
-    assert len(lines) <= 3
+    malformed = sum("malformed request from user 65534: " in line for line in lines)
+    assert 1 <= malformed <= intervals
+    assert len(lines) <= malformed + 2
