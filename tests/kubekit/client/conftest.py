@@ -1,19 +1,12 @@
-"""A client of the real control plane, and names that do not depend on the machine's resolver."""
+"""Names that do not depend on the machine's resolver."""
 
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import ThreadedResolver
-
-from kubekit.client.auth import kube_config
-from kubekit.client.client import Client
-from tests.controlplane.control_plane import ControlPlane
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @pytest.fixture
@@ -30,9 +23,3 @@ def unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     # Where aiodns is installed, aiohttp would not ask `socket`.
     monkeypatch.setattr("aiohttp.connector.DefaultResolver", ThreadedResolver)
-
-
-@pytest.fixture
-async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
-    async with Client.connect(kube_config.load(control_plane.kubeconfig)) as connected:
-        yield connected

@@ -13,6 +13,7 @@ import pytest
 from localkube.apiserver.kinds.custom.custom_resource import KnownKinds
 from localkube.apiserver.server import ApiServer
 from muster.contract import crds
+from muster.jobs.unknown_fields import unknown_field_paths
 from tests.controlplane.process_flags import SERVICES
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class InThread:
             backend=self._backend,
             service_range=IPv4Network(SERVICES),
             admit_service_accounts=self._admit_service_accounts,
-            known=KnownKinds(immutable_fields=crds.immutable_fields()),
+            known=KnownKinds(unknown_field_paths, crds.immutable_fields()),
         )
         asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result(20)
         kubeconfig = self._folder / "kubeconfig"

@@ -202,7 +202,7 @@ def test_a_watch_shows_changes_as_they_come(kubectl: Kubectl) -> None:
         ("api-resources --verbs=list --namespaced -o name", ["pods", "tfjobs.kubeflow.org"]),
         ("api-versions", ["apps/v1", "kubeflow.org/v1", "scheduling.volcano.sh/v1beta1", "v1"]),
         ("cluster-info", ["Kubernetes control plane"]),
-        ("version", ["Server Version", "muster"]),
+        ("version", ["Server Version", "localkube"]),
         ("auth can-i --list", ["*.*"]),
         ("auth can-i create tfjobs.kubeflow.org", ["yes"]),
         ("auth whoami", ["Username"]),
