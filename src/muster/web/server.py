@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kubekit.client.transport.connection_pool import Connector
     from muster.web.access.gate import Policy
 
-    Accept = Callable[[socket.socket, web.Server], "Door"]
+    Accept = Callable[[socket.socket, web.Server], "Accepting"]
 
 ADDRESS = "127.0.0.1"
 DEFAULT_PORT = 7080
@@ -32,7 +32,7 @@ _PORTS_TO_TRY = 100
 _STOP_SECONDS = 1.0
 
 
-class Door(Protocol):
+class Accepting(Protocol):
     """Accepts the connections of a socket, with limits for users who have not logged in."""
 
     async def close(self) -> None: ...
@@ -113,13 +113,13 @@ async def serve_at_once(
     )
     await runner.setup()
     assert runner.server is not None
-    door = accept(listener.dup(), runner.server)
+    accepting = accept(listener.dup(), runner.server)
     if serving is not None:
         serving.set()
     try:
         await asyncio.Event().wait()
     finally:
-        await door.close()
+        await accepting.close()
         await runner.cleanup()
 
 

@@ -12,9 +12,9 @@ import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from localkube import KUBERNETES_VERSION
 from localkube.node.machine import gpus
 from localkube.node.standalone.linux import kernel
-from localkube.version import KUBERNETES_VERSION
 
 _PODS = 250
 """The limit of pods per node; the kubelet's default is 110."""

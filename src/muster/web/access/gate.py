@@ -271,7 +271,7 @@ GATE: web.AppKey[Gate] = web.AppKey("gate", Gate)
 
 @runtime_checkable
 class _Connection(Protocol):
-    """A connection of `run.Door`."""
+    """A connection that `muster.web.server` has accepted."""
 
     @property
     def peer_uid(self) -> int | None:

@@ -1,1 +1,1 @@
-"""Who may do what: roles, bindings, service accounts, admission policies, webhooks."""
+"""Who may do what: roles, bindings and service accounts."""
