@@ -143,7 +143,14 @@ def test_help_does_not_even_import_click() -> None:
     assert loaded & (HEAVY | {"click", "msgspec", "yaml"}) == set()
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for place in (ROOT.glob("*.md"), (ROOT / "docs").rglob("*.md"), (ROOT / "src").rglob("*.md"))
+    for path in place
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_path_a_document_names_exists(document: str) -> None:
     text = (ROOT / document).read_text()
     named = set(

@@ -124,7 +124,7 @@ _CONTENT_TYPE = "application/x-www-form-urlencoded"
 
 
 async def fields_of(request: web.Request) -> dict[str, str]:
-    """The fields by name; none if the body is no form.
+    """The fields by name; none if the body is not a form.
 
     No page of the dashboard sends files, so `multipart/form-data`, for which aiohttp writes
     temporary files, is never read.
